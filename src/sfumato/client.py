@@ -95,6 +95,12 @@ class RemoteRelease:
         return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
 
     @property
+    def repeats(self) -> int | None:
+        """The entry of the ledger whose answer it is once more, for nothing; None where it is new."""
+        found: int | None = self._about["repeats"]
+        return found
+
+    @property
     def dummy(self) -> bool:
         """Whether its rows are made up, so that it is an answer about nobody."""
         return bool(self._about["dummy"])

@@ -12,7 +12,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.asked import ask
-from sfumato.query.canonical import canonical, canonical_bytes, canonical_top, plain
+from sfumato.exact.canonical import canonical_bytes
+from sfumato.query.canonical import canonical, canonical_top, plain
 
 ROWS = pa.table(
     {

@@ -282,7 +282,7 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
 
 def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
     """Whoever makes a receipt up can make its own digest fit; then it is one, or is refused in words."""
-    from sfumato.query.canonical import canonical_bytes
+    from sfumato.exact.canonical import canonical_bytes
 
     release = released()
     whole, path = release.receipt(confidence=0.9).to_dict(), tmp_path / "receipt.json"
@@ -374,7 +374,7 @@ def test_what_is_computed_otherwise_has_another_plan():
         f"SELECT t.n + p.x AS m FROM {inside} AS t JOIN p USING (town)",
     ]
     public = sf.public(pa.table({"town": ["Ulm"], "x": [1]}))
-    plans = [json.dumps(sf.sql(text, tables={"people": ROWS, "p": public})._canonical()) for text in texts]
+    plans = [json.dumps(sf.sql(text, tables={"people": ROWS, "p": public}).canonical()) for text in texts]
     assert len(set(plans)) == len(plans)
 
 

@@ -72,6 +72,9 @@ class Budgets:
             self.made[analyst] = sf.Budget(self.epsilon, "1e-3", composition="adding")
         return self.made[analyst]
 
+    def refused(self, analyst: str, text: str, error: Exception) -> None:
+        """There is no journal."""
+
 
 class Asked:
     """A service, and those who ask it."""

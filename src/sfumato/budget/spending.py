@@ -6,6 +6,7 @@ as long as one of the three would stay within its limit (`account`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,7 +105,13 @@ class Budget(Owned):
         return Remaining(*map(round_down, self._left()))
 
     def spend(
-        self, epsilon: Any, delta: Any = 0, *, loss: Loss | None = None, what: str = "a question"
+        self,
+        epsilon: Any,
+        delta: Any = 0,
+        *,
+        loss: Loss | None = None,
+        what: str = "a question",
+        plan: Mapping[str, Any] | None = None,
     ) -> Entry | None:
         """Pay for a question; what asks releases does so itself.
 
@@ -112,21 +119,24 @@ class Budget(Owned):
             epsilon, delta: what the question stays within.
             loss: what its noises lose, where more is known than epsilon and delta; both must be true.
             what: in a few words, for `history`.
+            plan: what is asked, in canonical form, for the journal of a ledger; others do not keep it.
         Returns:
             What was entered in the ledger that keeps the budget; None of one that no ledger keeps.
         Raises:
             BudgetError: it is not admissible, or more than is left, or this is another process than that
                 which made the budget; nothing is spent then.
-            ParameterError: loss is none.
+            ParameterError: loss or plan is none.
             RefusalError: it is asked in the middle of another question, as by a handler of a signal.
         """
         self._check_home()
         eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
         if not isinstance(loss, Loss | None):
             raise ParameterError("loss", type(loss).__name__, "a Loss of sfumato.budget, or left out")
+        if not isinstance(plan, Mapping | None):
+            raise ParameterError("plan", type(plan).__name__, "the canonical form of a plan, or left out")
         asked = Spent(str(what), eps, dlt, loss or Loss(approximate=((eps, dlt, 1),)))
         with self._turn():
-            return self._pay(asked, epsilon, delta)
+            return self._pay(asked, epsilon, delta, plan)
 
     def ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.
@@ -146,7 +156,7 @@ class Budget(Owned):
         """Return all accounts that a question must fit; the last is the budget's own."""
         return (self._account,)
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> Entry | None:
+    def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry | None:
         """Pay, or refuse in words that quote epsilon and delta as they were given."""
         after = self._account.after(asked)
         if not after.fits:

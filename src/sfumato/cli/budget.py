@@ -5,31 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from enum import IntEnum
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import fail, flag, optional, tell_written
-from sfumato.errors import EngineError, ParameterError, SfumatoError
+from sfumato.cli.ledgers import Place, opened_ledger, print_table, told, visible_text
+from sfumato.cli.options import flag, optional, tell_written
+from sfumato.errors import ParameterError
 from sfumato.exact import round_up
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from sfumato.budget.ledger import Entry, Ledger
-
-
-class BudgetCode(IntEnum):
-    """Exit codes."""
-
-    DONE = 0
-    LEDGER = 1  # the ledger, a file or the installation must be fixed
-    BUDGET = 2  # the budget or the command line must be fixed
 
 
 budget = typer.Typer(
@@ -40,17 +30,6 @@ budget = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_Place = Annotated[
-    str,
-    typer.Option(
-        "--ledger",
-        "-l",
-        metavar="PLACE",
-        envvar="SFUMATO_LEDGER",
-        help="The path of a file, or postgresql://USER@HOST/DATABASE.",
-        show_default=False,
-    ),
-]
 _Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Whose budget it is.", show_default=False)]
 _Any = Annotated[
     str | None, typer.Argument(metavar="[DATASET]", help="Of one dataset; else of all.", show_default=False)
@@ -80,7 +59,7 @@ _Period = Annotated[
 def create(
     dataset: _Dataset,
     epsilon: _Epsilon,
-    ledger: _Place,
+    ledger: Place,
     delta: Annotated[str, typer.Option("--delta", metavar="NUMBER", help="In [0, 1).")] = "0",
     composition: _Composition = None,
     period: _Period = None,
@@ -89,10 +68,10 @@ def create(
     ] = False,
 ) -> None:
     """Give a dataset its cap over all analysts, who may tell each other what they learn."""
-    with _told() as console:
-        opened, how = _ledger(ledger), composition or "tight"
+    with told() as console:
+        opened, how = opened_ledger(ledger), composition or "tight"
         opened.create(dataset, epsilon, delta, composition=how, period=period, replace=replace)
-        _print(console, _accounts(opened, dataset))
+        print_table(console, _accounts(opened, dataset))
 
 
 @budget.command()
@@ -100,7 +79,7 @@ def grant(
     dataset: _Dataset,
     analyst: Annotated[str, typer.Argument(metavar="ANALYST", help="Who may spend.", show_default=False)],
     epsilon: _Epsilon,
-    ledger: _Place,
+    ledger: Place,
     delta: Annotated[
         str | None, optional("--delta", metavar="NUMBER", help="In [0, 1); that of the dataset if left out.")
     ] = None,
@@ -108,43 +87,43 @@ def grant(
     period: _Period = None,
 ) -> None:
     """Let an analyst spend, up to a cap of their own beside that of the dataset; or change that cap."""
-    with _told() as console:
-        opened = _ledger(ledger)
+    with told() as console:
+        opened = opened_ledger(ledger)
         opened.grant(dataset, analyst, epsilon, delta, composition=composition, period=period)
-        _print(console, _accounts(opened, dataset))
+        print_table(console, _accounts(opened, dataset))
 
 
 @budget.command()
-def show(ledger: _Place, dataset: _Any = None) -> None:
+def show(ledger: Place, dataset: _Any = None) -> None:
     """Show each cap, what is spent of it in its period and in its lifetime, and what is left.
 
     All entries are added up again, and compared.
     """
-    with _told() as console:
-        opened = _ledger(ledger)
+    with told() as console:
+        opened = opened_ledger(ledger)
         opened.check()
-        _print(console, _accounts(opened, dataset))
+        print_table(console, _accounts(opened, dataset))
 
 
 @budget.command()
 def history(
-    ledger: _Place,
+    ledger: Place,
     dataset: _Any = None,
     analyst: Annotated[str | None, optional("--analyst", metavar="NAME", help="Of one analyst.")] = None,
 ) -> None:
     """Show what was ever entered, in order."""
     from rich.table import Table
 
-    with _told() as console:
+    with told() as console:
         table = Table("entry", "when (UTC)", "kind", "dataset", "analyst", "epsilon", "delta", "what")
-        for entry in _ledger(ledger).history(dataset, analyst):
+        for entry in opened_ledger(ledger).history(dataset, analyst):
             table.add_row(*_line(entry))
-        _print(console, table)
+        print_table(console, table)
 
 
 @budget.command()
 def export(
-    ledger: _Place,
+    ledger: Place,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="PATH", help="A file, .csv or .json.", show_default=False),
@@ -154,32 +133,12 @@ def export(
     """Write what was ever entered to a file, with exact numbers; .json has an object in each line."""
     from sfumato.files import checked_place, replacing
 
-    with _told() as console:
+    with told() as console:
         path = checked_place(output, "--output", tuple(_FORMS))
-        text = _FORMS[path.suffix.lower()](entry.row() for entry in _ledger(ledger).history(dataset))
+        text = _FORMS[path.suffix.lower()](entry.row() for entry in opened_ledger(ledger).history(dataset))
         with replacing(path) as file:
             file.write(text.encode())
         tell_written(console, [path])
-
-
-@contextmanager
-def _told() -> Iterator[Console]:
-    """Give the console, and end the command badly where something is wrong."""
-    from sfumato.cli.terminal import forgiving, printer
-
-    forgiving()
-    try:
-        yield printer()
-    except (EngineError, OSError) as error:
-        fail(error, BudgetCode.LEDGER)
-    except SfumatoError as error:
-        fail(error, BudgetCode.BUDGET)
-
-
-def _ledger(place: str) -> Ledger:
-    from sfumato.budget.ledger import Ledger
-
-    return Ledger(place)
 
 
 def _accounts(opened: Ledger, dataset: str | None) -> Table:
@@ -195,7 +154,7 @@ def _accounts(opened: Ledger, dataset: str | None) -> Table:
     for kept in found:
         cap, left = kept.account.cap, kept.account.left
         table.add_row(
-            *map(_visible, (kept.dataset, kept.analyst or "(all)")),
+            *map(visible_text, (kept.dataset, kept.analyst or "(all)")),
             _pair(float(cap.epsilon), float(cap.delta)),
             _pair(*kept.account.spent),
             f"{float(left.share):.1%}",
@@ -218,29 +177,7 @@ def _line(entry: Entry) -> list[str]:
         entry.dataset,
         entry.analyst or "",
     ]
-    return [_visible(text) for text in (*words, *numbers, what)]
-
-
-def _visible(text: str) -> str:
-    """Return what an analyst wrote as text alone: no codes of terminals, and no markup."""
-    from rich.markup import escape
-
-    from sfumato.cli.terminal import visible
-
-    return escape(visible(text))
-
-
-def _print(console: Console, table: Table) -> None:
-    """Print a table in lines that are as long as they are: a terminal folds them, and `grep` finds them."""
-    from rich import box
-
-    table.box, table.header_style, table.pad_edge = box.SIMPLE_HEAD, "bold", False
-    for column in table.columns:
-        column.no_wrap = True
-    console.width = max(
-        console.width, console.measure(table, options=console.options.update(width=10_000)).maximum
-    )
-    console.print(table)
+    return [visible_text(text) for text in (*words, *numbers, what)]
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> str:

@@ -20,6 +20,7 @@ from sfumato.cli.budget import budget
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
 from sfumato.cli.job import Job
+from sfumato.cli.journal import journal
 from sfumato.cli.options import fail, flag, optional, outputs
 from sfumato.cli.payer import payer
 from sfumato.cli.serve import serve, token
@@ -83,6 +84,7 @@ app.command(
     "tests; 2 a file cannot be read, or the command line must be fixed."
 )(verify)
 app.add_typer(budget, name="budget")
+app.add_typer(journal, name="journal")
 
 app.command(
     epilog="Exit codes: 0 ended as asked; 1 a file or the installation must be fixed; 2 the catalog, the "

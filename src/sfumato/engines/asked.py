@@ -196,17 +196,18 @@ class Asked:
         plans = [one.trial.plan for one in planned]
         what = "; ".join(question.told for question in questions)
         made_up = all(question.engine.made_up for question in questions)
+        form = ProcessedRelease([one.trial for one in planned], computation).canonical
         if self.looks:
             # All that each may spend: whether an answer needs its delta may follow from what looks find.
             epsilons = (admissible_epsilon(one.epsilon) for one in self.queries)
             deltas = (admissible_delta(one.delta) for one in self.queries)
-            pay = paying(budget, sum(epsilons), sum(deltas), what, made_up=made_up)
+            pay = paying(budget, sum(epsilons), sum(deltas), what, form=form, made_up=made_up)
         else:
-            pay = payment(budget, plans, what, made_up=made_up)
-        entered = pay()
+            pay = payment(budget, plans, what, form=form, made_up=made_up)
+        paid = pay()
         releases = [one.release() for one in planned]
         for release in releases:
-            release.ledger_entries = entered
+            release.paid = paid
         return ProcessedRelease(releases, computation)
 
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:

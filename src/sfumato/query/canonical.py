@@ -13,7 +13,6 @@ such as scales of noise.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sfumato.exact.canonical import canonical_bytes
 from sfumato.measurements.selection import TruncatedGeometric
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.part import Part
@@ -81,11 +81,6 @@ def canonical_top(question: Top, plan: TopPlan) -> dict[str, Any]:
         "counts_share": str(plan.share),
         "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
     }
-
-
-def canonical_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return a canonical form as bytes, which are equal where it is: JSON with sorted keys, in ASCII."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def canonical_digest(content: Mapping[str, Any]) -> str:

@@ -20,12 +20,12 @@ from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.comparing import Comparison
 from sfumato.query.exact import Evaluator
+from sfumato.query.payment import Paid
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-    from sfumato.budget.ledger import Entry
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.receipt import Receipt
@@ -51,8 +51,10 @@ class NoisyTable(Owned, ABC):
 
     def __init__(self, engine: Evaluator) -> None:
         self.engine = engine
-        # What a ledger entered for it, which only whoever paid knows.
-        self.ledger_entries: tuple[Entry, ...] = ()
+        # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
+        # there as soon as it is drawn.
+        self.paid: tuple[Paid, ...] = ()
+        self.journals = True
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._table: pa.Table | None = None
 
@@ -192,13 +194,44 @@ class NoisyTable(Owned, ABC):
         bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
         return Receipt(
             self._spent,
-            self._canonical(),
+            self.canonical(),
             answer,
             bars,
             dummy=self._dummy,
             unsafe_words=self._unsafe,
-            ledger=[entry.row() for entry in self.ledger_entries] or None,
+            ledger=[paid.entry.row() for paid in self.paid] or None,
         )
+
+    def answered(self, **said: Any) -> None:
+        """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
+        for paid in self.paid:
+            found = {"plan": self.canonical()} if self.found else {}
+            paid.came("answered", **found, unsafe_words=self._unsafe or None, **said)
+
+    def failed(self, error: Exception) -> None:
+        """Write there that none came, and what kind of error did; not its text."""
+        for paid in self.paid:
+            paid.came("failed", error=type(error).__name__)
+
+    def _drew(self, rows: int | None) -> None:
+        """Write that the answer is there; with its digest, where that takes no time.
+
+        Args:
+            rows: how many it has; None where nobody counted them.
+        """
+        if self.paid and self.journals:
+            known = rows is not None and rows <= _DIGESTED
+            self.answered(rows=rows, receipt=self.receipt().sha256 if known else None)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Write what fails within."""
+        try:
+            yield
+        except Exception as error:
+            if self.journals:
+                self.failed(error)
+            raise
 
     @property
     def _dummy(self) -> bool:
@@ -211,8 +244,8 @@ class NoisyTable(Owned, ABC):
         """Whether the noise is not from the secure source."""
 
     @abstractmethod
-    def _canonical(self) -> dict[str, Any]:
-        """The canonical form of what was asked."""
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
 
     @abstractmethod
     def check_bars(self, confidence: float, simultaneous: bool) -> None:
@@ -251,6 +284,7 @@ class NoisyTable(Owned, ABC):
             yield
 
 
+_DIGESTED = 10_000  # rows, of which digests take some milliseconds
 _NOT_BY_GROUP = (
     "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"
 )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 from sfumato.budget import Budget, Loss
-from sfumato.errors import ParameterError
+from sfumato.budget.ledger import Entry, LedgerBudget
+from sfumato.errors import ParameterError, SfumatoError
 from sfumato.query.plan import Beside, Plan
 from sfumato.query.top_plan import TopPlan
 
-if TYPE_CHECKING:
-    from sfumato.budget.ledger import Entry
-
-# Called once, by what is about to read; it raises where the budget has too little left. It returns what was
-# entered for it in a ledger, for the receipt: one entry, of looks that were paid by themselves one more each.
-Pay = Callable[[], "tuple[Entry, ...]"]
+# Gives the canonical form of what is asked, for the journal of a ledger.
+Form = Callable[[], Mapping[str, Any]]
 
 LOG = logging.getLogger("sfumato.budget")
 NO_BUDGET = (
@@ -28,12 +26,44 @@ NO_BUDGET = (
 )
 
 
-def free() -> tuple[Entry, ...]:
+class Paid:
+    """What a ledger has entered for a release, and where it is written once what came of that.
+
+    Args:
+        budget: that paid.
+        entry: of the ledger.
+    """
+
+    def __init__(self, budget: LedgerBudget, entry: Entry) -> None:
+        self.budget, self.entry, self._came = budget, entry, ""
+
+    def came(self, kind: str, **said: Any) -> None:
+        """Write what came of it, "answered" or "failed", with what is said of it; the first answer alone.
+
+        A journal that cannot be written now takes no answer away that is paid: without an outcome the
+        question counts as one that failed, and stays spent. That is in the log.
+        """
+        if self._came in ("answered", kind):
+            return
+        self._came, written = kind, False
+        with suppress(SfumatoError):
+            self.budget.came(self.entry, kind, **said)
+            written = True
+        if not written:
+            LOG.warning("what came of entry %d of the ledger could not be written there", self.entry.number)
+
+
+# Called once, by what is about to read; it raises where the budget has too little left. It returns what a
+# ledger has entered for it: one entry, of looks that were paid by themselves one more each.
+Pay = Callable[[], tuple[Paid, ...]]
+
+
+def free() -> tuple[Paid, ...]:
     """Pay nothing: it is paid already, or of made-up rows."""
     return ()
 
 
-def unpaid() -> tuple[Entry, ...]:
+def unpaid() -> tuple[Paid, ...]:
     """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
 
     In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
@@ -49,7 +79,12 @@ def _say_once() -> None:
 
 
 def payment(
-    budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], what: str, *, made_up: bool = False
+    budget: Budget | None,
+    plans: Sequence[Plan | TopPlan | Beside],
+    what: str,
+    *,
+    form: Form | None = None,
+    made_up: bool = False,
 ) -> Pay:
     """Return what pays for some releases together, of all or none.
 
@@ -57,6 +92,7 @@ def payment(
         budget: that pays; or None.
         plans: of the releases; what is asked beside them is paid too.
         what: in a few words.
+        form: the canonical form of all that is asked.
         made_up: whether all rows are made up, of which nothing need be paid.
     Raises:
         ParameterError: budget is none.
@@ -65,7 +101,7 @@ def payment(
     paid = [*plans, *beside]
     epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
     loss = sum((one.loss for one in paid), Loss())
-    return paying(budget, epsilon, delta, what, loss, made_up=made_up)
+    return paying(budget, epsilon, delta, what, loss, form=form, made_up=made_up)
 
 
 def paying(
@@ -75,6 +111,7 @@ def paying(
     what: str,
     loss: Loss | None = None,
     *,
+    form: Form | None = None,
     made_up: bool = False,
 ) -> Pay:
     """Return what pays an epsilon and a delta, or a loss that is known better.
@@ -91,8 +128,11 @@ def paying(
     if made_up:
         return free
 
-    def pay() -> tuple[Entry, ...]:
-        entry = budget.spend(epsilon, delta, loss=loss, what=what)
-        return () if entry is None else (entry,)
+    def pay() -> tuple[Paid, ...]:
+        if not isinstance(budget, LedgerBudget):
+            budget.spend(epsilon, delta, loss=loss, what=what)
+            return ()
+        plan = None if form is None else form()
+        return (Paid(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan)),)
 
     return pay

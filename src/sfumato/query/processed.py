@@ -69,7 +69,9 @@ class ProcessedRelease(NoisyTable):
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
         super().__init__(releases[0].engine)
         self.releases, self.computation = tuple(releases), computation
-        self.ledger_entries = releases[0].ledger_entries  # as they were paid together
+        self.paid = releases[0].paid  # as they were paid together
+        for release in releases:
+            release.journals = False  # all of it is one question
         self._rows: pa.Array | None = None
 
     @property
@@ -134,7 +136,9 @@ class ProcessedRelease(NoisyTable):
         with self._turn():
             try:
                 if self._table is None:
-                    self._table, self._rows = self.computation.run(self.releases)
+                    with self._telling():
+                        self._table, self._rows = self.computation.run(self.releases)
+                    self._drew(self._table.num_rows)
             except EngineError as error:
                 failed = self._with_what_is_left(error)
             if failed is None:
@@ -238,12 +242,12 @@ class ProcessedRelease(NoisyTable):
     def _unsafe(self) -> bool:
         return any(release._unsafe for release in self.releases)
 
-    def _canonical(self) -> dict[str, Any]:
-        """The canonical forms of all releases, and the SQL around them."""
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical forms of all releases, and the SQL around them."""
         return {
             "version": VERSION,
             "asks": "computed",
-            "releases": [release._canonical() for release in self.releases],
+            "releases": [release.canonical() for release in self.releases],
             **self.computation.content(),
         }
 

@@ -16,10 +16,11 @@ from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
 from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
 from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
+from sfumato.query.canonical import canonical
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
-from sfumato.query.payment import paying, payment
+from sfumato.query.payment import Paid, Pay, paying, payment
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import Preview, previewed, smallest_epsilon
@@ -27,7 +28,6 @@ from sfumato.query.query import Query
 from sfumato.query.shares import Share
 
 if TYPE_CHECKING:
-    from sfumato.budget.ledger import Entry
     from sfumato.query.analysis.result import NonPrivateAnalysis
     from sfumato.query.table import Table
 
@@ -177,7 +177,12 @@ class Question(Generic[Released]):
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
         self.table.engine.check_release(plan, unsafe_words)
         made = told.release(unsafe_words)
-        payment(budget, [told], f"diagnostics of {self.query.told}", made_up=self.table.engine.made_up)()
+        what, engine = f"diagnostics of {self.query.told}", self.table.engine
+
+        def form() -> dict[str, Any]:
+            return canonical(plan, engine) | {"asks": "diagnostics"}
+
+        payment(budget, [told], what, form=form, made_up=engine.made_up)()
         return made
 
     def preview(
@@ -331,18 +336,22 @@ class Question(Generic[Released]):
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table, looks = self.table, self._auto_share if auto_share is None else auto_share
         made_up = table.engine.made_up
-        pay = partial(payment, budget, what=self.query.told, made_up=made_up)
-        entered: list[Entry] = []  # by what pays before the first look
+        paid: list[Paid] = []  # by what pays before the first look
+        form = partial(canonical, engine=table.engine)
+
+        def pay(one: Plan) -> Pay:
+            return payment(budget, [one], self.query.told, form=partial(form, one), made_up=made_up)
+
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
                 raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
             del options["delta"]
             if self.automatic:
-                means = of_share(self.query, budget, share, looks, options, entered, made_up=made_up)
+                means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
                 found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
-                return table.engine.release(found, **drawing, pay=lambda: tuple(entered))
+                return table.engine.release(found, **drawing, pay=lambda: tuple(paid))
             plan, _ = Share.of(budget, share).best(self.query, options)
-            return table.engine.release(plan, **drawing, pay=pay([plan]))
+            return table.engine.release(plan, **drawing, pay=pay(plan))
         if epsilon is None:
             raise BudgetError(
                 "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
@@ -350,13 +359,13 @@ class Question(Generic[Released]):
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            paid = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
-            means = of_epsilon(whole - beside, looks, options, lambda dlt: entered.extend(paid(delta=dlt)()))
+            all_of = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
+            means = of_epsilon(whole - beside, looks, options, lambda dlt: paid.extend(all_of(delta=dlt)()))
             check = partial(self._diagnosed, beside=beside)
             plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(entered))
+            return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(paid))
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
-        return table.engine.release(plan, **drawing, pay=pay([plan]))
+        return table.engine.release(plan, **drawing, pay=pay(plan))
 
     def _check_nothing_left(self, what: str) -> None:
         check_nothing_left(self.aggregates, self.table.auto_limits, what)

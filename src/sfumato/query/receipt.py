@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from sfumato import __version__
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
+from sfumato.exact.canonical import canonical_bytes
 from sfumato.files import checked_place, replacing
 from sfumato.query.answer import Answer, ColumnDigest, differences, opened, unique_names
-from sfumato.query.canonical import canonical_bytes
 
 VERSION = 1
 _NUMBER = re.compile(r"[0-9]{1,300}(/0*[1-9][0-9]{0,700})?")

@@ -215,12 +215,14 @@ class Release(NoisyTable):
             written = output.write(target, self._outputs(kept, confidence, among), check)
             if kept is None:
                 self._written = target, written
+                self._drew(None)
 
     @property
     def _unsafe(self) -> bool:
         return self._words is not None
 
-    def _canonical(self) -> dict[str, Any]:
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
         return canonical(self.plan, self.engine)
 
     def check_bars(self, confidence: float, simultaneous: bool) -> None:
@@ -285,6 +287,7 @@ class Release(NoisyTable):
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
             self._batches = list(self._draw())
+            self._drew(sum(batch.keys.num_rows for batch in self._batches))
         return self._batches
 
     def _draw(self) -> Iterator[NoisyBatch]:
@@ -301,7 +304,7 @@ class Release(NoisyTable):
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(s.listed for s in plan.exact.statistics)
-        with in_own_words(stopped, Exception):
+        with self._telling(), in_own_words(stopped, Exception):
             batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
             for batch in joined(batches) if plan.noising.at_once else batches:
                 noisy = self._noisy(batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from sfumato.exact import Number, as_fraction, positive_int, truth_value
 from sfumato.measurements.peeling import MOST_PEELS, checked_k
 from sfumato.noise import Words
 from sfumato.query.aggregates.moments import Sum
+from sfumato.query.canonical import canonical_top
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
 from sfumato.query.payment import payment
@@ -205,6 +206,7 @@ class Top:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        pay = payment(budget, [plan], self.told, made_up=self.engine.made_up)
+        form = partial(canonical_top, self, plan)
+        pay = payment(budget, [plan], self.told, form=form, made_up=self.engine.made_up)
         released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released

@@ -63,6 +63,7 @@ class TopRelease(NoisyTable):
             with self._lock:
                 if self._table is None:
                     self._table = self._draw()
+                    self._drew(self._table.num_rows)
         return self._table
 
     def errors(
@@ -111,7 +112,8 @@ class TopRelease(NoisyTable):
     def _unsafe(self) -> bool:
         return self._words is not None
 
-    def _canonical(self) -> dict[str, Any]:
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
         return canonical_top(self.question, self.plan)
 
     def check_bars(self, confidence: float, simultaneous: bool) -> None:
@@ -143,7 +145,7 @@ class TopRelease(NoisyTable):
                 "second budget. Ask for a new release"
             )
         self._started = True
-        with in_own_words(stopped, Exception):
+        with self._telling(), in_own_words(stopped, Exception):
             batches = list(self.question.engine.statistics(self.question.exact, _BATCH))
             drawn = self._drawn(pa.Table.from_batches(batches))
             self._check_home()  # a handler of a signal may have forked in the middle: the child stops

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -87,8 +87,13 @@ def _keys(release: NoisyTable) -> tuple[str, ...]:
     return tuple(release.plan.query.shown_keys)
 
 
-def encoded(made: Answer, media: str) -> bytes:
-    """Return an answer in one of `MEDIA`."""
+def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
+    """Return an answer in one of `MEDIA`.
+
+    Args:
+        repeats: the entry whose answer it is once more, for nothing; None where it is new.
+    """
+    made = replace(made, about={**made.about, "repeats": repeats})
     if media == JSON:
         return as_json(
             {
@@ -100,18 +105,38 @@ def encoded(made: Answer, media: str) -> bytes:
                 **made.about,
             }
         )
-    table, names = made.table, {}
-    for name, column in made.widths.items():
-        names[name] = _free(f"{name}_error", table.column_names)
-        table = table.append_column(names[name], column)
-    if media == CSV:
-        return _csv(table)
+    return _csv(_with_bars(made)[0]) if media == CSV else pack(made)
+
+
+def pack(made: Answer) -> bytes:
+    """Return all of an answer as an Arrow stream."""
+    table, names = _with_bars(made)
     about = {**made.about, "keys": list(made.keys), "errors": names}
     table = table.replace_schema_metadata({ABOUT: as_json(about)})
     written = io.BytesIO()
     with pa.ipc.new_stream(written, table.schema) as stream:
         stream.write_table(table)
     return written.getvalue()
+
+
+def unpacked(stream: bytes) -> Answer:
+    """Return the answer that `pack` wrote."""
+    with pa.ipc.open_stream(stream) as reader:
+        table = reader.read_all()
+    about = json.loads(table.schema.metadata[ABOUT])
+    keys, names = about.pop("keys"), about.pop("errors")
+    widths = {name: table[width] for name, width in names.items()}
+    table = table.drop_columns(list(names.values())).replace_schema_metadata(None)
+    return Answer(table, widths, tuple(keys), about)
+
+
+def _with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
+    """Return the table with its error bars beside it, and the names of their columns."""
+    table, names = made.table, {}
+    for name, column in made.widths.items():
+        names[name] = _free(f"{name}_error", table.column_names)
+        table = table.append_column(names[name], column)
+    return table, names
 
 
 def as_json(data: Any) -> bytes:

@@ -265,7 +265,7 @@ class Service:
 
     def _told(self, request: Request, outcome: Outcome, headers: Mapping[str, str] | None = None) -> Response:
         request.state.log = outcome.log
-        return Response(outcome.body, outcome.status, headers, outcome.media)
+        return Response(outcome.body, outcome.status, {**outcome.headers, **(headers or {})}, outcome.media)
 
     async def _no_such(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, SfumatoError
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
@@ -38,6 +39,11 @@ class LedgerBudgets:
         except BudgetError:
             pass
         raise BudgetError(_NOTHING.format(analyst))
+
+    def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
+        """Write in the journal that a question was refused, and why; it is told in any case."""
+        with suppress(SfumatoError):
+            self.ledger.journal.turned_away(self.dataset, analyst, text, type(error).__name__)
 
 
 def opened_budgets(place: str, dataset: str) -> LedgerBudgets:

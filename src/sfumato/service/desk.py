@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from sfumato.budget import Budget
 from sfumato.budget.filters import Spent
+from sfumato.budget.ledger import Again, LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.engines.asked import Asked, ask
 from sfumato.errors import (
@@ -25,8 +26,10 @@ from sfumato.errors import (
     RefusalError,
     SfumatoError,
 )
+from sfumato.query.canonical import canonical_digest
+from sfumato.query.canonical import plain as canonical_data
 from sfumato.query.question import Question
-from sfumato.service.answers import JSON, answer, as_json, encoded, plain, plain_table
+from sfumato.service.answers import JSON, answer, as_json, encoded, pack, plain, plain_table, unpacked
 from sfumato.service.faults import as_data
 from sfumato.service.opened import AnalystsCatalog
 
@@ -89,12 +92,14 @@ class Outcome:
         status: of HTTP.
         media, body: the answer.
         log: what the log may say of it: no value of a row, and nothing of the question but numbers.
+        headers: of HTTP, beside.
     """
 
     status: int
     media: str
     body: bytes
     log: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Budgets(Protocol):
@@ -106,6 +111,10 @@ class Budgets(Protocol):
         Raises:
             BudgetError: there is none.
         """
+        ...
+
+    def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
+        """Write down, where there is a journal, that a question was refused, and why."""
         ...
 
 
@@ -201,14 +210,57 @@ class Desk:
         return found
 
     def _release(self, job: Job) -> Outcome:
-        """Pay, read, draw: in this order."""
-        asked = self._asked(job)
-        release = asked.release(_nobodys() if job.dummy else self.budgets.of(job.analyst))
-        made = answer(release, job.confidence, job.simultaneous, job.dummy)
+        """Pay, read, draw: in this order; or give the answer to the same question before."""
         if job.dummy:
+            made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
             return Outcome(200, job.media, encoded(made, job.media), {"dummy": True})
+        try:
+            asked = self._asked(job)
+            budget = self.budgets.of(job.analyst)
+            again = self._again(asked, job, budget)
+            if again.body is not None:
+                entry = again.entry
+                body = encoded(unpacked(again.body), job.media, repeats=entry)
+                return Outcome(200, job.media, body, {"repeats": entry}, {"sfumato-repeats": str(entry)})
+            release = asked.release(budget)
+        except (QueryError, RefusalError) as error:
+            self.budgets.refused(job.analyst, job.text, error)
+            raise
+        release.journals = False  # what comes of it is written with the answer
+        try:
+            # As it is given again, so that it is the same, byte for byte.
+            packed = pack(answer(release, job.confidence, job.simultaneous, dummy=False))
+            made = unpacked(packed)
+        except Exception as error:
+            release.failed(error)
+            raise
+        receipt = made.about["receipt"]["sha256"]
+        release.answered(rows=made.table.num_rows, receipt=receipt, question=again.question, body=packed)
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return Outcome(200, job.media, encoded(made, job.media), log)
+
+    def _again(self, asked: Asked, job: Job, budget: Budget) -> Again:
+        """Return what the journal knows of a question: all that its answer depends on, but the rows.
+
+        Bounds that are left to the release are in no plan before it: then it is the text that is the same.
+        """
+        if self._declared is None or not isinstance(budget, LedgerBudget):
+            return Again(None)
+        return budget.again(
+            {
+                "asks": job.text if asked.looks else asked.trial().canonical(),
+                "bars": [job.confidence, job.simultaneous, *(one.confidence for one in asked.queries)],
+                "tables": self._declared,
+            }
+        )
+
+    @cached_property
+    def _declared(self) -> str | None:
+        """A digest of all that is declared of the tables; None where one has no address."""
+        tables = self.catalog.tables
+        if not all(isinstance(table.source, str) for table in tables.values()):
+            return None
+        return canonical_digest({name: canonical_data(table) for name, table in tables.items()})
 
     def _budget(self, job: Job) -> Outcome:
         analyst = None if job.everybody else job.analyst

@@ -357,16 +357,19 @@ def test_a_file_of_version_1_opens_for_ever(tmp_path):
 
 def test_a_ledger_of_a_later_version_is_refused_and_one_of_an_earlier_is_brought_up(file, monkeypatch):
     made(file)
-    monkeypatch.setattr(tables, "VERSION", 3)
+    now = tables.VERSION
+    monkeypatch.setattr(tables, "VERSION", now + 2)
     done = []
-    steps = {number: lambda connection, number=number: done.append(number) for number in (1, 2)}
+    steps = {number: lambda connection, number=number: done.append(number) for number in (now, now + 1)}
     monkeypatch.setattr(tables, "MIGRATIONS", steps)
-    assert sf.Ledger(file).budget("hospital").spent[0] == 1 and done == [1, 2]
+    assert sf.Ledger(file).budget("hospital").spent[0] == 1 and done == [now, now + 1]
     ledger = sf.Ledger(file)
-    assert done == [1, 2]
-    monkeypatch.setattr(tables, "VERSION", 1)
+    assert done == [now, now + 1]
+    monkeypatch.setattr(tables, "VERSION", now)
     for ask in (lambda: ledger.budget("hospital").spend(1), lambda: sf.Ledger(file).budget("hospital")):
-        with pytest.raises(EngineError, match="a later version of sfumato: it is a ledger of version 3"):
+        with pytest.raises(
+            EngineError, match=f"a later version of sfumato: it is a ledger of version {now + 2}"
+        ):
             ask()
 
 
@@ -378,8 +381,8 @@ def test_a_step_to_a_later_version_that_fails_changes_nothing(file, monkeypatch)
         raise EngineError("no further")
 
     with monkeypatch.context() as later:
-        later.setattr(tables, "VERSION", 2)
-        later.setattr(tables, "MIGRATIONS", {1: failing})
+        later.setattr(tables, "VERSION", tables.VERSION + 1)
+        later.setattr(tables, "MIGRATIONS", {tables.VERSION - 1: failing})
         with pytest.raises(EngineError, match="no further"):
             sf.Ledger(file)
     sf.Ledger(file).check()

@@ -104,9 +104,15 @@ def test_eight_analysts_in_eight_processes_spend_what_there_is_and_no_more(place
 
 
 def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
-    """The planted defect: each process reads what is left, and writes when it has thought about it."""
-    from sfumato.budget.ledger import book, sqlite, tables
+    """The planted defect: each process reads what is left, and writes when it has thought about it.
 
+    The journal, in which two lines of one number cannot be, would find that by itself, and is left out.
+    """
+    from sfumato.budget.ledger import book, sqlite, tables
+    from sfumato.budget.ledger.journal.journal import Journal
+
+    monkeypatch.setattr(Journal, "asked", lambda *_: None)
+    monkeypatch.setattr(Journal, "refused", lambda *_, **__: None)
     made(place, F(30, 100), 1)
     if place.startswith("postgresql"):
         monkeypatch.setattr(
@@ -172,7 +178,7 @@ def test_sixty_processes_are_killed(place, kills):
     for done in range(spends):
         if time.monotonic() > until and done >= 20:
             break
-        was, shown = kills.killed(place, kills.at_call(chosen.randrange(12_000)))
+        was, shown = kills.killed(place, kills.at_call(chosen.randrange(21_000)))
         count = kills.check(place, count, shown)
         killed += was
     assert killed >= 10
@@ -198,20 +204,22 @@ def test_processes_are_killed_within_the_writing_of_a_page(tmp_path, kills):
 @pytest.mark.parametrize("when", ["after what is drawn", "never"])
 def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when):
     """The planted defects: a spend is on disk when the next one comes, or is only remembered."""
-    real, late = sf.Ledger._spend, []
+    real, late = kills.sf.Ledger._spend, []
     kills.make(file)
 
-    def planted(self: Any, *arguments: Any) -> None:
+    def planted(self: Any, *arguments: Any) -> str:
         late.append(arguments)
         if when != "never" and len(late) > 1:
             real(self, *late.pop(0))
+        return "an entry"
 
-    monkeypatch.setattr(sf.Ledger, "_spend", planted)
+    monkeypatch.setattr(kills.sf.Ledger, "_spend", planted)
     # A kill between the late spend and what is shown next hides the defect; one of these calls is elsewhere.
     found = 0
-    for call in (9_000, 12_000, 15_000, 10**9):
+    for call in (24_000, 30_000, 10**9):
         count = kills.held(file)
         _, shown = kills.killed(file, kills.at_call(call), spends=3)
+        assert shown > 0
         try:
             kills.check(file, count, shown, 3)
         except AssertionError:
@@ -219,7 +227,7 @@ def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when
     assert found
     monkeypatch.undo()
     count = kills.held(file)
-    _, shown = kills.killed(file, kills.at_call(15_000), spends=3)
+    _, shown = kills.killed(file, kills.at_call(30_000), spends=3)
     assert shown > 0
     kills.check(file, count, shown, 3)
 

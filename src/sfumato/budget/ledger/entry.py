@@ -55,3 +55,18 @@ class Entry(Spent):
             "composition": self.composition,
             "period": self.period,
         }
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a journal knows of a question before it is asked.
+
+    Args:
+        question: the digest by which it is known; None where no version of the data is declared.
+        entry: of the ledger, of the same question before; None where there is none.
+        body: the answer to that, as it was entered.
+    """
+
+    question: str | None
+    entry: int | None = None
+    body: bytes | None = None

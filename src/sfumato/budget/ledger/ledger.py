@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,7 @@ from sfumato.budget.filters import Spent
 from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS
 from sfumato.budget.ledger.shared import LedgerBudget
-from sfumato.budget.ledger.written import as_written, inward
+from sfumato.budget.ledger.written import as_written, inward, named
 from sfumato.errors import BudgetError, EngineError, ParameterError, nearest
 from sfumato.exact import one_of, truth_value
 from sfumato.ownership import Owned, Turn
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sfumato.budget.ledger.book import Kept
+    from sfumato.budget.ledger.journal.journal import Journal
     from sfumato.budget.ledger.store import Store
 
 T = TypeVar("T")
-_NAME = "a name of at most 100 printable characters, without spaces at its ends"
 
 
 class Ledger(Owned):
@@ -93,7 +93,7 @@ class Ledger(Owned):
             EngineError: the ledger cannot be written.
         """
         cap = _written(Cap.of(epsilon, delta, composition))
-        _named(dataset, "dataset")
+        named(dataset, "dataset")
         _period(period)
         replace = truth_value(replace, "replace")
 
@@ -137,8 +137,8 @@ class Ledger(Owned):
             ParameterError: another argument is not.
             EngineError: the ledger cannot be written.
         """
-        _named(dataset, "dataset")
-        _named(analyst, "analyst")
+        named(dataset, "dataset")
+        named(analyst, "analyst")
         _period(period)
         _written(
             Cap.of(epsilon, 0 if delta is None else delta, "tight" if composition is None else composition)
@@ -213,6 +213,13 @@ class Ledger(Owned):
 
         self._read(work)
 
+    @property
+    def journal(self) -> Journal:
+        """Every question, and what came of it, in a chain that shows what was changed (docs/journal.md)."""
+        from sfumato.budget.ledger.journal.journal import Journal
+
+        return Journal(self)
+
     # For analysts.
 
     def budget(self, dataset: str, analyst: str | None = None) -> LedgerBudget:
@@ -227,9 +234,9 @@ class Ledger(Owned):
             EngineError: the ledger cannot be read.
         """
         self._check_home()
-        _named(dataset, "dataset")
+        named(dataset, "dataset")
         if analyst is not None:
-            _named(analyst, "analyst")
+            named(analyst, "analyst")
         self._kept(dataset, analyst)
         return LedgerBudget(self, dataset, analyst)
 
@@ -255,11 +262,25 @@ class Ledger(Owned):
             )
         return found[None], found[analyst]
 
-    def _spend(self, dataset: str, analyst: str | None, asked: Spent, epsilon: Any, delta: Any) -> Entry:
-        """Enter a question, or refuse it; return the entry when it is on disk."""
-        paid = as_written(asked)
+    def _spend(
+        self,
+        dataset: str,
+        analyst: str | None,
+        asked: Spent,
+        epsilon: Any,
+        delta: Any,
+        plan: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Enter a question, or refuse it; return the entry when it, and its line of the journal, are on disk.
 
-        def work(connection: Connection, at: datetime, day: date) -> Entry:
+        Args:
+            plan: the canonical form of what is asked, for the journal.
+        """
+        from sfumato.budget.ledger.journal.journal import short
+
+        paid, journal, told = as_written(asked), self.journal, short(plan)
+
+        def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
             from sfumato.budget.ledger import book
 
             before = self._of(connection, dataset, analyst, day)
@@ -267,12 +288,21 @@ class Ledger(Owned):
             full = [was for was, kept in zip(before, after, strict=True) if not kept.account.fits]
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
-                raise least.refusal(paid, epsilon, delta)
+                cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
+                journal.refused(
+                    connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=told, **cost
+                )
+                return least.refusal(paid, epsilon, delta)
             for kept in after:
                 book.save(connection, kept)
-            return book.append(connection, "spend", dataset, analyst, paid, at, day)
+            entry = book.append(connection, "spend", dataset, analyst, paid, at, day)
+            journal.asked(connection, at, entry, told)
+            return entry
 
-        return self._change(work)
+        entered = self._change(work)
+        if isinstance(entered, BudgetError):
+            raise entered
+        return entered
 
     def _entries(self, dataset: str, analyst: str | None) -> tuple[Entry, ...]:
         """Return what was paid; by all where no analyst is named."""
@@ -300,9 +330,10 @@ class Ledger(Owned):
         paid = book.entries(connection, self._store.shown, dataset, analyst, "spend")
         book.save(connection, kept.replayed(paid), new=new)
         entered = book.nothing(kind, cap)
-        book.append(
+        entry = book.append(
             connection, kind, dataset, analyst, entered, at, day, composition=cap.composition, period=period
         )
+        self.journal.asked(connection, at, entry, None)
 
     def _change(self, work: Callable[[Connection, datetime, date], T]) -> T:
         """Do work in a transaction beside which no other runs, on a day never before an earlier one."""
@@ -430,12 +461,6 @@ def _written(cap: Cap) -> Cap:
     if not epsilon:
         raise BudgetError("epsilon is less than 1e-1233, of which no ledger holds anything; give more")
     return Cap(epsilon, inward(cap.delta), cap.composition)
-
-
-def _named(name: object, what: str) -> None:
-    fits = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() and name == name.strip()
-    if not fits:
-        raise ParameterError(what, name, _NAME)
 
 
 def _period(period: object) -> None:

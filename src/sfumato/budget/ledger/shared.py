@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.account import Account, told
 from sfumato.budget.filters import Spent
+from sfumato.budget.loss import Loss
 from sfumato.budget.spending import Budget
 
 if TYPE_CHECKING:
     from sfumato.budget.ledger.book import Kept
-    from sfumato.budget.ledger.entry import Entry
+    from sfumato.budget.ledger.entry import Again, Entry
     from sfumato.budget.ledger.ledger import Ledger
 
 
@@ -49,13 +51,44 @@ class LedgerBudget(Budget):
     def _kept(self) -> tuple[Kept, ...]:
         return self._ledger._kept(self._dataset, self._analyst)
 
+    def spend(
+        self,
+        epsilon: Any,
+        delta: Any = 0,
+        *,
+        loss: Loss | None = None,
+        what: str = "a question",
+        plan: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Pay for a question, as `Budget.spend`, and return what was entered."""
+        entry = super().spend(epsilon, delta, loss=loss, what=what, plan=plan)
+        assert entry is not None  # as `_pay` gives it
+        return entry
+
     def _accounts(self) -> tuple[Account, ...]:
         """Return all accounts that a question must fit; the last is the analyst's own, or that over all."""
         return tuple(kept.account for kept in self._kept())
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> Entry:
-        """Enter the question in the ledger, or refuse it."""
-        return self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta)
+    def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry:
+        """Enter the question in the ledger and its journal, or refuse it."""
+        return self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta, plan)
+
+    def came(self, entry: Entry, kind: str, **said: Any) -> None:
+        """Write in the journal what came of a question; what asks releases does so itself.
+
+        Args:
+            entry: of the question.
+            kind: "answered" or "failed".
+            said: of it, as for `Journal.came`.
+        Raises:
+            BudgetError: this is another process than that which opened the ledger.
+            EngineError: it cannot be written; the question stays spent.
+        """
+        self._ledger.journal.came(entry.number, kind, **said)
+
+    def again(self, asked: Mapping[str, Any]) -> Again:
+        """Return the answer to the same question before, if it is in the journal; see `Journal.again`."""
+        return self._ledger.journal.again(self._dataset, self._analyst, asked)
 
     def __str__(self) -> str:
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"

@@ -1,27 +1,40 @@
 """The tables of a ledger, their version, and how an older ledger becomes one of today.
 
 `sfumato_ledger` has one row, which every change locks first: changes come one after the other, whatever
-their datasets, and none waits for another in a circle. What follows from all entries before, such as a chain
-of digests, may be kept there. `sfumato_entries` is only ever added to; `sfumato_accounts` holds what follows
-from the entries, so that a spend need not read them all.
+their datasets, and none waits for another in a circle; it has the digest of all that stands in the journal.
+`sfumato_entries` is only ever added to, as is `sfumato_journal`; `sfumato_accounts` holds what follows from
+the entries, so that a spend need not read them all. `sfumato_answers` has answers that may be given again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, inspect, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    inspect,
+    select,
+    update,
+)
 
 from sfumato.budget.ledger.written import understood
 from sfumato.errors import EngineError
+from sfumato.exact.canonical import canonical_bytes
 
-VERSION = 1
-# What makes a ledger of each version one of the next; a version that was ever released stays here for ever.
-MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
-
+VERSION = 2
+_Number = BigInteger().with_variant(Integer, "sqlite")
 TABLES = MetaData()
 LEDGER = Table(
     "sfumato_ledger",
@@ -29,6 +42,8 @@ LEDGER = Table(
     Column("version", Integer, nullable=False),
     Column("name", Text, nullable=False),  # drawn at random: entries of two ledgers are told apart
     Column("day", Text, nullable=False),  # the latest on which anything was entered
+    Column("begins", Text, nullable=False, server_default=""),  # before the first line of the journal
+    Column("journal", Text, nullable=False, server_default=""),  # the digest of its last one
 )
 ACCOUNTS = Table(
     "sfumato_accounts",
@@ -46,7 +61,7 @@ ACCOUNTS = Table(
 ENTRIES = Table(
     "sfumato_entries",
     TABLES,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", _Number, primary_key=True, autoincrement=True),
     Column("at", Text, nullable=False),  # as the clock said, in UTC
     Column("day", Text, nullable=False),  # by which periods go; never before that of an earlier entry
     Column("kind", Text, nullable=False),
@@ -60,6 +75,31 @@ ENTRIES = Table(
     Column("period", Text),
     sqlite_autoincrement=True,  # a number is never used again
 )
+JOURNAL = Table(
+    "sfumato_journal",
+    TABLES,
+    Column("id", _Number, primary_key=True, autoincrement=False),  # 1, 2, 3, ...
+    Column("content", Text, nullable=False),  # canonical JSON, all that the line says
+    Column("sha256", Text, nullable=False),  # of the digest before it and the content
+    # By which lines are found; they stand in the content too.
+    Column("kind", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("analyst", Text, nullable=False),
+    Column("entry", _Number),
+    Column("question", Text, index=True),
+    Index("ix_sfumato_journal_kind", "kind", "dataset", "id"),  # by which the version of the data is found
+)
+ANSWERS = Table(
+    "sfumato_answers",
+    TABLES,
+    Column("id", _Number, primary_key=True, autoincrement=False),  # of the line that has its digest
+    Column("body", LargeBinary, nullable=False),
+)
+# Columns of entries of version 1, which are digested where a ledger of that version gets a journal.
+_OF_VERSION_1 = (
+    "id", "at", "day", "kind", "dataset", "analyst", "what", "epsilon", "delta", "loss",
+    "composition", "period",
+)  # fmt: skip
 
 
 class Head(NamedTuple):
@@ -67,6 +107,8 @@ class Head(NamedTuple):
 
     name: str
     day: date
+    begins: str
+    journal: str
 
 
 def version(connection: Connection) -> int | None:
@@ -79,8 +121,12 @@ def version(connection: Connection) -> int | None:
 def make(connection: Connection, today: date) -> None:
     """Make the tables of an empty ledger."""
     TABLES.create_all(connection, checkfirst=False)
+    name = secrets.token_hex(16)
+    begins = _begins(connection, name)
     connection.execute(
-        LEDGER.insert().values(version=VERSION, name=secrets.token_hex(16), day=today.isoformat())
+        LEDGER.insert().values(
+            version=VERSION, name=name, day=today.isoformat(), begins=begins, journal=digest(begins)
+        )
     )
 
 
@@ -92,20 +138,63 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
     Raises:
         EngineError: the ledger is of a later version.
     """
-    asked = select(LEDGER)
-    rows = connection.execute(asked.with_for_update() if lock else asked).all()
+    asked = select(LEDGER.c.version)
+    rows = connection.execute(asked.with_for_update() if lock else asked).scalars().all()
     if len(rows) != 1:
         raise EngineError(f"{where} is damaged: sfumato_ledger has {len(rows)} rows, and not one")
-    found = rows[0]
-    if found.version > VERSION:
+    (version,) = rows
+    if version > VERSION:
         raise EngineError(
-            f"{where} was written by a later version of sfumato: it is a ledger of version {found.version}, "
+            f"{where} was written by a later version of sfumato: it is a ledger of version {version}, "
             f"and this sfumato knows those up to {VERSION}; use the later one"
         )
-    if found.version < VERSION:
-        _migrate(connection, found.version, where, allowed=lock)
+    if version < VERSION:
+        _migrate(connection, version, where, allowed=lock)
+    found = connection.execute(select(LEDGER)).one()
     with understood(where):
-        return Head(found.name, date.fromisoformat(found.day))
+        return Head(found.name, date.fromisoformat(found.day), found.begins, found.journal)
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text, in hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _begins(connection: Connection, name: str) -> str:
+    """Return what stands before a journal: whose it is, and all that was entered before there was one."""
+    rows = _before(connection, None)
+    return canonical_bytes(
+        {"ledger": name, "entries": rows[-1][0] if rows else 0, "sha256": _of_rows(rows)}
+    ).decode()
+
+
+def before_journal(connection: Connection, last: int) -> str:
+    """Return the digest of what was entered before there was a journal, up to an entry."""
+    return _of_rows(_before(connection, last))
+
+
+def _before(connection: Connection, last: int | None) -> list[list[Any]]:
+    asked = select(*(ENTRIES.c[name] for name in _OF_VERSION_1)).order_by(ENTRIES.c.id)
+    rows = connection.execute(asked if last is None else asked.where(ENTRIES.c.id <= last)).all()
+    return [list(row) for row in rows]
+
+
+def _of_rows(rows: list[list[Any]]) -> str:
+    return digest(canonical_bytes({"entries": rows}).decode())
+
+
+def _with_journal(connection: Connection) -> None:
+    """Make a ledger of version 1 one of version 2."""
+    for column in ("begins", "journal"):
+        connection.exec_driver_sql(f"ALTER TABLE {LEDGER.name} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    JOURNAL.create(connection)
+    ANSWERS.create(connection)
+    begins = _begins(connection, connection.execute(select(LEDGER.c.name)).scalar_one())
+    connection.execute(update(LEDGER).values(begins=begins, journal=digest(begins)))
+
+
+# What makes a ledger of each version one of the next; a version that was ever released stays here for ever.
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _with_journal}
 
 
 def _migrate(connection: Connection, version: int, where: str, *, allowed: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from sfumato.budget.account import Totals
 from sfumato.budget.filters import PrivacyFilter, Spent
 from sfumato.budget.loss import Loss
-from sfumato.errors import BudgetError, EngineError
+from sfumato.errors import BudgetError, EngineError, ParameterError
 
 _FINEST = 4096  # bits after the point; Python reads texts of 4,300 digits
 _LARGEST = 10**600  # of a number, and of how often a mechanism runs
@@ -57,7 +57,7 @@ def as_written(asked: Spent) -> Spent:
     if max(sizes) > _LARGEST:
         raise BudgetError("the question loses more than any budget has")
     return Spent(
-        _plain(asked.what),
+        plain_text(asked.what),
         outward(asked.epsilon),
         outward(asked.delta),
         Loss(
@@ -70,10 +70,22 @@ def as_written(asked: Spent) -> Spent:
     )
 
 
+def named(name: object, what: str) -> None:
+    """Check a name of a dataset, an analyst or a version of the data.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    fits = isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() and name == name.strip()
+    if not fits:
+        raise ParameterError(what, name, _NAME)
+
+
+_NAME = "a name of at most 100 printable characters, without spaces at its ends"
 _LONGEST = 2000
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return a text that every database holds: no half characters, no zeros, no more than a page of it."""
     whole = text.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
     return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 3]}..."

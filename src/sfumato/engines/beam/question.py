@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, overload
 
 from sfumato.budget import Budget
@@ -10,6 +11,7 @@ from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.beam.top import PlannedTop
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
+from sfumato.query.canonical import canonical, canonical_top
 from sfumato.query.payment import payment
 from sfumato.query.question import Question
 from sfumato.query.top import Top
@@ -77,8 +79,8 @@ def Release(
                 "confidence out, and ask the transform for its half_width(0.95)"
             )
         planned = question.plan(**options)
-        pay = payment(budget, [planned], question.told)
+        pay = payment(budget, [planned], question.told, form=partial(canonical_top, question, planned))
         return engine.top(question, planned, shards=shards, secret=secret, pay=pay)
     plan = question.plan(**options)
-    pay = payment(budget, [plan], question.query.told)
+    pay = payment(budget, [plan], question.query.told, form=partial(canonical, plan, engine))
     return engine.release(plan, confidence=confidence, shards=shards, secret=secret, pay=pay)

@@ -556,7 +556,7 @@ class DuckDBEngine(Owned):
         """Return the release, whose noise is drawn when it is first looked at."""
         self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
-        made.ledger_entries = pay()
+        made.paid = pay()
         return made
 
     def top(
@@ -566,7 +566,7 @@ class DuckDBEngine(Owned):
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
         made = TopRelease(question, plan, unsafe_words)
-        made.ledger_entries = pay()
+        made.paid = pay()
         return made
 
     def progress(self) -> float | None:

@@ -135,8 +135,11 @@ class SparkEngine(DistributedEngine):
         """
         self.check_release(plan, unsafe_words)
         work = self.work(plan, confidence)
-        pay()
-        return pinned(self.released(work), plan.found)
+        paid = pay()
+        made = pinned(self.released(work), plan.found)
+        for one in paid:
+            one.came("answered")
+        return made
 
     @in_own_words(failed, Exception)
     def top(
@@ -153,7 +156,7 @@ class SparkEngine(DistributedEngine):
         """
         self._check()
         made = TopRelease(question, plan, unsafe_words)
-        made.ledger_entries = pay()
+        made.paid = pay()
         return made
 
     def _check(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import exp, isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from sfumato.budget import Budget
 from sfumato.query import output
 from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.automatic.found import Found
+from sfumato.query.canonical import canonical
 from sfumato.query.choices import titled
 from sfumato.query.payment import payment
 from sfumato.query.plan import Plan
@@ -137,9 +139,16 @@ class Advice:
         engines = [one.question.table.engine for one in self.questions.values()]
         plans = [one.plan for one in self.questions.values()]
         made_up = all(one.made_up for one in engines)
-        entered = payment(budget, plans, "advised questions", made_up=made_up)()
+        forms = [partial(canonical, *pair) for pair in zip(plans, engines, strict=True)]
+        paid = payment(
+            budget,
+            plans,
+            "advised questions",
+            form=lambda: {"asks": "advised questions", "releases": [form() for form in forms]},
+            made_up=made_up,
+        )()
         return {
-            name: one.question.table.engine.release(one.plan, confidence=confidence, pay=lambda: entered)
+            name: one.question.table.engine.release(one.plan, confidence=confidence, pay=lambda: paid)
             for name, one in self.questions.items()
         }
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.query.payment import paying, payment
+from sfumato.query.payment import Paid, paying, payment
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.query import Query
 from sfumato.query.shares import Share
-
-if TYPE_CHECKING:
-    from sfumato.budget.ledger import Entry
 
 # What looks take of epsilon where nobody says, and where limits alone are found: measured, in
 # docs/choosing.md.
@@ -71,7 +69,8 @@ def of_share(
     share: Number,
     auto_share: object,
     options: dict[str, Any],
-    entered: list[Entry],
+    paid: list[Paid],
+    form: Callable[[Plan], Mapping[str, Any]],
     *,
     made_up: bool = False,
 ) -> Means:
@@ -86,7 +85,8 @@ def of_share(
         share: the part of it for looks and answer.
         auto_share: the part of that for looks.
         options: others of a release.
-        entered: to which is added what a ledger enters.
+        paid: to which is added what a ledger enters.
+        form: gives the canonical form of a plan.
         made_up: whether all rows are made up, of which nothing need be paid.
     """
     part = _part(auto_share)
@@ -101,8 +101,10 @@ def of_share(
         whole.times(part).pure_epsilon(way),
         answer,
         lambda: None,
-        lambda epsilon: entered.extend(paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)()),
-        lambda found: entered.extend(payment(budget, [found], told, made_up=made_up)()),
+        lambda epsilon: paid.extend(paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)()),
+        lambda found: paid.extend(
+            payment(budget, [found], told, form=partial(form, found), made_up=made_up)()
+        ),
     )
 
 

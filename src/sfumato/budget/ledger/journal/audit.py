@@ -1,0 +1,225 @@
+"""Questions that a person should look at: about one unit, nearly the same as others, or many of the same.
+
+Nothing here is a verdict, and nothing is computed of rows: a budget holds whatever is asked. Source:
+Desfontaines 2020, "Lowering the cost of anonymization", section 4.2.6, which asks that queries be logged and
+audited, beside all that an engine refuses.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.budget.ledger.book import Kept
+from sfumato.budget.ledger.journal.asked import Question, equalities, names, questions, template
+from sfumato.budget.ledger.journal.chain import Line
+from sfumato.budget.ledger.journal.verify import listed
+
+MANY = 10  # answers about the same columns
+_EQUALITIES = 3  # conditions that each ask for one value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Questions that a person should look at, and why.
+
+    Args:
+        kind: "one unit", "few rows", "part", "literal", "again", "many" or "refused".
+        dataset: whose they are about.
+        entries: of the ledger, or, of what was refused, lines of the journal.
+        analysts: who asked; None for the owner.
+        words: what is odd about them.
+    """
+
+    kind: str
+    dataset: str
+    entries: tuple[int, ...]
+    analysts: tuple[str | None, ...]
+    words: str
+
+    def __str__(self) -> str:
+        who = ", ".join(sorted("the owner" if one is None else one for one in self.analysts))
+        what = "lines" if self.kind == "refused" else "entries"
+        return f"[{self.kind}] {self.dataset}, {who}, {what} {listed(list(self.entries))}: {self.words}"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What somebody was told of a dataset, in all.
+
+    Args:
+        dataset, analyst: who, of what; analyst None for all together.
+        epsilon, delta: that all answers ever stay within, rounded up.
+    """
+
+    dataset: str
+    analyst: str | None
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        who = "all together" if self.analyst is None else self.analyst
+        return f"{self.dataset}, {who}: epsilon {self.epsilon:g}, delta {self.delta:g}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a journal has for a person to judge.
+
+    Args:
+        asked: how many questions it has.
+        findings: what to look at.
+        losses: the composed loss of each analyst, and of all together, over all time.
+    """
+
+    asked: int
+    findings: tuple[Finding, ...]
+    losses: tuple[Loss, ...]
+
+    def __str__(self) -> str:
+        many = "1 question was" if self.asked == 1 else f"{self.asked:,} questions were"
+        said = [
+            f"{many} asked. To look at, {len(self.findings)}; whether one is meant badly, a person judges:"
+        ]
+        said += [f"- {one}" for one in self.findings] or ["- nothing"]
+        said += ["What was told, in all (each cap bounds it, whatever was asked):"]
+        return "\n".join([*said, *(f"- {one}" for one in self.losses)])
+
+
+def audited(lines: Sequence[Line], accounts: Iterable[Kept]) -> Audit:
+    """Return what is to be looked at in the lines of a journal.
+
+    Args:
+        lines: in order.
+        accounts: of the ledger, for the loss of each.
+    """
+    asked = questions(lines)
+    findings = [
+        *_single(asked),
+        *_parts(asked),
+        *_literals(asked),
+        *_again(asked),
+        *_many(asked),
+        *_refused(lines),
+    ]
+    losses = [Loss(kept.dataset, kept.analyst, *kept.lifetime.spent) for kept in accounts]
+    return Audit(sum(line.kind == "asked" for line in lines), tuple(findings), tuple(losses))
+
+
+def _single(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield questions that look at one unit, or at few rows."""
+    for one in asked:
+        texts = [*one.conditions, *one.expressions]
+        about = [text for text in texts if one.unit & names(text)]
+        if about:
+            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is asked about: {_quoted(about)}"
+            yield _finding("one unit", [one], words)
+        elif (count := equalities(one.conditions)) >= _EQUALITIES:
+            words = f"{count} conditions each ask for one value, so that few units may be left: "
+            yield _finding("few rows", [one], words + _quoted(one.conditions))
+
+
+def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield pairs of which one asks for what the other does, and one condition more: total minus part."""
+    found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
+    for one in asked:
+        for measured in one.measured():
+            found[measured, frozenset(one.conditions)].append(one)
+    told = set()
+    for (measured, conditions), parts in found.items():
+        for condition in sorted(conditions):
+            whole = found.get((measured, conditions - {condition}), [])
+            if not whole:
+                continue
+            group = _unique([*whole, *parts])
+            known = (tuple(one.entry for one in group), condition)
+            if known not in told:
+                told.add(known)
+                less, more = (listed([one.entry for one in _unique(each)]) for each in (whole, parts))
+                words = f"{less} ask without, and {more} with, one condition more: {_quoted([condition])}; "
+                yield _finding("part", group, f"{words}their difference is the rest")
+
+
+def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield questions that are the same but for a literal in one condition."""
+    found: dict[tuple[str, frozenset[str], str], dict[str, list[Question]]] = defaultdict(dict)
+    for one in asked:
+        conditions = frozenset(one.conditions)
+        for measured in one.measured():
+            for condition in conditions:
+                same = found[measured, conditions - {condition}, template(condition)]
+                same.setdefault(condition, []).append(one)
+    told = set()
+    for (_, _, shape), by_condition in found.items():
+        if len(by_condition) < 2:
+            continue
+        group = _unique([one for each in by_condition.values() for one in each])
+        known = (tuple(one.entry for one in group), shape)
+        if known not in told:
+            told.add(known)
+            words = f"they are the same but for a value in one condition: {_quoted(list(by_condition))}"
+            yield _finding("literal", group, words)
+
+
+def _again(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield what was asked more than once, whose mean says more than each."""
+    found: dict[str, list[Question]] = defaultdict(list)
+    for one in asked:
+        found[one.but_for_budget].append(one)
+    for same in found.values():
+        group = _unique(same)
+        if len(group) > 1:
+            words = f"the same was asked {len(group)} times, for {_together(group)}; the mean says more"
+            yield _finding("again", group, words)
+
+
+def _many(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield many answers about the same columns."""
+    found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
+    for one in asked:
+        if one.columns:
+            found[one.dataset, one.columns].append(one)
+    for (_, columns), same in found.items():
+        group = _unique(same)
+        if len(group) >= MANY:
+            words = f"{len(group)} answers about {', '.join(sorted(columns))}, for {_together(group)}"
+            yield _finding("many", group, words)
+
+
+def _refused(lines: Sequence[Line]) -> Iterator[Finding]:
+    """Yield analysts who were refused often: somebody may be trying what goes through."""
+    found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for line in lines:
+        if line.kind == "refused":
+            found[line.dataset, line.analyst].append(line.number)
+    for (dataset, analyst), numbers in found.items():
+        if len(numbers) >= MANY:
+            words = f"{len(numbers)} questions were refused"
+            yield Finding("refused", dataset, tuple(numbers), (analyst,), words)
+
+
+def _finding(kind: str, group: Sequence[Question], words: str) -> Finding:
+    entries = tuple(sorted({one.entry for one in group}))
+    analysts = tuple(sorted({one.analyst for one in group}, key=lambda name: name or ""))
+    return Finding(kind, group[0].dataset, entries, analysts, words)
+
+
+def _unique(group: Iterable[Question]) -> list[Question]:
+    return sorted({one.entry: one for one in group}.values(), key=lambda one: one.entry)
+
+
+def _together(group: Sequence[Question]) -> str:
+    total = sum((one.epsilon for one in group), Fraction(0))
+    return f"epsilons that add up to {float(total):g}"
+
+
+def _quoted(texts: Sequence[str], most: int = 3, longest: int = 120) -> str:
+    """Return conditions as text of one line, whatever an analyst wrote."""
+    plain = [
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
+        for text in texts[:most]
+    ]
+    shown = [text if len(text) <= longest else f"{text[:longest]}..." for text in plain]
+    return "; ".join(shown) + (f"; and {len(texts) - most} more" if len(texts) > most else "")

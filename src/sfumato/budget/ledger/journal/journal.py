@@ -1,0 +1,303 @@
+"""The journal of a ledger: what its owner reads and says there, and what is entered for questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Row, select
+
+from sfumato.budget.ledger.entry import Again, Entry
+from sfumato.budget.ledger.journal import chain
+from sfumato.budget.ledger.journal.audit import Audit, audited
+from sfumato.budget.ledger.journal.verify import Verified, differences, head_of
+from sfumato.budget.ledger.tables import ANSWERS, ENTRIES, JOURNAL
+from sfumato.budget.ledger.written import named, plain_text
+from sfumato.errors import BudgetError, EngineError, ParameterError
+from sfumato.exact import positive_int
+from sfumato.exact.canonical import canonical_bytes
+
+if TYPE_CHECKING:
+    from sfumato.budget.ledger.ledger import Ledger
+
+MOST_KEPT = 4 * 2**20  # bytes of an answer that may be given again
+_MOST_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
+
+
+class Journal:
+    """Every question to a ledger's budgets, and what came of it, in a chain of digests.
+
+    `Ledger.journal` gives it. Lines are only ever added. The line of a question that is paid is written with
+    the payment, in one transaction; what came of it follows. One of which nothing follows failed, or its
+    answer was not looked at: it stays spent.
+
+    Source:
+        docs/journal.md.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    # For the owner.
+
+    def lines(self, dataset: str | None = None, analyst: str | None = None) -> tuple[chain.Line, ...]:
+        """Return all lines in order: of all, of a dataset, of an analyst.
+
+        Raises:
+            EngineError: the journal cannot be read.
+        """
+        return self._ledger._read(
+            lambda connection, _: tuple(chain.lines(connection, self._where, dataset, analyst))
+        )
+
+    @property
+    def head(self) -> str:
+        """The number of the last line, and the digest of all, to be kept elsewhere: see `verify`.
+
+        Raises:
+            EngineError: the journal cannot be read.
+        """
+        return self._ledger._read(lambda connection, _: head_of(connection, self._where))
+
+    def verify(self, head: str | None = None) -> Verified:
+        """Walk the chain, and compare it with the ledger's entries, sums and answers.
+
+        Args:
+            head: that of an earlier time, as `head` gave it, of which all must still be there.
+        Raises:
+            ParameterError: head is none.
+            EngineError: the ledger cannot be read.
+        """
+        made = self._ledger._read(lambda connection, _: differences(connection, self._where, head))
+        try:
+            self._ledger.check()
+        except EngineError as error:
+            return made.also(str(error))
+        return made
+
+    def audit(self, dataset: str | None = None) -> Audit:
+        """List what a person should look at: questions that are about one unit, or nearly the same as others.
+
+        Args:
+            dataset: of one, or of all.
+        Raises:
+            EngineError: the journal cannot be read.
+        """
+        return audited(self.lines(dataset), self._ledger.accounts(dataset))
+
+    def declare(self, dataset: str, version: str) -> None:
+        """Name the version of the data, within which the same question has the same answer.
+
+        Say it after new data has taken its place. Questions of a version that was named before are answered
+        from the journal again, should it be named once more.
+
+        Args:
+            dataset: that has a cap.
+            version: its name, such as "2026-11".
+        Raises:
+            ParameterError: the name is none.
+            BudgetError: there is no such dataset.
+            EngineError: the journal cannot be written.
+        """
+        named(dataset, "dataset")
+        named(version, "version")
+
+        def work(connection: Connection, at: datetime, day: date) -> None:
+            self._ledger._of(connection, dataset, None, day)
+            chain.append(connection, self._where, "data", at, dataset, None, version=version)
+
+        self._ledger._change(work)
+
+    def publish(self, entry: int) -> None:
+        """Let everybody who may ask have the answer to a question, for nothing, where they ask the same.
+
+        Args:
+            entry: of the ledger, of a question whose answer is kept.
+        Raises:
+            ParameterError: entry is no number.
+            BudgetError: no answer to it is kept.
+            EngineError: the journal cannot be written.
+        """
+        positive_int(entry, "entry")
+
+        def work(connection: Connection, at: datetime, day: date) -> None:
+            kept = (
+                (JOURNAL.c.entry == entry) & (JOURNAL.c.kind == "answered") & JOURNAL.c.question.is_not(None)
+            )
+            found = connection.execute(select(JOURNAL.c.dataset, JOURNAL.c.analyst).where(kept)).first()
+            if found is None:
+                raise BudgetError(
+                    f"{self._where}: no answer to the question of entry {entry} is kept: one is where a "
+                    "service answered it, and a version of the data was declared before"
+                )
+            chain.append(connection, self._where, "published", at, found[0], found[1] or None, entry=entry)
+
+        self._ledger._change(work)
+
+    # For questions.
+
+    def asked(
+        self,
+        connection: Connection,
+        at: datetime,
+        entry: Entry,
+        plan: Mapping[str, Any] | None,
+    ) -> None:
+        """Write the line of what is entered in the ledger, in the same transaction."""
+        kind = "asked" if entry.kind == "spend" else "cap"
+        asked: dict[str, Any] = {}
+        if kind == "asked":
+            asked = {"plan": plan, "data": version_of(connection, entry.dataset)}
+        chain.append(
+            connection, self._where, kind, at, entry.dataset, entry.analyst,
+            entry=entry.number, entered=entry.row(), **asked,
+        )  # fmt: skip
+
+    def refused(
+        self,
+        connection: Connection,
+        at: datetime,
+        dataset: str,
+        analyst: str | None,
+        why: str,
+        **detail: Any,
+    ) -> None:
+        """Write the line of a question that was refused."""
+        chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, **detail)
+
+    def turned_away(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
+        """Write that a text was refused before there was a plan, or because there is no safe answer.
+
+        Args:
+            text: of the question; of a long one the beginning.
+            why: the kind of error.
+        Raises:
+            EngineError: it cannot be written.
+        """
+
+        def work(connection: Connection, at: datetime, day: date) -> None:
+            self.refused(connection, at, dataset, analyst, why, text=plain_text(text))
+
+        self._ledger._change(work)
+
+    def came(
+        self,
+        entry: int,
+        kind: str,
+        *,
+        question: str | None = None,
+        body: bytes | None = None,
+        **detail: Any,
+    ) -> None:
+        """Write what came of a question.
+
+        Args:
+            entry: of the ledger.
+            kind: "answered" or "failed".
+            question: the digest by which it is known again, where its answer is kept.
+            body: the answer.
+            detail: what else is said of it.
+        Raises:
+            EngineError: it cannot be written.
+        """
+        kept = question is not None and body is not None and len(body) <= MOST_KEPT
+
+        def work(connection: Connection, at: datetime, day: date) -> None:
+            found = connection.execute(
+                select(ENTRIES.c.dataset, ENTRIES.c.analyst).where(ENTRIES.c.id == entry)
+            ).one()
+            number = chain.append(
+                connection, self._where, kind, at, found[0], found[1] or None,
+                entry=entry, question=question if kept else None,
+                body=hashlib.sha256(body).hexdigest() if kept and body is not None else None, **detail,
+            )  # fmt: skip
+            if kept:
+                connection.execute(ANSWERS.insert().values(id=number, body=body))
+
+        self._ledger._change(work)
+
+    def again(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
+        """Return the answer to the same question before, if there is one, and enter that it is given again.
+
+        It is one of the same analyst, or one that the owner has published, of the version of the data that is
+        declared now.
+
+        Args:
+            asked: all that an answer depends on but the data, as plain data.
+        Raises:
+            EngineError: the journal cannot be read or written, or was changed.
+        """
+
+        def look(connection: Connection, day: date) -> Again:
+            version = version_of(connection, dataset)
+            if version is None:
+                return Again(None)
+            content = {"asked": asked, "dataset": dataset, "data": version}
+            question = hashlib.sha256(canonical_bytes(content)).hexdigest()
+            same = (JOURNAL.c.question == question) & (JOURNAL.c.kind == "answered")
+            published = select(JOURNAL.c.entry).where(JOURNAL.c.kind == "published")
+            mine = (JOURNAL.c.analyst == (analyst or "")) | JOURNAL.c.entry.in_(published)
+            first = connection.execute(select(JOURNAL).where(same & mine).order_by(JOURNAL.c.id)).first()
+            if first is None:
+                return Again(question)
+            return Again(question, first.entry, self._body(connection, first))
+
+        found = self._ledger._read(look)
+        if found.body is not None:
+
+            def work(connection: Connection, at: datetime, day: date) -> None:
+                chain.append(connection, self._where, "repeated", at, dataset, analyst, entry=found.entry)
+
+            self._ledger._change(work)
+        return found
+
+    def _body(self, connection: Connection, line: Row[*tuple[Any, ...]]) -> bytes:
+        """Return an answer, if it is the one that was entered."""
+        before = select(JOURNAL.c.sha256).where(JOURNAL.c.id == line.id - 1)
+        body = connection.execute(select(ANSWERS.c.body).where(ANSWERS.c.id == line.id)).scalar()
+        said = chain.read(line).detail.get("body")
+        if (
+            body is None
+            or hashlib.sha256(body).hexdigest() != said
+            or chain.after(connection.execute(before).scalar() or "", line.content) != line.sha256
+        ):
+            raise EngineError(
+                f"{self._where}: line {line.id} of the journal, or its answer, was changed by hand, or is "
+                "damaged; sfumato journal verify says more"
+            )
+        return bytes(body)
+
+    @property
+    def _where(self) -> str:
+        return self._ledger._store.shown
+
+    def __repr__(self) -> str:
+        return f"<Journal of {self._where}>"
+
+
+def version_of(connection: Connection, dataset: str) -> str | None:
+    """Return the version of the data that is declared; None where none ever was."""
+    of = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.kind == "data")
+    line = connection.execute(select(JOURNAL).where(of).order_by(JOURNAL.c.id.desc()).limit(1)).first()
+    return None if line is None else str(chain.read(line).detail["version"])
+
+
+def short(plan: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a plan, or a digest of one that is very long.
+
+    Raises:
+        ParameterError: it is no plain data.
+    """
+    if plan is None:
+        return None
+    written = b""
+    with suppress(TypeError, ValueError, RecursionError):
+        written = canonical_bytes(plan)
+    if not written:
+        raise ParameterError("plan", "...", "plain data, as the canonical form of a plan is")
+    if len(written) <= _MOST_ASKED:
+        return plan
+    return {"asks": plan.get("asks"), "sha256": hashlib.sha256(written).hexdigest()}

@@ -1,0 +1,177 @@
+"""Whether a journal is whole: its chain, and what the ledger says beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from sqlalchemy import Connection, func, select
+
+from sfumato.budget.ledger import book
+from sfumato.budget.ledger.journal import chain
+from sfumato.budget.ledger.tables import ANSWERS, JOURNAL, LEDGER, before_journal, digest
+from sfumato.budget.ledger.written import understood
+from sfumato.errors import ParameterError
+
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What came of walking a journal: true where nothing is wrong.
+
+    Args:
+        where: the ledger.
+        head: the number of the last line, and the digest of all, to be kept elsewhere.
+        lines: how many there are.
+        wrong: a sentence for each place where it is broken; none where it is whole.
+        notes: what is odd, and nobody's fault: questions without an outcome, a clock that went back.
+        since: the head that it was compared with.
+    """
+
+    where: str
+    head: str
+    lines: int
+    wrong: tuple[str, ...]
+    notes: tuple[str, ...]
+    since: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def also(self, wrong: str) -> Verified:
+        """Return it with something more that is wrong."""
+        return replace(self, wrong=(*self.wrong, wrong))
+
+    def __str__(self) -> str:
+        if self.wrong:
+            said = [f"The journal of {self.where} is broken:", *(f"- {one}" for one in self.wrong)]
+        else:
+            lines = "1 line" if self.lines == 1 else f"{self.lines:,} lines"
+            said = [
+                f"The journal of {self.where} is whole: {lines}, each behind the one before it, and with the "
+                "ledger's entries, sums and answers."
+            ]
+        said += self.notes
+        if self.since is None:
+            said.append(
+                "Not compared with an earlier head: who can write the ledger can write all of it anew. "
+                "Keep this one elsewhere, and give it to --head:"
+            )
+        return "\n".join([*said, f"head {self.head}"])
+
+
+def head_of(connection: Connection, where: str) -> str:
+    """Return the number of the last line, and the digest of all."""
+    number = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
+    return f"{number}:{connection.execute(select(LEDGER.c.journal)).scalar_one()}"
+
+
+def differences(connection: Connection, where: str, since: str | None) -> Verified:
+    """Walk the chain, and compare it with the ledger.
+
+    Args:
+        where: the ledger, for messages.
+        since: the head of an earlier time.
+    Raises:
+        ParameterError: it is none.
+        EngineError: a line of the chain is none.
+    """
+    begins, kept = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal)).one()
+    wrong = [*_since(connection, since, begins), *chain.breaks(connection, begins, kept)]
+    notes: list[str] = []
+    lines: list[chain.Line] = []
+    if not wrong:  # else what lines say is not what was written
+        lines = chain.lines(connection, where)
+        wrong = [*_before(connection, begins, where), *_entries(connection, where, lines, begins)]
+        wrong += _answers(connection, lines)
+        notes = list(_odd(lines))
+    count = connection.execute(select(func.count()).select_from(JOURNAL)).scalar_one()
+    return Verified(where, head_of(connection, where), count, tuple(wrong), tuple(notes), since)
+
+
+def _since(connection: Connection, since: str | None, begins: str) -> Iterator[str]:
+    """Yield what is wrong with what was there at an earlier time."""
+    if since is None:
+        return
+    found = _HEAD.fullmatch(since) if isinstance(since, str) else None
+    if found is None:
+        raise ParameterError("head", since, "what sfumato journal verify printed: NUMBER:DIGITS")
+    number, then = int(found[1]), found[2]
+    last = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
+    now = connection.execute(select(JOURNAL.c.sha256).where(JOURNAL.c.id == number)).scalar()
+    if last < number:
+        yield f"there were {number} lines when the head was kept, and there are {last}: the end was cut off"
+    elif then != (now if number else digest(begins)):
+        yield f"lines up to {number} are not those of the head that was kept: they were written anew"
+
+
+def _before(connection: Connection, begins: str, where: str) -> Iterator[str]:
+    """Yield what is wrong with what was entered before there was a journal."""
+    name = connection.execute(select(LEDGER.c.name)).scalar_one()
+    with understood(where):
+        said = json.loads(begins)
+        ledger, last, sha256 = said["ledger"], said["entries"], said["sha256"]
+    if ledger != name:
+        yield "it is the journal of another ledger"
+    if before_journal(connection, last) != sha256:
+        yield f"entries up to {last}, from before there was a journal, are not what they were"
+
+
+def _entries(connection: Connection, where: str, lines: list[chain.Line], begins: str) -> Iterator[str]:
+    """Yield what differs between lines and the ledger's entries."""
+    first = json.loads(begins)["entries"]
+    entries = {one.number: one for one in book.entries(connection, where)}
+    told: set[int | None] = set()
+    for line in lines:
+        if line.kind in ("cap", "asked"):
+            entry = entries.get(line.entry or 0)
+            if entry is None:
+                yield f"line {line.number} tells of entry {line.entry}, which the ledger does not have"
+            elif dict(line.detail["entered"]) != entry.row():
+                yield f"entry {line.entry} of the ledger is not what line {line.number} says was entered"
+            if line.entry in told:
+                yield f"line {line.number} tells of entry {line.entry} once more"
+            told.add(line.entry)
+        elif line.entry is not None and line.entry > first and line.entry not in told:
+            yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
+    for number in sorted(number for number in entries if number > first and number not in told):
+        yield f"entry {number} of the ledger has no line"
+
+
+def _answers(connection: Connection, lines: list[chain.Line]) -> Iterator[str]:
+    """Yield what is wrong with answers that are kept."""
+    said = {line.number: line.detail["body"] for line in lines if "body" in line.detail}
+    asked = select(ANSWERS.c.id, ANSWERS.c.body).execution_options(yield_per=20)
+    for number, body in connection.execute(asked):
+        if hashlib.sha256(body).hexdigest() != said.pop(number, None):
+            yield f"the answer that is kept for line {number} is not the one that was given"
+    for number in said:
+        yield f"the answer that was kept for line {number} is missing"
+
+
+def _odd(lines: list[chain.Line]) -> Iterator[str]:
+    asked = [line.entry for line in lines if line.kind == "asked"]
+    came = {line.entry for line in lines if line.kind in ("answered", "failed")}
+    without = [entry for entry in asked if entry not in came]
+    if without:
+        words = "Entries without an outcome, which failed or were not looked at, and stay spent"
+        yield f"{words}: {listed(without)}."
+    back = [later.number for earlier, later in pairwise(lines) if later.at < earlier.at]
+    if back:
+        yield f"The clock went back before lines {listed(back)}; their order is that of their numbers."
+
+
+def listed(numbers: list[int | None] | list[int], most: int = 12) -> str:
+    """Return numbers as text, and how many more there are."""
+    shown, more = numbers[:most], len(numbers) - most
+    return ", ".join(map(str, shown)) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,301 @@
+"""A service gives the answer to the same question once more, for nothing; and to no other question."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.budget.ledger.journal import journal
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.errors import EngineError
+from sfumato.service.answers import ARROW, CSV, JSON, unpacked
+from sfumato.service.budgets import LedgerBudgets
+from sfumato.service.desk import Desk, Job
+from sfumato.service.opened import AnalystsCatalog
+
+pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each other, or what they cost")
+
+ROWS = "id,town,v\n" + "".join(f"{i % 60},{'Ulm' if i % 2 else 'Bonn'},{i % 9}\n" for i in range(240))
+CATALOG = '[tables.visits]\nsource = "visits.csv"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 3\n'
+ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) town, COUNT(*) AS n FROM visits GROUP BY town"
+MEAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, auto_bounds = TRUE) AVG(v) AS m FROM visits WHERE v >= 0"
+
+
+class Service:
+    """A desk on a file, its ledger, and what analysts do there."""
+
+    def __init__(self, folder: Path, catalog: str = CATALOG, dataset: str = "shop") -> None:
+        (folder / "visits.csv").write_text(ROWS)
+        (folder / "catalog.toml").write_text(catalog)
+        self.folder, self.ledger = folder, sf.Ledger(folder / "budget.db")
+        if not (folder / "budget.db").exists() or not self.ledger.accounts(dataset):
+            self.ledger.create(dataset, epsilon=100, delta="1e-3", period="month")
+            for analyst in ("ann", "bob"):
+                self.ledger.grant(dataset, analyst, epsilon=50, period="month")
+        tables = AnalystsCatalog.of(sf.catalog(folder / "catalog.toml"))
+        self.desk = Desk(tables, LedgerBudgets(self.ledger, dataset), {"threads": 1})
+
+    def asks(self, text: str = ASK, analyst: str = "ann", media: str = JSON, **given: Any) -> Any:
+        return self.desk.answer(Job("release", analyst, text=text, media=media, **given))
+
+    @property
+    def paid(self) -> int:
+        return sum(entry.kind == "spend" for entry in self.ledger.history())
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    made = Service(tmp_path)
+    made.ledger.journal.declare("shop", "2026-11")
+    return made
+
+
+def but_for(body: bytes) -> tuple[Any, Any]:
+    """Return an answer in JSON without what says whether it is given once more, and that."""
+    told = json.loads(body)
+    return told.pop("repeats"), told
+
+
+LARGEST = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) APPROX_TOP_COUNT(town, 1) FROM visits"
+
+
+@pytest.mark.parametrize("text", [ASK, MEAN, LARGEST, f"SELECT n + 1 AS more FROM ({ASK})"])
+def test_the_same_question_is_answered_once_more_byte_for_byte_for_nothing(service, text):
+    first = service.asks(text)
+    assert first.status == 200, first.body
+    remaining = service.ledger.budget("shop", "ann").remaining
+    again = service.asks(text)
+    (was, answer), (says, same) = but_for(first.body), but_for(again.body)
+    assert (was, says) == (None, service.ledger.history()[-1].number) and answer == same
+    assert list(answer) == list(same) and json.dumps(answer) == json.dumps(same)
+    assert again.headers == {"sfumato-repeats": str(says)} and not first.headers
+    assert service.paid == 1 and service.ledger.budget("shop", "ann").remaining == remaining
+    receipt = sf.Receipt.of_dict(same["receipt"])
+    assert receipt.ledger[0]["entry"] == says and again.log == {"repeats": says}
+    kinds = [line.kind for line in service.ledger.journal.lines()]
+    assert kinds == ["cap", "cap", "cap", "data", "asked", "answered", "repeated"]
+    assert service.ledger.journal.verify().ok
+
+
+@pytest.mark.parametrize("first", [JSON, ARROW, CSV])
+def test_it_is_the_same_in_every_form(service, first):
+    told = {first: service.asks(media=first).body}
+    told |= {media: service.asks(media=media).body for media in (JSON, ARROW, CSV) if media != first}
+    for media, body in told.items():
+        again = service.asks(media=media).body
+        assert again == body or media == first != CSV  # as the first says that it is new
+    assert service.paid == 1
+    made = unpacked(told[ARROW])
+    rows = json.loads(told[JSON])["rows"]
+    assert rows == [list(row.values()) for row in made.table.to_pylist()]
+    assert [line.split(",")[1] for line in told[CSV].decode().splitlines()[1:]] == [str(n) for _, n in rows]
+    assert sf.Receipt.of_dict(dict(made.about["receipt"])).verify(made.table).ok
+
+
+OTHERS: dict[str, Any] = {
+    "another analyst": {"analyst": "bob"},
+    "another epsilon": {"text": ASK.replace("epsilon = 1,", "epsilon = 1.5,")},
+    "an epsilon that is a float": {"text": ASK.replace("1e-6", "1e-7")},
+    "another limit": {"text": ASK.replace("1e-6)", "1e-6, max_groups_contributed = 1)")},
+    "another confidence": {"confidence": 0.9},
+    "bars of all together": {"simultaneous": True},
+    "another name": {"text": ASK.replace("AS n", "AS m")},
+    "another condition": {"text": ASK.replace(" GROUP", " WHERE v > 1 GROUP")},
+    "something around it": {"text": f"SELECT * FROM ({ASK}) WHERE n > -5"},
+    "other noise": {"text": ASK.replace("1e-6)", "1e-6, noise = 'gaussian')")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_question_is_paid(service, other):
+    service.asks()
+    done = service.asks(**OTHERS[other])
+    assert done.status == 200, done.body
+    assert json.loads(done.body)["repeats"] is None and service.paid == 2
+
+
+SAME = {
+    "spaces, case, a comment": ASK.replace("town,", "  TOWN  AS town, /* so */").replace("GROUP BY town", "group by TOWN"),
+    "options in another order": ASK.replace("epsilon = 1, delta = 1e-6", "delta = 1e-6, epsilon = 1.0"),
+    "an alias": ASK.replace("FROM visits", "FROM visits AS w").replace("COUNT(*)", "COUNT(*)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("same", SAME)
+def test_what_means_the_same_is_the_same_question(service, same):
+    first = service.asks()
+    again = service.asks(SAME[same])
+    assert again.status == 200, again.body
+    assert but_for(again.body)[1] == but_for(first.body)[1] and service.paid == 1
+
+
+def test_what_finds_its_bounds_is_known_by_its_text(service):
+    service.asks(MEAN)
+    assert json.loads(service.asks(f"{MEAN} ").body)["repeats"] is None and service.paid == 2
+    # The stand-ins of what is to be found are no bounds that somebody asked for.
+    given = MEAN.replace(", auto_bounds = TRUE", "").replace(
+        "AVG(v)", "AVG(v, contribution_bounds_per_row => (0, 1))"
+    )
+    assert json.loads(service.asks(given).body)["repeats"] is None and service.paid == 3
+
+
+def test_without_a_version_of_the_data_nothing_is_given_once_more(tmp_path):
+    service = Service(tmp_path)
+    for _ in range(2):
+        assert json.loads(service.asks().body)["repeats"] is None
+    assert service.paid == 2
+    # Nor what was answered before there was one.
+    service.ledger.journal.declare("shop", "1")
+    assert json.loads(service.asks().body)["repeats"] is None
+
+
+def test_another_version_is_other_data(service):
+    service.asks()
+    service.ledger.journal.declare("shop", "2026-12")
+    assert json.loads(service.asks().body)["repeats"] is None
+    assert json.loads(service.asks().body)["repeats"] is not None
+    service.ledger.journal.declare("shop", "2026-11")  # should the old data be back
+    assert json.loads(service.asks().body)["repeats"] is not None and service.paid == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("max_rows = 3", "max_rows = 2"), ('"visits.csv"', '"other.csv"'), ("max_groups = 2", 'max_groups = 2\ntypes = {v = "DOUBLE"}')],
+)  # fmt: skip
+def test_other_declarations_are_other_tables(service, old, new):
+    service.asks()
+    (service.folder / "other.csv").write_text(ROWS)
+    other = Service(service.folder, CATALOG.replace(old, new))
+    assert json.loads(other.asks().body)["repeats"] is None and other.paid == 2
+
+
+def test_another_dataset_of_the_same_ledger_is_other_data(service):
+    service.asks()
+    other = Service(service.folder, dataset="school")
+    other.ledger.journal.declare("school", "2026-11")
+    assert json.loads(other.asks().body)["repeats"] is None and other.paid == 2
+
+
+def test_tables_without_an_address_are_not_known_again(service):
+    rows = pa.table({"id": [1, 2], "town": ["Ulm", "Bonn"]})
+    tables = sf.catalog(
+        {"tables": {"visits": {"source": rows, "privacy_unit": "id", "max_groups": 1, "max_rows": 1}}}
+    )
+    desk = Desk(AnalystsCatalog.of(tables), service.desk.budgets, {})
+    for _ in range(2):
+        assert json.loads(desk.answer(Job("release", "ann", text=ASK)).body)["repeats"] is None
+    assert service.paid == 2
+
+
+def test_what_the_owner_publishes_is_for_everybody(service):
+    first = service.asks()
+    entry = service.ledger.history()[-1].number
+    service.ledger.journal.publish(entry)
+    says, answer = but_for(service.asks(analyst="bob").body)
+    assert (says, answer) == (entry, but_for(first.body)[1]) and service.paid == 1
+    assert service.asks(analyst="eve").status == 402  # who is granted nothing
+    assert [line.analyst for line in service.ledger.journal.lines() if line.kind == "repeated"] == ["bob"]
+
+
+def test_an_answer_of_a_period_that_is_over_is_given_still(service, monkeypatch):
+    from datetime import datetime
+
+    from sfumato.budget.ledger import sqlite
+
+    first = service.asks()
+    monkeypatch.setattr(sqlite, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00"))
+    assert but_for(service.asks().body)[1] == but_for(first.body)[1]
+    assert service.ledger.budget("shop", "ann").spent == (0.0, 0.0) and service.paid == 1
+
+
+def test_what_failed_is_no_answer(service, monkeypatch):
+    def failing(*_: object, **__: object) -> None:
+        raise EngineError("the rows cannot be read")
+
+    with monkeypatch.context() as now:
+        now.setattr(DuckDBEngine, "statistics", failing)
+        assert service.asks().status == 503
+    assert json.loads(service.asks().body)["repeats"] is None and service.paid == 2
+    assert [line.kind for line in service.ledger.journal.lines()][4:] == [
+        "asked",
+        "failed",
+        "asked",
+        "answered",
+    ]
+    assert service.ledger.journal.lines()[5].detail["error"] == "EngineError"
+
+
+def test_a_question_that_is_refused_is_written_down_with_why(service):
+    for text in (
+        "SELECT id FROM visits",
+        ASK.replace("epsilon = 1,", "epsilon = 99,"),
+        ASK.replace("town", "twon"),
+    ):
+        assert service.asks(text).status in (400, 402, 403)
+    refused = [line for line in service.ledger.journal.lines() if line.kind == "refused"]
+    assert [line.detail["why"] for line in refused] == ["SqlError", "BudgetError", "ColumnError"]
+    assert (
+        refused[0].detail["text"] == "SELECT id FROM visits"
+        and refused[1].detail["plan"]["asks"] == "statistics"
+    )
+    assert service.paid == 0 and service.ledger.journal.verify().ok
+
+
+def test_made_up_rows_are_in_no_journal(service):
+    (service.folder / "catalog.toml").write_text(
+        CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
+    )
+    desk = Desk(AnalystsCatalog.of(sf.catalog(service.folder / "catalog.toml")), service.desk.budgets, {})
+    outcome = desk.answer(Job("release", "ann", text=ASK, dummy=True))
+    assert json.loads(outcome.body)["repeats"] is None and len(service.ledger.journal.lines()) == 4
+
+
+def test_a_long_answer_is_not_kept_and_paid_again(service, monkeypatch):
+    monkeypatch.setattr(journal, "MOST_KEPT", 10)
+    for _ in range(2):
+        assert json.loads(service.asks().body)["repeats"] is None
+    assert service.paid == 2 and service.ledger.journal.verify().ok
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sfumato_answers SET body = x'00'", "DELETE FROM sfumato_answers",
+        "UPDATE sfumato_journal SET content = replace(content, '\"kind\"', '\"x\":1,\"kind\"') WHERE kind = 'answered'",
+    ],
+)  # fmt: skip
+def test_an_answer_that_was_changed_is_not_given(service, statement):
+    import sqlite3
+    from contextlib import closing
+
+    service.asks()
+    with closing(sqlite3.connect(service.folder / "budget.db")) as connection:
+        connection.execute(statement)
+        connection.commit()
+    done = service.asks()
+    assert done.status == 503 and "changed by hand" in done.log["why"] and service.paid == 1
+    assert not service.ledger.journal.verify().ok
+
+
+@pytest.mark.parametrize("planted", ["bars", "tables", "asks"])
+def test_a_question_that_is_known_by_less_would_be_found(service, monkeypatch, planted):
+    """The planted defects: an answer is given where the confidence, the tables or the question are others."""
+    again = journal.Journal.again
+    monkeypatch.setattr(
+        journal.Journal, "again", lambda self, d, a, asked: again(self, d, a, {**asked, planted: None})
+    )
+    service.asks()
+    (service.folder / "other.csv").write_text(ROWS)
+    found = {
+        "bars": lambda: service.asks(confidence=0.9),
+        "tables": lambda: Service(service.folder, CATALOG.replace("visits.csv", "other.csv")).asks(),
+        "asks": lambda: service.asks(ASK.replace("COUNT(*)", "COUNT(DISTINCT id)")),
+    }[planted]()
+    assert json.loads(found.body)["repeats"] is not None
+    monkeypatch.undo()
+    assert json.loads(service.asks(confidence=0.8).body)["repeats"] is None
