@@ -571,7 +571,7 @@ PLACES = {
     "what is spent": lambda g: sf.Budget(1).spend(g),
     "delta that is spent": lambda g: sf.Budget(1).spend("0.1", g),
     "loss": lambda g: sf.Budget(1).spend("0.1", loss=g),
-    "plan that is spent": lambda g: sf.Budget(1).spend("0.1", plan=g if g is not None else 3),
+    "plan that is spent": lambda g: sf.Budget(1).spend("0.1", plan=[g]),
     "place of a ledger": sf.Ledger,
     "version of the data": lambda g: sf.Ledger("none.db").journal.declare("d", g),
     "data of a version": lambda g: sf.Ledger("none.db").journal.declare(g, "1"),
