@@ -7,6 +7,7 @@ from fractions import Fraction as F
 from itertools import combinations
 from math import comb, floor, hypot, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -23,6 +24,28 @@ def test_coefficients_are_those_of_the_square_root_cut():
     assert HALF.coefficients == tuple(floor(F(comb(2 * k, k), 4**k) * 2**16) for k in range(40))
     assert Toeplitz.of_power(F(0), 3).coefficients == (2**16, 0, 0)
     assert Toeplitz.of_power(F(1), 3).coefficients == (2**16,) * 3
+
+
+KEPT = [F(3, 4), F(7, 8), F(31, 32)]
+
+
+@pytest.mark.parametrize("power", [*POWERS, F(7, 16)])
+@pytest.mark.parametrize("kept", KEPT)
+def test_coefficients_with_a_part_kept_are_those_of_the_quotient_and_fall(power, kept):
+    with mpmath.workdps(40):
+        a, b = (mpmath.mpf(x.numerator) / x.denominator for x in (power, kept))
+        above = [mpmath.binomial(a, j) * (-b) ** j for j in range(40)]
+        below = [mpmath.binomial(a + j - 1, j) for j in range(40)]
+        exact = [mpmath.fsum(above[i] * below[k - i] for i in range(k + 1)) for k in range(40)]
+    found = Toeplitz.of_power(power, 2000, kept)
+    assert all(0 <= e * 2**16 - c < 1.001 for e, c in zip(exact, found.coefficients, strict=False))
+    assert found.coefficients[-1] < found.coefficients[1] or power in (0, 1)
+    for k in range(1, 10):  # of all sets of steps, the first are the worst
+        factor = Toeplitz.of_power(power, 9, kept)
+        assert factor.squared_sum(k) == max(squared(factor, s) for s in combinations(range(9), k))
+    for wrong in (F(1), F(-1, 2)):
+        with pytest.raises(ParameterError):
+            Toeplitz.of_power(power, 3, wrong)
 
 
 @pytest.mark.parametrize("coefficients", [(), (1,), (2**16, 2**16 + 1), (2**16, -1), (2**16, 5, 6)])

@@ -450,6 +450,17 @@ def test_no_gaussian_noise_is_far_below_what_is_chosen(groups):
     assert reached <= 1.001 * by_themselves(steps, groups) / mu
 
 
+@pytest.mark.parametrize("groups, most", [(10, 0.337), (27, 0.477), (31, 0.4985), (50, 0.584)])
+def test_totals_have_less_than_half_of_1000_weeks_by_themselves_up_to_31(groups, most):
+    plan = weeks(1000, groups, total=sf.cumulative(sf.count())).plan(**BUDGET, noise="gaussian")
+    alone = by_themselves(1000, groups) / float(gaussian_mu(F(1), F(1, 10**6)))
+    assert most - 0.002 < plan.expected["total"] / alone < most
+    # One unit in so many steps: by at most 1, and in one step more by more.
+    assert plan.shape.moved(plan.requirements.body, groups) <= 1
+    assert plan.shape.moved(plan.requirements.body, groups + 1) > 1
+    assert plan.chain.map(1) == plan.loss
+
+
 @pytest.mark.long
 def test_half_of_1000_weeks_by_themselves_is_out_of_reach_from_44_on():
     for groups, least in {27: 0.429, 44: 0.5, 100: 0.633}.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -42,20 +42,30 @@ class Toeplitz:
             )
 
     @classmethod
-    def of_power(cls, power: Fraction, steps: int) -> Toeplitz:
-        """Return about (1 - z)^-power: the matrix of cumulative sums to this power, each coefficient cut.
+    def of_power(cls, power: Fraction, steps: int, kept: Fraction = Fraction(0)) -> Toeplitz:
+        """Return about ((1 - kept z) / (1 - z))^power, each coefficient cut, and none above one before it.
+
+        Without `kept` this is the matrix of cumulative sums to a power. With it the matrix is divided by that
+        of sums that keep such a part from one step to the next: it falls faster, and then stays.
 
         Args:
             power: in [0, 1]; with 0 nothing is added up, with 1 all is.
             steps: how many.
+            kept: from 0 to less than 1.
         """
-        if not 0 <= power <= 1 or not 0 < steps <= MOST_STEPS:
-            raise ParameterError("power", (power, steps), "in [0, 1], of 1 to 2^14 steps")
-        above, below = power.numerator, power.denominator
+        if not 0 <= power <= 1 or not 0 < steps <= MOST_STEPS or not 0 <= kept < 1:
+            raise ParameterError(
+                "power", (power, steps, kept), "in [0, 1], of 1 to 2^14 steps, and kept below 1"
+            )
+        # k f_k = (power (1 - kept) + (k - 1) (1 + kept)) f_(k-1) - kept (k - 2) f_(k-2), from the derivative.
+        part, whole = kept.numerator, kept.denominator
+        above, below = power.numerator * (whole - part), power.denominator
         found = [1 << (cls.BITS + _GUARD)]
         for k in range(1, steps):
-            found.append(found[-1] * (above + (k - 1) * below) // (k * below))
-        return cls(tuple(c >> _GUARD for c in found))
+            more = (above + (k - 1) * below * (whole + part)) * found[-1]
+            less = (k - 2) * below * part * found[-2] if k > 1 else 0
+            found.append(max((more - less) // (k * below * whole), 0))
+        return cls(tuple(accumulate((c >> _GUARD for c in found), min)))
 
     @property
     def steps(self) -> int:

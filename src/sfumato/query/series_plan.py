@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,13 @@ from sfumato.query.weighing import split
 
 # Running sums are those of a part of a cumulative sum: with power 0 steps by themselves, with 1/2 its root.
 POWERS = tuple(Fraction(i, 16) for i in range(9))
+# Where units are in many steps, one that falls faster at first and then stays is better.
+KEPT = (Fraction(3, 4), Fraction(7, 8), Fraction(15, 16), Fraction(31, 32))
+# Of more steps it is not looked for, as that takes long.
+MOST_KEPT = 1 << 12
+# The power, and what is kept.
+Sums = tuple[Fraction, Fraction]
+PLAIN: Sums = Fraction(0), Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class SeriesPlan(Plan):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release."""
-        plain = _metric(self.requirements, self.query, Fraction(0))
+        plain = _metric(self.requirements, self.query, PLAIN)
         before = _expected(self.requirements, plain, self.multiplier)
         totals = [e.name for e in self.requirements.estimates if isinstance(e, CumulativeEstimate)]
         told = "; ".join(
@@ -95,10 +103,10 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> SeriesPlan:
     mu = gaussian_mu(epsilon, delta)
     # Grids depend on the size of the noise, and the best sums on what is asked of them.
     rough = requirements(query, Norm.L2, root_up(Fraction(query.groups)) / mu, units=False)
-    power = _best_power(rough, query, mu)
-    size = _moved(query, power) / mu
+    sums = _best_sums(rough, query, mu)
+    size = _moved(query, sums) / mu
     needed = requirements(query, Norm.L2, size, units=False)
-    metric = _metric(needed, query, power)
+    metric = _metric(needed, query, sums)
     try:
         drawn = series_noise(metric, 1 / mu)
     except ParameterError:
@@ -113,30 +121,38 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> SeriesPlan:
     )  # fmt: skip
 
 
-def _best_power(needed: Requirements, query: Query, mu: Fraction) -> Fraction:
-    """Return the power with the smallest errors, by weight."""
-    found = {p: _expected(needed, _metric(needed, query, p), 1 / mu) for p in POWERS}
-    least = found[Fraction(0)]
-    return min(POWERS, key=lambda p: ratio(found[p], least, needed.weights))
+def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
+    """Return the running sums with the smallest errors, by weight."""
+    least = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
+
+    def size(sums: Sums) -> float:
+        return ratio(_expected(needed, _metric(needed, query, sums), 1 / mu), least, needed.weights)
+
+    best = min(((power, Fraction(0)) for power in POWERS), key=size)
+    assert query.series is not None
+    if query.series.steps > MOST_KEPT:
+        return best
+    powers = [power for power in POWERS if 0 <= power - best[0] <= Fraction(3, 16)]
+    return min([best, *product(powers, KEPT)], key=size)
 
 
-def _metric(needed: Requirements, query: Query, power: Fraction) -> SeriesDistance:
+def _metric(needed: Requirements, query: Query, sums: Sums) -> SeriesDistance:
     """Return the shape of noise on running sums, in which one unit moves by at most 1."""
     series = query.series
     assert series is not None
     if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
         raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
     groups = tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
-    found = SeriesDistance(needed.body.names, split(needed, Norm.L2), _factor(power, series.steps), groups)
+    found = SeriesDistance(needed.body.names, split(needed, Norm.L2), _factor(sums, series.steps), groups)
     size = root_up(found.moved(needed.body, query.groups))
     return replace(found, scales=tuple(size * s for s in found.scales))
 
 
-def _moved(query: Query, power: Fraction) -> Fraction:
+def _moved(query: Query, sums: Sums) -> Fraction:
     """Return about how many times more noise there is than hides a unit in one step."""
     assert query.series is not None
     most = min(query.groups, query.series.steps)
-    return root_up(_factor(power, query.series.steps).squared_sum(most) * Fraction(query.groups, most))
+    return root_up(_factor(sums, query.series.steps).squared_sum(most) * Fraction(query.groups, most))
 
 
 def _expected(needed: Requirements, metric: SeriesDistance, multiplier: Fraction) -> dict[str | None, float]:
@@ -152,12 +168,13 @@ def _expected(needed: Requirements, metric: SeriesDistance, multiplier: Fraction
     return errors
 
 
-@lru_cache(maxsize=64)
-def _factor(power: Fraction, steps: int) -> Toeplitz:
-    return Toeplitz.of_power(power, steps)
+@lru_cache(maxsize=256)
+def _factor(sums: Sums, steps: int) -> Toeplitz:
+    power, kept = sums
+    return Toeplitz.of_power(power, steps, kept)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _spread(factor: Toeplitz) -> tuple[float, float]:
     """Return the roots of the mean squares, over all steps, of what draws do to a step and to its total."""
     own = inverse(factor)
