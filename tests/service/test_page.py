@@ -420,6 +420,32 @@ def test_what_may_be_kept(browser: Browser, clinic: Clinic, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_a_form_that_is_not_finished_says_so(browser: Browser, clinic: Clinic) -> None:
+    tab = entered(browser, clinic, "eve")
+
+    def choose(place: str, value: str) -> None:
+        tab.evaluate(
+            f"((e) => {{ e.value = '{value}'; e.dispatchEvent(new Event('change')); }})(document.getElementById('{place}'))"
+        )
+
+    tab.click("#group-2")  # no year
+    choose("kind-0", "mean")
+    choose("column-0", "kids")
+    tab.wait("/not finished/.test(document.getElementById('expected').textContent)")
+    assert tab.evaluate("document.getElementById('release').disabled") and "kids" in text(tab, "#by-form")
+    for place, number in (("lower-0", "0"), ("upper-0", "1")):
+        tab.click(f"#{place}")
+        tab.type(number)
+    assert priced(tab) == "Ask, and spend epsilon 1"
+    sql = tab.evaluate("document.getElementById('sql').value")
+    assert "AVG(kids, contribution_bounds_per_row => (0, 1))" in sql and "GROUP BY" not in sql
+    tab.click("#group-10")  # educ, whose values are not declared
+    tab.wait("/, delta 1e-6$/.test(document.getElementById('release').textContent)")
+    assert "delta of 1e-6" in text(tab, "#by-form")
+    harmless(tab, clinic)
+
+
+@pytest.mark.long
 def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> None:
     values = [VALUES[i % 3] for i in range(300)]
     pq.write_table(pa.table({"id": list(range(300)), MARKUP: values}), tmp_path / "rows.parquet")

@@ -1,7 +1,7 @@
 // An answer: table, chart, what it cost, and what may be kept of it.
 
 import { chart } from "./chart.js";
-import { amount, byId, download, el, plusMinus, shown, table } from "./dom.js";
+import { amount, byId, download, el, shown, table, withError } from "./dom.js";
 import { python } from "./sql.js";
 
 const MOST_ROWS = 1000;
@@ -16,7 +16,7 @@ export function showAnswer({ text, data, sql }) {
   const bars = Object.keys(data.errors).length ? ` ± is an error bar: ${shown(data.confidence * 100)} of 100 such hold the exact number.` : "";
   const rows = data.rows.slice(0, MOST_ROWS).map((row, i) => row.map((value, c) => {
     const error = data.errors[names[c]]?.[i];
-    return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : shown(value, error ?? null) + plusMinus(error);
+    return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : withError(value, error);
   }));
   const more = data.rows.length > MOST_ROWS ? el("p", { class: "hint" }, `The first ${shown(MOST_ROWS)} of ${shown(data.rows.length)} rows; the downloads have all.`) : null;
   const program = python(sql, location.href.replace(/[?#].*$/, "").replace(/\/$/, ""));

@@ -1,8 +1,9 @@
 // A chart of one statistic with error bars: along time or numbers, or a row for each group.
 
-import { el, plusMinus, shown, svg } from "./dom.js";
+import { el, shown, svg, withError } from "./dom.js";
 
-const MOST = 60;
+const MOST = 60; // groups
+const LETTER = 9; // what one takes of a label, about
 const NARROW = matchMedia("(max-width: 40rem)");
 let again = () => {}; // draws the chart that is seen
 NARROW.addEventListener("change", () => again());
@@ -31,7 +32,7 @@ function points(data, names, name) {
   return data.rows.map((row, i) => {
     const error = data.errors[name]?.[i];
     return { keys: keys.map((k) => row[k]), label: keys.map((k) => (row[k] === null ? "none" : String(row[k]))).join(", ") || name,
-      value: row[at] === null ? null : Number(row[at]), error: typeof error === "number" ? error : 0, told: shown(row[at], error ?? null) + plusMinus(error) };
+      value: row[at] === null ? null : Number(row[at]), error: typeof error === "number" ? error : 0, told: withError(row[at], error) };
   }).filter((point) => point.value !== null);
 }
 
@@ -80,7 +81,8 @@ function alongAxis(found, name, key, time, width, summary) {
   const x = (value) => left + 20 + ((value - first) / (last - first || 1)) * (width - left - right - 40);
   const y = (value) => top + ((high - value) / (high - low)) * (height - top - bottom);
   const sorted = found.map((p, i) => ({ ...p, at: places[i] })).sort((a, b) => a.at - b.at);
-  const marks = sorted.length <= width / 56 ? sorted.map((p) => p.at) : time ? sorted.filter((_, i) => i % Math.ceil(sorted.length / (width / 90)) === 0).map((p) => p.at) : ticks(first, last, width / 90);
+  const most = Math.max(2, (width - left - right) / (time ? 115 : 56)); // labels that fit beside each other
+  const marks = sorted.length <= most ? sorted.map((p) => p.at) : time ? sorted.filter((_, i) => i % Math.ceil((sorted.length - 1) / (most - 1)) === 0).map((p) => p.at) : ticks(first, last, most - 1);
   const words = (value) => (time ? new Date(value).toISOString().slice(0, 10) : shown(value).replaceAll(",", ""));
   const whisker = Math.max(2, Math.min(7, 200 / sorted.length));
   return picture(width, height, summary, [
@@ -97,10 +99,13 @@ function alongAxis(found, name, key, time, width, summary) {
 }
 
 function inRows(all, name, width, summary) {
-  const found = all.slice(0, MOST), line = 30, left = width < 500 ? 110 : 150, right = 24, top = 30, height = top + line * found.length + 30;
+  const found = all.slice(0, MOST), line = 30, right = 24, top = 30, height = top + line * found.length + 30;
+  const longest = Math.max(...found.map((p) => p.label.length));
+  const left = Math.min(width * 0.42, Math.max(60, 16 + longest * LETTER)), letters = Math.floor((left - 16) / LETTER);
   const [low, high] = range(found);
   const x = (value) => left + ((value - low) / (high - low)) * (width - left - right);
-  const clipped = (text) => (text.length > left / 9 ? `${text.slice(0, left / 9 - 1)}…` : text);
+  // Names differ at their ends as often as where they begin.
+  const clipped = (text) => (text.length > letters ? `${text.slice(0, Math.ceil(letters * 0.6) - 1)}…${text.slice(-Math.floor(letters * 0.4))}` : text);
   return picture(width, height, summary, [
     ticks(low, high, width / 130).map((value) => [
       svg("line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: height - 28 }),

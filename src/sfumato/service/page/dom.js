@@ -39,7 +39,7 @@ export function table(label, head, rows, className = "") {
 /** Return a number as a text, to the digits that its error leaves it. */
 export function shown(value, error = null) {
   if (value === null || value === undefined) return "none";
-  if (Array.isArray(value)) return value.map((one, i) => shown(one, Array.isArray(error) ? error[i] : error)).join(", ");
+  if (Array.isArray(value)) return value.map((one) => shown(one)).join(", ");
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-6)) return value.toExponential(3);
@@ -49,11 +49,11 @@ export function shown(value, error = null) {
   return value.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: error === null || Number.isInteger(value) ? 0 : digits });
 }
 
-/** Return an error bar as a text. */
-export function plusMinus(error) {
-  if (error === null || error === undefined) return "";
-  if (Array.isArray(error)) return ` ± ${error.map((one) => shown(one, one)).join(", ")}`;
-  return ` ± ${shown(error, error)}`;
+/** Return a number with its error bar as a text, or numbers with theirs. */
+export function withError(value, error) {
+  if (error === null || error === undefined) return shown(value);
+  if (Array.isArray(value) && Array.isArray(error)) return value.map((one, i) => withError(one, error[i])).join(", ");
+  return `${shown(value, error)} ± ${shown(error, error)}`;
 }
 
 /** Return epsilon or delta as a text. */

@@ -6,6 +6,7 @@ import { epsilonOf, withEpsilon } from "./sql.js";
 const STOPS = [0.1, 0.2, 0.5, 1, 2, 5];
 const PAUSE = 600; // milliseconds without a change, before the service is asked
 const KEPT = 50;
+const UNFINISHED = "The question is not finished: a statistic needs bounds, between which its values lie.";
 
 export class Expected {
   /**
@@ -69,7 +70,7 @@ export class Expected {
   #place() {
     const epsilon = epsilonOf(this.text());
     this.slider.disabled = epsilon === null;
-    if (epsilon === null) { this.value.textContent = "as the text says"; return; }
+    if (epsilon === null) { this.value.textContent = this.text().trim() ? "as the text says" : ""; return; }
     this.stops = [...new Set([...STOPS, epsilon])].sort((a, b) => a - b);
     this.slider.max = String(this.stops.length - 1);
     this.slider.value = String(this.stops.indexOf(epsilon));
@@ -93,7 +94,7 @@ export class Expected {
 
   async #check() {
     const turn = this.turn, text = this.text(), epsilon = epsilonOf(text);
-    if (!text.trim()) { this.place.replaceChildren(); this.refused(null); return; }
+    if (!text.trim()) { this.place.replaceChildren(el("p", { class: "hint" }, UNFINISHED)); this.refused(null); return; }
     try {
       const { cost, remaining, notes } = await this.service().ask(text, []);
       if (turn !== this.turn) return;

@@ -17,6 +17,7 @@ const NO_TOKEN = "There is no such token, or it is not valid any more.";
 let service = null;
 let asking = false;
 let cost = null;
+let epsilon = 1; // of the last question that had one
 
 // What a reload keeps, in this tab alone; a browser may have no room for it.
 const kept = {
@@ -40,8 +41,8 @@ function mode() {
 
 /** Let the form's question be the text. */
 function written() {
-  const sql = form.sql(epsilonOf(editor.text) ?? 1);
-  editor.text = sql ?? "";
+  epsilon = epsilonOf(editor.text) ?? epsilon;
+  editor.text = form.sql(epsilon) ?? "";
   changed();
 }
 
