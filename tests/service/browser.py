@@ -24,7 +24,7 @@ KEYS = {
     "Tab": (9, "\t"), "Enter": (13, "\r"), "Escape": (27, ""), " ": (32, " "), "ArrowDown": (40, ""), "ArrowUp": (38, ""),
     "ArrowRight": (39, ""), "ArrowLeft": (37, ""), "End": (35, ""), "Home": (36, ""),
 }  # fmt: skip
-WAIT = 60.0  # seconds: machines of tests are busy
+WAIT = 180.0  # seconds: machines of tests are busy
 
 
 def program() -> str | None:
@@ -139,14 +139,20 @@ class Tab:
         raise AssertionError(f"never so: {script}\n{seen}")
 
     def click(self, selector: str) -> None:
+        """Click on the middle of an element; again, where it moved away in between."""
         one = f"document.querySelector({json.dumps(selector)})"
-        box = self.wait(
-            f"(() => {{ const e = {one}; if (!e || e.disabled || !e.checkVisibility()) return null; "
-            "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect(); "
-            "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+        for _ in range(20):
+            x, y = self.wait(
+                f"(() => {{ const e = {one}; if (!e || e.disabled || !e.checkVisibility()) return null; "
+                "window.hit = false; e.addEventListener('click', () => { window.hit = true; }, {once: true}); "
+                "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect(); "
+                "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            )
+            for kind in ("mousePressed", "mouseReleased"):
+                self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            if self.evaluate("window.hit"):
+                return
+        raise AssertionError(f"{selector} cannot be clicked")
 
     def type(self, text: str) -> None:
         self.send("Input.insertText", text=text)
