@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import Gaussian, Laplace, SeededWords, sums
 from sfumato.noise.sums import NoiseSum, log10_outside
 
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}
@@ -85,15 +85,35 @@ def test_many_sums_at_once_are_each_as_one(kind, count):
 
 
 @pytest.mark.parametrize("count", [3, 4, 77])
-def test_many_laplace_noises_are_bounded_well(count):
+def test_many_laplace_noises_are_bounded_well(count, monkeypatch):
     """Against Gil-Pelaez' integral of the characteristic function, 1 / (1 + s^2)^n."""
     law = Laplace(10**6)
     noise = NoiseSum([(1e-6, law)] * count)
     t = noise.tolerance(2)
     s = np.linspace(1e-9, 100, 1_000_001)
     outside = 1 - 2 / math.pi * np.trapezoid(np.sin(s * t) / s / (1 + s * s) ** count, s)
-    assert 1e-4 < outside < 1e-2
+    assert 10**-2.35 < outside < 1e-2
     assert math.log10(outside) <= noise.log10_tail(t) <= -1.99
+    # By Chernoff's bound with both sides they go a fourth farther.
+    monkeypatch.setattr(sums, "laplaces_tolerance", lambda *given: math.inf)
+    assert NoiseSum([(1e-6, law)] * count).tolerance(2) > 1.25 * t
+
+
+@pytest.mark.parametrize("scales", [(5, 3, 1), (4, 2, 1, 0.5), (1, 0.9, 0.1), (8, 7, 6, 5, 4, 3)])
+def test_tolerances_of_several_laplace_noises_are_outward(scales):
+    """Against partial fractions: P(|S| > t) is a sum of e^(-t / b), each times a product over the others."""
+    noise = NoiseSum([(b * 1e-12, Laplace(10**12)) for b in scales])
+    with mpmath.workdps(60):
+        own = [mpmath.mpf(b) for b in scales]
+        parts = [mpmath.fprod(b**2 / (b**2 - c**2) for c in own if c != b) for b in own]
+
+        def tail(t):
+            return mpmath.fsum(p * mpmath.exp(-mpmath.mpf(t) / b) for p, b in zip(parts, own, strict=True))
+
+        for k in (0.3, -math.log10(0.05), 2, 9, 80):
+            t = noise.tolerance(k)
+            assert -k - 0.7 - 0.07 * k < mpmath.log10(tail(t)) <= -k
+            assert mpmath.log10(tail(t)) <= noise.log10_tail(t) <= -k + 0.02
 
 
 def test_tails_of_one_noise():

@@ -23,6 +23,7 @@ from sfumato.noise.values import Floats
 
 _SAFE = 1 + 1e-9  # what float arithmetic may lose
 _TILTS = 160  # any is sound
+_BLOCK = 1 << 12  # sums at once, each with all tilts
 _LN10 = math.log(10)
 
 
@@ -41,17 +42,41 @@ def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Fl
     Source:
         Chernoff's bound; the mixture: Andrews and Mallows 1974. Proof: docs/proofs/tree_laplace.md.
     """
+    spreads, sizes = np.broadcast_arrays(np.asarray(deviation, np.float64), np.asarray(largest, np.float64))
+    found = np.empty(spreads.size)
+    for start in range(0, len(found), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        _, most, part, exponent = _tilted(spreads.ravel()[block], sizes.ravel()[block])
+        found[block] = (_reach(k * _LN10 + exponent) * most / part).min(axis=0)
+    return found.reshape(spreads.shape) * _SAFE
+
+
+def laplaces_log10_tail(t: float, deviation: float, largest: float) -> float:
+    """Return log10 of a bound of P(|S| > t), that by which `laplaces_tolerance` is found.
+
+    Args:
+        t: greater than 0.
+        deviation, largest: as of `laplaces_tolerance`.
+
+    >>> round(laplaces_log10_tail(6.79, 2.0, 1.0), 2)
+    -2.0
+    """
+    _, most, part, exponent = _tilted(deviation, largest)
+    tilts, exponents = _exponents()
+    u = part / most * t / _SAFE
+    place = np.searchsorted(tilts, u, "right") - 1
+    reached = np.where((place < 0) | (u >= tilts[-1]), u, exponents[np.maximum(place, 0)])
+    return min(0.0, float((exponent - reached).min()) / _LN10)
+
+
+def _tilted(deviation: ArrayLike, largest: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return some tilts, along a first axis; the largest scale, l times it, and log E exp(l^2 Q / 2)."""
     spread, most = np.asarray(deviation, np.float64), np.asarray(largest, np.float64)
     # One noise has the variance 2 b^2, and no largest scale is beyond that of one noise.
     most = np.minimum(np.maximum(most, spread * 1e-9), spread / math.sqrt(2))
-    found = np.full(spread.shape, np.inf)
-    count = spread**2 / (2 * most**2)
-    near = most / spread
-    for tilt in np.geomspace(0.05, 60, _TILTS):
-        part = np.minimum(tilt * near, 1 - 0.01 / tilt)
-        exponent = -count * np.log1p(-(part**2))
-        found = np.minimum(found, _reach(k * _LN10 + exponent) * most / part)
-    return np.asarray(found * _SAFE)
+    tilts = np.geomspace(0.05, 60, _TILTS).reshape(-1, *[1] * spread.ndim)
+    part = np.minimum(tilts * (most / spread), 1 - 0.01 / tilts)
+    return tilts, most, part, -(spread**2 / (2 * most**2)) * np.log1p(-(part**2))
 
 
 def _reach(nats: Floats) -> Floats:

@@ -19,6 +19,7 @@ from sfumato.exact.normal import log_tail
 from sfumato.exact.roots import first_whole, halve
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.mixtures import laplaces_log10_tail, laplaces_tolerance
 from sfumato.noise.values import Floats
 
 Weight = Any  # float, or float64 array
@@ -103,6 +104,7 @@ class NoiseSum:
             needed = nats + math.log(2)
             tilt, exponent = self._tilted(lambda u, exponent, slope: u * slope - exponent >= needed)
             found = np.minimum(found, (needed + exponent) / tilt * self._largest)
+            found = np.minimum(found, laplaces_tolerance(k, self._deviation, self._largest))
         return found
 
     def _log10_smooth(self, beyond: float) -> float:
@@ -116,7 +118,8 @@ class NoiseSum:
             return float(_log_two_laplaces(beyond / big, ratio)[0] / _LN10)
         far = beyond / self._largest
         tilt, exponent = self._tilted(lambda u, exponent, slope: slope >= far)
-        return min(0.0, float(math.log(2) + exponent - tilt * far) / _LN10)
+        chernoff = float(math.log(2) + exponent - tilt * far) / _LN10
+        return min(0.0, chernoff, laplaces_log10_tail(beyond, float(self._deviation), float(self._largest)))
 
     @property
     def _gaussian(self) -> bool:
@@ -126,6 +129,10 @@ class NoiseSum:
     def _scales(self) -> Floats:
         """Units of the weighted noises, the largest first."""
         return -np.sort(-np.array([abs(w) * float(law.unit) for w, law in self.terms], np.float64), axis=0)
+
+    @cached_property
+    def _deviation(self) -> Any:
+        return np.maximum(math.sqrt(2) * np.hypot.reduce(self._scales, axis=0), _SMALLEST)
 
     @cached_property
     def _largest(self) -> Any:
