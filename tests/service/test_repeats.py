@@ -64,7 +64,34 @@ def but_for(body: bytes) -> tuple[Any, Any]:
 LARGEST = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) APPROX_TOP_COUNT(town, 1) FROM visits"
 
 
-@pytest.mark.parametrize("text", [ASK, MEAN, LARGEST, f"SELECT n + 1 AS more FROM ({ASK})"])
+DIAGNOSED = ASK.replace("1e-6)", "1e-6, diagnostics = 0.1)")
+TEXTS = [
+    ASK,
+    MEAN,
+    LARGEST,
+    DIAGNOSED,
+    f"SELECT n + 1 AS more FROM ({ASK})",
+    f"SELECT a.n - b.n AS d FROM ({ASK}) AS a JOIN ({ASK}) AS b USING (town)",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_service_pays_what_is_paid_beside_the_rows(service, text):
+    assert service.asks(text).status == 200
+    tables = sf.catalog(service.folder / "catalog.toml")
+    sf.sql(text, catalog=tables, budget=service.ledger.budget("shop", "bob"))
+    (here,), (beside,) = (service.ledger.budget("shop", name).history for name in ("ann", "bob"))
+    assert (here.epsilon, here.delta, here.loss, here.what) == (
+        beside.epsilon,
+        beside.delta,
+        beside.loss,
+        beside.what,
+    )
+    one, other = [line for line in service.ledger.journal.lines() if line.kind == "asked"]
+    assert one.detail.get("plan") == other.detail.get("plan")
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_the_same_question_is_answered_once_more_byte_for_byte_for_nothing(service, text):
     first = service.asks(text)
     assert first.status == 200, first.body

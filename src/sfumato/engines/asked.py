@@ -185,6 +185,24 @@ class Asked:
         planned, computation = self._computed()
         return ProcessedRelease([one.trial for one in planned], computation)
 
+    def pay_for(self, trial: Any, budget: Budget) -> Any:
+        """Pay for what `trial` gave, where nothing looks first, and return it: now it may be drawn.
+
+        Raises:
+            BudgetError: it is more than is left; nothing is spent then.
+        """
+        from sfumato.query.processed import ProcessedRelease
+
+        assert not self.looks
+        parts = trial.releases if isinstance(trial, ProcessedRelease) else (trial,)
+        plans: list[Any] = [part.plan for part in parts]
+        made_up = all(question.engine.made_up for question in self.questions)
+        what = "; ".join(question.told for question in self.questions)
+        paid = payment(budget, plans, what, form=trial.canonical, made_up=made_up)()
+        for one in (*parts, trial):
+            one.paid = paid
+        return trial
+
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
         from sfumato.query.processed import ProcessedRelease

@@ -28,6 +28,7 @@ from sfumato.errors import (
 )
 from sfumato.query.canonical import canonical_digest
 from sfumato.query.canonical import plain as canonical_data
+from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.question import Question
 from sfumato.service.answers import JSON, answer, as_json, encoded, pack, plain, plain_table, unpacked
 from sfumato.service.faults import as_data
@@ -217,12 +218,13 @@ class Desk:
         try:
             asked = self._asked(job)
             budget = self.budgets.of(job.analyst)
-            again = self._again(asked, job, budget)
+            trial = None if asked.looks else asked.trial()
+            again = self._again(asked, trial, job, budget)
             if again.body is not None:
                 entry = again.entry
                 body = encoded(unpacked(again.body), job.media, repeats=entry)
                 return Outcome(200, job.media, body, {"repeats": entry}, {"sfumato-repeats": str(entry)})
-            release = asked.release(budget)
+            release = asked.release(budget) if trial is None else asked.pay_for(trial, budget)
         except (QueryError, RefusalError) as error:
             self.budgets.refused(job.analyst, job.text, error)
             raise
@@ -239,7 +241,7 @@ class Desk:
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return Outcome(200, job.media, encoded(made, job.media), log)
 
-    def _again(self, asked: Asked, job: Job, budget: Budget) -> Again:
+    def _again(self, asked: Asked, trial: NoisyTable | None, job: Job, budget: Budget) -> Again:
         """Return what the journal knows of a question: all that its answer depends on, but the rows.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.
@@ -248,7 +250,7 @@ class Desk:
             return Again(None)
         return budget.again(
             {
-                "asks": job.text if asked.looks else asked.trial().canonical(),
+                "asks": job.text if trial is None else trial.canonical(),
                 "bars": [job.confidence, job.simultaneous, *(one.confidence for one in asked.queries)],
                 "tables": self._declared,
             }
