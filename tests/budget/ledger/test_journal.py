@@ -318,6 +318,23 @@ def test_a_ledger_from_before_there_was_a_journal_gets_one_that_covers_it(tmp_pa
     )
 
 
+@pytest.mark.long
+def test_a_server_from_before_there_was_a_journal_gets_one(database):
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra ledger")
+    made(database).budget("shop", "ann").spend("1/3")
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE sfumato_journal, sfumato_answers")
+        connection.execute("ALTER TABLE sfumato_ledger DROP COLUMN begins, DROP COLUMN journal")
+        connection.execute("UPDATE sfumato_ledger SET version = 1")
+    ledger = sf.Ledger(database)
+    assert ledger.journal.verify().ok and ledger.journal.lines() == ()
+    asked(ledger)
+    assert ledger.journal.verify().ok and ledger.budget("shop", "ann").spent[0] == pytest.approx(19 / 3)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE sfumato_entries SET epsilon = '1/9' WHERE id = 4")
+    assert "from before there was a journal" in str(ledger.journal.verify())
+
+
 # Kills, disks.
 
 
@@ -569,20 +586,20 @@ def test_words_of_expressions():
     assert equalities(["(a = 1)", "(b >= 2)", "(c IN (1, 2))", "((d = 1) OR (e = 2))", "(f != 1)"]) == 2
 
 
-def test_a_question_that_is_published_must_have_an_answer(of_file):
-    asked(of_file)
+def test_a_question_that_is_published_must_have_an_answer(ledger):
+    asked(ledger)
     for entry in (1, 99):
         with pytest.raises(BudgetError, match=f"no answer to the question of entry {entry} is kept"):
-            of_file.journal.publish(entry)
-    of_file.journal.publish(5)
-    assert of_file.journal.again("shop", "bob", {"asks": 2}).body == b"bodybody"
-    assert of_file.journal.again("shop", "bob", {"asks": 1}).body is None
+            ledger.journal.publish(entry)
+    ledger.journal.publish(5)
+    assert ledger.journal.again("shop", "bob", {"asks": 2}).body == b"bodybody"
+    assert ledger.journal.again("shop", "bob", {"asks": 1}).body is None
     with pytest.raises(BudgetError, match="no budget of 'shp'"):
-        of_file.journal.declare("shp", "2")
+        ledger.journal.declare("shp", "2")
     for wrong in ("", " x", "a\nb", 3):
         with pytest.raises(ParameterError, match="version"):
-            of_file.journal.declare("shop", wrong)
-    assert of_file.journal.verify().ok
+            ledger.journal.declare("shop", wrong)
+    assert ledger.journal.verify().ok
 
 
 def test_a_file_of_version_2_opens_for_ever(tmp_path):
