@@ -462,6 +462,14 @@ def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> Non
         tab.click("#release")
         answered(tab)
         assert VALUES[0] in text(tab, "#answer") and MARKUP in text(tab, "#history")
+        # The same again, of data whose version the owner has named: the same answer, for nothing.
+        hostile.budgets.ledger.journal.declare("registry", "2026-11")
+        for _ in range(2):
+            tab.evaluate("document.getElementById('status').textContent = ''")
+            tab.click("#release")
+            answered(tab)
+        assert "nothing was spent again" in text(tab, "#answer")
+        assert hostile.budgets.of("ann").spent[0] == 2
         write(tab, f"SELECT {MARKUP}")
         tab.wait("!document.getElementById('error').hidden")
         assert tab.evaluate("window.hacked === undefined && document.querySelectorAll('img, script:not([src])').length === 0")  # fmt: skip
