@@ -151,19 +151,12 @@ def wide_sums(patch: pytest.MonkeyPatch) -> None:
 
 def other_values_limit(patch: pytest.MonkeyPatch) -> None:
     """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
-    brought, largest, shares = distinct.brought, matching.largest, distinct.shares
-
-    def twice(s: Any) -> Any:
-        return replace(s, values=2 * s.values)
-
-    def renamed(s: Any, keys: Any, units: str) -> str:
-        return brought(twice(s), keys, units).replace(f"[{2 * s.values}]", f"[{s.values}]")
-
-    patch.setattr(distinct, "brought", renamed)
-    patch.setattr(matching, "largest", lambda unit, value, n, most: largest(unit, value, n, 2 * most))
+    left, largest, shares = distinct._sure_and_rest, matching.largest, distinct.shares
     search = few_pairs.most_brought
+    patch.setattr(distinct, "_sure_and_rest", lambda most, *given: left(2 * most, *given))
+    patch.setattr(matching, "largest", lambda unit, value, n, most: largest(unit, value, n, 2 * most))
     patch.setattr(few_pairs, "most_brought", lambda *given: search(*given[:3], 2 * given[3]))
-    patch.setattr(distinct, "shares", lambda s, *given: shares(twice(s), *given))
+    patch.setattr(distinct, "shares", lambda s, *given: shares(replace(s, values=2 * s.values), *given))
 
 
 def all_values(patch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,12 @@ from collections import defaultdict
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import few_pairs, greedy
-from sfumato.engines.duckdb.distinct import Rows, brought, code
+from sfumato.engines.duckdb.distinct import Rows, brought, code, counted
 from sfumato.engines.duckdb.few_pairs import most_brought
 from sfumato.engines.duckdb.greedy import Numbering
 from sfumato.engines.duckdb.matching import largest, matched
@@ -93,22 +94,35 @@ def rows_of_units(tables=50):
 
 
 def wrong(read):
-    """In how many groups the matching of what `read` makes of a statement is another one."""
+    """In how many groups the matching of what `read` makes of a statement is another one.
+
+    Both of the statement of a part of the units, and of that of all, where those with one row come by themselves.
+    """
     rows, found = list(rows_of_units()), 0
     of_groups = defaultdict(lambda: defaultdict(set))
     for *key, unit, value in rows:
         of_groups[tuple(key)][unit].add(value)
     units = pa.table(dict(zip(["k0", "k1", "u", "leaf"], zip(*rows, strict=True), strict=True)))
+    keys = ["k0", "k1"]
+    ones = "SELECT k0, k1, min(leaf) AS leaf FROM units GROUP BY k0, k1, u HAVING count(*) = 1"
+    several = "SELECT * FROM units QUALIFY count(*) OVER (PARTITION BY k0, k1, u) > 1"
     with duckdb.connect() as con:
         con.register("units", units)
+
+        def given(text):
+            *by, column = con.sql(text).to_arrow_table().combine_chunks().columns
+            return list(zip(*(k.to_pylist() for k in by), strict=True)), column.combine_chunks()
+
         for most in (1, 2, 3):
-            text = read(brought(DistinctMatched("x", most), ["k0", "k1"], "FROM units"), most)
-            *keys, sets = con.sql(text).to_arrow_table().combine_chunks().columns
-            numbers = matched(sets.combine_chunks(), most).to_pylist()
-            given = dict(zip(zip(*(k.to_pylist() for k in keys), strict=True), numbers, strict=True))
-            found += sum(
-                given.get(key) != most_matched(sets.values(), most) for key, sets in of_groups.items()
-            )
+            statistic = DistinctMatched("x", most)
+            of_part, sets = given(read(brought(statistic, keys, "FROM units"), most))
+            of_all, left = given(read(counted(statistic, keys, several, ones), most))
+            in_part = dict(zip(of_part, matched(sets, most).to_pylist(), strict=True))
+            numbers = pc.add(left.field("sure"), matched(left.field("sets"), most))
+            whole = dict(zip(of_all, numbers.to_pylist(), strict=True))
+            for key, sets in of_groups.items():
+                right = most_matched(sets.values(), most)
+                found += (in_part.get(key) != right) + (whole.get(key) != right)
     return found
 
 
@@ -123,8 +137,17 @@ def test_what_is_left_to_match_has_the_same_matching():
         lambda text, most: text.replace(f"> {most}", f"> {most + 1}"),
         lambda text, most: text.replace("ANTI JOIN", "SEMI JOIN"),
         lambda text, most: text.replace("rest.k0 IS NOT DISTINCT FROM sure.k0 AND ", ""),
+        lambda text, most: text.replace("SELECT DISTINCT * FROM", "SELECT * FROM"),
+        lambda text, most: text.replace("HAVING count(*) = 1", "HAVING count(*) = 0"),
     ],
-    ids=["surely one too many", "one unit forgotten", "only what is sure", "over all groups"],
+    ids=[
+        "surely one too many",
+        "one unit forgotten",
+        "only what is sure",
+        "over all groups",
+        "sure values counted by unit",
+        "units with one row forgotten",
+    ],
 )
 def test_planted_defects_of_what_is_left_are_found(defect):
     assert wrong(defect) > 0

@@ -2,8 +2,8 @@
 
 A value is known by its hash of 64 bits: of ten million values, two are taken for one with a probability of
 3 in a million, and a unit changes a number by no more than it may, whatever the hash. A maximum matching is
-no SQL: a group's sets of values, of units that have more than they may bring, go to `matched`, which has it
-from SciPy.
+no SQL: what is left of a group's sets of values, of units that have more than they may bring, goes to
+`matched`, which has it from SciPy.
 """
 
 from __future__ import annotations
@@ -85,19 +85,26 @@ def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
     if isinstance(statistic, DistinctShared):
         leaves = f"SELECT {columns}leaf, CAST(sum(one) AS BIGINT) AS weight FROM ({units}) GROUP BY ALL"
         return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
+    ctes, rest = _sure_and_rest(statistic.values, keys, units)
+    sets = f"WITH {ctes} SELECT {columns}[leaf] AS leaves FROM sure UNION ALL {rest}"
+    return _grouped(f"list(leaves) AS {name}", keys, sets)
+
+
+def _sure_and_rest(most: int, keys: Sequence[str], units: str, ones: str | None = None) -> tuple[str, str]:
+    """Return expressions with the values that are `sure`, once each, and a query of what is left of sets."""
     # Who has no more values than the limit brings them all in some largest matching: each of these values is
     # as good as brought by a unit of its own. Of the others only what is left of their sets is needed.
-    most, same = statistic.values, [f"rest.{k} IS NOT DISTINCT FROM sure.{k}" for k in keys]
+    columns, same = "".join(f"{k}, " for k in keys), [f"rest.{k} IS NOT DISTINCT FROM sure.{k}" for k in keys]
     each = f"SELECT {columns}u, list(leaf) AS leaves FROM ({units}) GROUP BY {columns}u"
-    sure = f"SELECT DISTINCT {columns}unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) <= {most}"
+    sure = f"SELECT {columns}unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) <= {most}"
+    if ones is not None:
+        sure += f" UNION ALL {ones}"
     rest = f"SELECT {columns}u, unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) > {most}"
-    sets = (
-        f"WITH each_unit AS MATERIALIZED ({each}), sure AS MATERIALIZED ({sure}) "
-        f"SELECT {columns}[leaf] AS leaves FROM sure UNION ALL SELECT {columns}list(leaf) AS leaves "
-        f"FROM ({rest}) AS rest ANTI JOIN sure ON ({' AND '.join([*same, 'rest.leaf = sure.leaf'])}) "
-        f"GROUP BY {columns}u"
+    return (
+        f"each_unit AS MATERIALIZED ({each}), sure AS MATERIALIZED (SELECT DISTINCT * FROM ({sure}))",
+        f"SELECT {columns}list(leaf) AS leaves FROM ({rest}) AS rest "
+        f"ANTI JOIN sure ON ({' AND '.join([*same, 'rest.leaf = sure.leaf'])}) GROUP BY {columns}u",
     )
-    return _grouped(f"list(leaves) AS {name}", keys, sets)
 
 
 def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
@@ -113,20 +120,34 @@ def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
     return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
 
 
-def counted(statistic: Distinct, keys: Sequence[str], units: str) -> str:
-    """Return the number of each group, of units as of `brought`; of a matching what `matched` takes."""
-    if isinstance(statistic, DistinctMatched):
-        return brought(statistic, keys, units)
-    columns = "".join(f"{k}, " for k in keys)
-    leaves = f"SELECT {columns}sum(one) AS weight FROM ({units}) GROUP BY {columns}leaf"
-    return _sum(statistic, keys, leaves)
+def counted(statistic: Distinct, keys: Sequence[str], units: str, ones: str) -> str:
+    """Return the number of each group; of a matching how many values are `sure`, and `sets` for `matched`.
+
+    Args:
+        statistic: the number.
+        keys: names of the key columns.
+        units: rows as of `brought`, of units with several rows in a group.
+        ones: rows of keys, leaf and, of shares, `one`, of all others: such a unit brings its value.
+    """
+    columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
+    if isinstance(statistic, DistinctShared):
+        rows = f"SELECT {columns}leaf, one FROM ({units}) UNION ALL {ones}"
+        return _sum(
+            statistic, keys, f"SELECT {columns}sum(one) AS weight FROM ({rows}) GROUP BY {columns}leaf"
+        )
+    ctes, rest = _sure_and_rest(statistic.values, keys, units, ones)
+    number = f"SELECT {columns}count(*) AS sure, NULL AS leaves FROM sure"
+    both = f"WITH {ctes} {number}{_grouping(keys)} UNION ALL SELECT {columns}0, leaves FROM ({rest})"
+    sets = "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"
+    return _grouped(f"{{'sure': CAST(sum(sure) AS BIGINT), 'sets': {sets}}} AS {name}", keys, both)
 
 
 def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
     """The same, of lists by group of several tables."""
-    if isinstance(statistic, DistinctMatched):
-        return joined(statistic, keys, lists)
     columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
+    if isinstance(statistic, DistinctMatched):
+        sets = joined(statistic, keys, lists)
+        return f"SELECT {columns}{{'sure': 0::BIGINT, 'sets': {name}}} AS {name} FROM ({sets})"
     each = f"SELECT {columns}unnest({name}) AS leaf FROM {lists}"
     leaves = f"SELECT {columns}sum(leaf.weight) AS weight FROM ({each}) GROUP BY {columns}leaf.leaf"
     return _sum(statistic, keys, leaves)
@@ -134,7 +155,7 @@ def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> st
 
 def nothing(statistic: Distinct) -> str:
     """Return the number of a group without units, as `counted` has it."""
-    return "0" if isinstance(statistic, DistinctShared) else "[]"
+    return "0" if isinstance(statistic, DistinctShared) else "{'sure': 0::BIGINT, 'sets': []}"
 
 
 def _sum(statistic: DistinctShared, keys: Sequence[str], leaves: str) -> str:
@@ -143,6 +164,8 @@ def _sum(statistic: DistinctShared, keys: Sequence[str], leaves: str) -> str:
 
 
 def _grouped(number: str, keys: Sequence[str], rows: str) -> str:
-    columns = "".join(f"{k}, " for k in keys)
-    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {columns}{number} FROM ({rows}){grouping}"
+    return f"SELECT {''.join(f'{k}, ' for k in keys)}{number} FROM ({rows}){_grouping(keys)}"
+
+
+def _grouping(keys: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(keys)}" if keys else ""

@@ -110,8 +110,9 @@ class ExactSql:
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
             if isinstance(tree, distinct.KINDS):
-                units = self._bringing(index, tree, self._leaf_of_rows(index), pairs)
-                ctes[f"leaves{index}"] = distinct.counted(tree, self.keys, units)
+                units = self._bringing(index, tree, self._leaf_of_rows(index), f"(FROM {pairs} WHERE n > 1)")
+                ones = self._bringing_one(index, tree, pairs)
+                ctes[f"leaves{index}"] = distinct.counted(tree, self.keys, units, ones)
                 continue
             first = self.firsts.get(index)
             of_units = self._leaves_of_rows(index, pairs if first else None)
@@ -142,9 +143,10 @@ class ExactSql:
     def firsts(self) -> dict[int, str]:
         """Of trees: the column of pairs with a row's leaf, where pairs of one row need no sums by leaf.
 
-        That is where one row of a unit counts: most have no more in a group.
+        That is where one row of a unit counts, or a few values: most have no more in a group.
         """
-        return {i: f"first{i}" for i, tree in enumerate(self.trees) if getattr(tree, "rows", None) == 1}
+        of_few = [isinstance(t, distinct.KINDS) or getattr(t, "rows", None) == 1 for t in self.trees]
+        return {i: f"first{i}" for i, few in enumerate(of_few) if few}
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
@@ -286,6 +288,12 @@ class ExactSql:
             return f"SELECT DISTINCT {keys}{unit} AS u, leaf FROM {source}"
         each = distinct.shares(s, f"pair.{having(index)}", self._in_part)
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
+
+    def _bringing_one(self, index: int, s: distinct.Distinct, pairs: str) -> str:
+        """Return what units with one row in a group bring: its value, or the part of it that they count."""
+        one = f", {distinct.shares(s, '1', self._in_part)} AS one" if isinstance(s, DistinctShared) else ""
+        first = self.firsts[index]
+        return f"SELECT {self._columns}{first} AS leaf{one} FROM {pairs} WHERE n = 1 AND {first} IS NOT NULL"
 
     def _leaves_of_rows(self, index: int, pairs: str | None = None) -> str:
         """Add up what each unit's rows come to in each leaf of a group; of `pairs`, only of several rows."""

@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
@@ -26,7 +27,8 @@ def numbered(
     """Return statistics with the size of a maximum matching in the place of the sets that it is made of.
 
     Args:
-        batch: keys and all statistics but those that are known; None where all are.
+        batch: keys and all statistics but those that are known, matchings as `counted` has them; None where
+            all are known.
         query: what is asked.
         known: of a query without keys, the size of some.
     """
@@ -40,7 +42,8 @@ def numbered(
                 continue
             _, column = next(given)
             if isinstance(statistic, DistinctMatched):
-                column = matched(column, statistic.values)
+                sure, sets = column.flatten()
+                column = pc.add(sure, matched(sets, statistic.values))
             columns.append((name, column))
     return pa.RecordBatch.from_arrays([column for _, column in columns], names=[name for name, _ in columns])
 
