@@ -123,9 +123,10 @@ class _Search:
             units, unit = np.unique(self.unit[pairs], return_inverse=True)
             numbers = np.flatnonzero(inside)
             # What the same units bring of other values stays.
-            others = by[np.flatnonzero(brought & ~inside)]
-            at = np.minimum(np.searchsorted(units, others), max(len(units) - 1, 0))
-            held = at[units[at] == others] if len(units) else at[:0]
+            others = brought & ~inside
+            by_them = by[others & self._in_the_way(inside)]
+            at = np.searchsorted(units[:-1], by_them)
+            held = at[units[at] == by_them] if len(units) else at[:0]
             places = self.most - np.bincount(held, minlength=len(units))
             value = np.searchsorted(numbers, self.value[pairs])
             taken, blocked = largest(unit, value, len(numbers), places)
@@ -138,7 +139,7 @@ class _Search:
                 self._look_at(missing)
             more = self._in_the_way(stuck) & ~inside
             if not missing.any() and not more.any():
-                return len(others) + int(taken.sum())
+                return int(others.sum()) + int(taken.sum())
             inside |= more
         raise _TooMuch
 

@@ -18,8 +18,8 @@ Marks = NDArray[np.bool_]
 _MOST_BUCKETS = 1 << 22
 # Odd numbers with bits all over; what collides by one of them is told apart by the next.
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
-# Units by how many pairs they have: up to 1, 2, 3, 4, 6, and so on; in the upper bits of 16.
-_CLASS = np.searchsorted((1, 2, 3, 4, 6, 8, 12, 20, 40), np.arange(42)).astype(np.uint16) << 12
+# Units by how many pairs they have: up to 1, 2, 3, 4, 6, and so on.
+_CLASS = np.searchsorted((1, 2, 3, 4, 6, 8, 12, 20, 40), np.arange(42)).astype(np.uint8)
 _MIXING, _MOST_ROUNDS = np.int32(0x9E3779B), 50
 
 
@@ -89,12 +89,9 @@ class Greedy:
     def take(self, value: Small, unit: Codes) -> None:
         """Take pairs of the number of a value and a unit's code, those of units with few pairs first."""
         place = self.bucket(unit)
-        weight = _CLASS[np.minimum(np.bincount(place).astype(np.int32), len(_CLASS) - 1)][place]
-        # Within a class each value has its own order of units, lest all values want the same one.
-        mixed = (place ^ (value * _MIXING)).astype(np.uint16) & np.uint16(0xFFF)
-        order = np.argsort(weight | mixed, kind="stable")
-        for pairs in np.split(order, np.cumsum(np.bincount(weight >> 12))):
-            self._take(pairs, value, place, unit)
+        class_of = _CLASS[np.minimum(np.bincount(place).astype(np.int32), len(_CLASS) - 1)][place]
+        for number in range(_CLASS[-1] + 1):
+            self._take(np.flatnonzero(class_of == number), value, place, unit)
 
     def _take(self, pairs: Numbers, values: Small, places: Small, units: Codes) -> None:
         value, place = values[pairs], places[pairs]
@@ -118,6 +115,10 @@ class Greedy:
             self.brought[value[taken]] = True
             self.by[value[taken]] = units[pairs[taken]]
             self.taken[where[starts]] = np.minimum(self.taken[where[starts]] + wanted, self.most)
+            if len(taken) * 8 < len(picked):
+                # All values want the same few units; from here on each has its own order of them.
+                order = np.argsort((place ^ (value * _MIXING)).astype(np.uint16), kind="stable")
+                pairs, value, place = pairs[order], value[order], place[order]
 
     def bucket(self, unit: Codes) -> Small:
         """Return the bucket of each unit; codes below the number of buckets have one each."""
