@@ -273,6 +273,28 @@ def test_a_question_that_is_refused_is_written_down_with_why(service):
     assert service.paid == 0 and service.ledger.journal.verify().ok
 
 
+def test_it_is_said_over_http_and_far_away(service):
+    from starlette.testclient import TestClient
+
+    from sfumato.client import RemoteRelease
+    from sfumato.service.app import Limits
+    from sfumato.service.app import Service as App
+    from sfumato.service.serving import PAGE
+    from sfumato.service.tokens import Tokens
+    from sfumato.service.worker import Inline
+
+    tokens = Tokens(service.folder / "tokens.db")
+    headers = {"authorization": f"Bearer {tokens.create('ann', role='analyst')}"}
+    http = TestClient(App(Inline(lambda: service.desk), tokens, Limits(), PAGE), base_url="http://service")
+    said = []
+    for media in (ARROW, ARROW, CSV):
+        got = http.post("/v1/release", json={"sql": ASK}, headers={**headers, "accept": media})
+        assert got.status_code == 200
+        repeats = RemoteRelease(got.content).repeats if media == ARROW else None
+        said.append((repeats, got.headers.get("sfumato-repeats")))
+    assert said == [(None, None), (4, "4"), (None, "4")] and service.paid == 1
+
+
 def test_made_up_rows_are_in_no_journal(service):
     (service.folder / "catalog.toml").write_text(
         CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'

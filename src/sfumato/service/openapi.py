@@ -110,7 +110,8 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
     (
         "/v1/release",
         "post",
-        "Answer by noisy numbers with error bars, and spend the cost.",
+        "Answer by noisy numbers with error bars, and spend the cost; or give the answer to the same "
+        "question before, for nothing, which the field repeats and the header sfumato-repeats say.",
         JSON,
         False,
     ),
