@@ -287,6 +287,24 @@ def test_noise_of_quantiles_is_that_of_releases(noise, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_of_many_groups_the_noise_of_chosen_places_follows_from_some(monkeypatch):
+    """Of 12 groups 4 are drawn: the noise of the others is on average what it is where all are drawn."""
+    towns = [f"T{i}" for i in range(12)]
+    size = np.repeat(np.arange(12), np.linspace(100, 400, 12).astype(int))
+    rows = pa.table(
+        {"id": range(len(size)), "town": [towns[i] for i in size], "x": RNG.gamma(2, 5, len(size))}
+    )
+    q = sf.median("x", lower=0, upper=30)
+    question = by_town(rows, towns, groups=1, rows=1).agg(n=sf.count(), q=q)
+    (all_drawn,) = question.analyze(epsilon=1, noise="k_norm").points
+    monkeypatch.setattr(quantiles, "CHOSEN_GROUPS", 4)
+    (some,) = question.analyze(epsilon=1, noise="k_norm").points
+    ratio = some.cells["q"].noise / all_drawn.cells["q"].noise
+    assert fmean(ratio) == pytest.approx(1, abs=0.3) and ratio.min() > 0.5 and ratio.max() < 2
+
+
+@pytest.mark.long
 def test_values_of_no_group_are_no_error(few_draws):
     """No rows, one value, NULL alone, infinities, and totals beside quantiles."""
     tables = {

@@ -14,19 +14,20 @@ from sfumato.noise import SeededWords
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Quantiles
 from sfumato.query.analysis.contributions import Column, Contributed, Ranked, ValuesCounted
-from sfumato.query.analysis.errors import Expected
+from sfumato.query.analysis.errors import PLACES, Expected
 from sfumato.query.estimates import Estimate
+from sfumato.query.estimates.chosen import ChosenQuantile
 from sfumato.query.noising import SideBySide
 from sfumato.query.plan import Plan
 from sfumato.query.preview import name_of
 from sfumato.query.query import Query
 from sfumato.transformations import Leaves, QuantileTree
 
-# Releases that are drawn to see what noise does: so many; of many groups fewer, as so many groups are drawn
-# in all, or the least number. Places that are chosen are drawn one by one, which takes long.
-DRAWS = 300
-TREES, CHOICES = (40_000, 50), (2_000, 20)
-AT_ONCE = 2_000  # groups
+# Releases that are drawn to see what noise does: so many, and of many groups as many as make so many groups
+# in all, or the least number; and so many groups at once.
+DRAWS, ENOUGH, LEAST, AT_ONCE = 300, 40_000, 50, 2_000
+# Places that are chosen are drawn one by one, which takes long: of so many groups, in so many draws in all.
+CHOSEN_GROUPS, CHOSEN = 50, 1_000
 # Sums of parts of rows are off by rounding: so much more of a share of rows is still that share.
 _ROUNDED = 1e-12
 
@@ -69,7 +70,8 @@ class OfQuantiles:
         """Return what is expected of each output that is a quantile.
 
         The value is that of what is expected of rows, within bounds; noise is seen in some hundred releases
-        that are drawn, in each of which all is as in a release.
+        that are drawn, in each of which all is as in a release. Of places that are chosen in many groups it
+        is that of a law of ranks, so many times as large as it is in those groups that are drawn.
         """
         drawn = self._drawn(asked)
         found = {}
@@ -88,8 +90,38 @@ class OfQuantiles:
             spread = self._spread_of_ranks(values, counted, variances, e.rank, value)
             choice = (bounded(e.rank + spread) - bounded(e.rank - spread)) / 2
             noise = np.sqrt(np.mean((drawn[e.name] - value) ** 2, axis=0))
+            if isinstance(e, ChosenQuantile) and len(value) > CHOSEN_GROUPS:
+                law = self._noise_of_ranks(e, values, counted, value)
+                seen = self._seen & (law > 0)
+                times = np.median(noise[seen] / law[seen]) if seen.any() else 1.0
+                noise = np.where(self._seen, noise, times * law)
             found[e.name] = Expected(value, np.where(empty, 0.0, choice), noise)
         return found
+
+    @property
+    def _seen(self) -> NDArray[np.bool_]:
+        """Which groups are drawn, where places are chosen in many."""
+        groups = self.found.groups
+        found = np.zeros(groups, bool)
+        found[np.linspace(0, groups - 1, min(groups, CHOSEN_GROUPS)).astype(int)] = True
+        return found
+
+    def _noise_of_ranks(
+        self, e: ChosenQuantile, values: ValuesCounted, counted: Floats, value: Floats
+    ) -> Floats:
+        """Return the root mean square of what noise changes, were it to move ranks by a Laplace law."""
+        before = np.concatenate([np.zeros(1), np.cumsum(counted)])
+        total = np.maximum(before[values.starts[1:]] - before[values.starts[:-1]], 1e-9)
+        squares = np.zeros(len(value))
+        for place in _laplace_places():
+            rank = e.rank + place * self.plan.expected[e.name] / total
+            moved = np.clip(quantile_of(values, counted, rank), e.lower, e.upper)
+            # Beyond all values one place is as good as another, up to the bound.
+            moved = np.where(
+                rank < 0, (e.lower + moved) / 2, np.where(rank > 1, (moved + e.upper) / 2, moved)
+            )
+            squares += np.where(np.isnan(moved), 0.0, moved - value) ** 2
+        return np.asarray(np.sqrt(squares / PLACES))
 
     def _values(self, output: str) -> tuple[ValuesCounted, int]:
         """Return the values of an output's column, and the place of the plan's limits."""
@@ -114,8 +146,10 @@ class OfQuantiles:
     def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
         """Return outputs of releases with the plan's noise: shape (draws, groups)."""
         batch, groups = self._batch(), max(self.found.groups, 1)
-        enough, least = CHOICES if self.plan.noising.choices else TREES
-        draws = int(np.clip(enough // groups, min(least, DRAWS), DRAWS))
+        if self.plan.noising.choices:
+            draws = min(CHOSEN // min(groups, CHOSEN_GROUPS), DRAWS)
+        else:
+            draws = int(np.clip(ENOUGH // groups, min(LEAST, DRAWS), DRAWS))
         # Several draws side by side, as if there were so many times the groups.
         each = int(np.clip(AT_ONCE // groups, 1, draws))
         noising = replace(self.plan.noising, selection=None, bars=False)
@@ -155,8 +189,11 @@ class OfQuantiles:
         group = np.repeat(np.arange(self.found.groups), np.diff(values.starts))
         different = np.ones(len(places), bool)
         different[1:] = (places[1:] != places[:-1]) | (group[1:] != group[:-1])
-        begin = np.flatnonzero(different)
         steps = values.expected[at] * 2.0**-statistic.exponent
+        if isinstance(statistic, Leaves) and self.found.groups > CHOSEN_GROUPS:
+            different &= self._seen[group]
+            steps = np.where(self._seen[group], steps, 0.0)
+        begin = np.flatnonzero(different)
         before = np.concatenate([np.zeros(1), np.cumsum(steps)])
         ends = np.rint(before[np.append(begin, len(places))]).astype(np.int64)
         struct = pa.StructArray.from_arrays(
@@ -191,6 +228,12 @@ def exact_quantiles(query: Query, found: Contributed) -> dict[str, Floats]:
             for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True):
                 outputs[output] = quantile_of(values, values.rows, rank)
     return outputs
+
+
+def _laplace_places() -> Floats:
+    """Return places of equal probability of a Laplace law with deviation 1."""
+    p = (np.arange(PLACES) + 0.5) / PLACES
+    return np.asarray(np.sign(p - 0.5) * -np.log(2 * np.minimum(p, 1 - p)) / np.sqrt(2))
 
 
 def _places(statistic: QuantileTree | Leaves, values: Floats) -> NDArray[Any]:
