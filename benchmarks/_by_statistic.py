@@ -140,6 +140,7 @@ def statistics(frame: pd.DataFrame) -> list[Statistic]:
         ),
         Statistic("ratio", asked(**sums, n=sf.ratio("a", "b")), [frame.hospvis.sum() / y.sum()]),
         Statistic("difference", asked(**sums, n=sf.difference("a", "b")), [frame.hospvis.sum() - y.sum()]),
+        *in_sql(table, frame),
         Statistic("weighted sum", asked(n=sf.sum("docvis", **visits, **weight)), [(w * y).sum()]),
         Statistic("weighted mean", asked(n=sf.mean("docvis", **visits, **weight)), [(w * y).sum() / w.sum()]),
         Statistic(
@@ -181,6 +182,28 @@ def largest(table: pa.Table, frame: pd.DataFrame) -> list[Statistic]:
         Statistic("all ages, sorted", of_all, exact),
         Statistic("top 5 ages, by visits", of_visits, sums),
     ]
+
+
+def in_sql(table: pa.Table, frame: pd.DataFrame) -> list[Statistic]:
+    """Return what SQL computes of two private sums: others do the same by hand, of sums that share epsilon."""
+    a, b = (f"SUM({n}, contribution_bounds_per_row => (0, {BOUNDS[n][1]}))" for n in ("hospvis", "docvis"))
+    first, other = float(frame.hospvis.sum()), float(frame.docvis.sum())
+    found = []
+    for name, made, exact in (
+        ("SQL: a / b", f"{a} / {b}", first / other),
+        ("SQL: a - b", f"{a} - {b}", first - other),
+        ("SQL: 2 a + b", f"2 * {a} + {b}", 2 * first + other),
+    ):
+        text = (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = {delta}, privacy_unit_column = id, "
+            f"max_rows_per_group = 1) {made} AS n FROM people"
+        )
+
+        def release(budget: dict[str, Any], text: str = text) -> list[float]:
+            return sf.sql(text.format(**budget), tables={"people": table}).to_arrow()["n"].to_pylist()
+
+        found.append(Statistic(name, release, [exact]))
+    return found
 
 
 def stratified(frame: pd.DataFrame) -> Statistic:
@@ -241,6 +264,9 @@ answers = {
     "min": quantile(0.01), "max": quantile(0.99), "median": quantile(0.5), "quantile 0.9": quantile(0.9),
     "ratio": by_hand(["hospvis", "docvis"], lambda a, b: a / b),
     "difference": by_hand(["hospvis", "docvis"], lambda a, b: a - b),
+    "SQL: a / b": by_hand(["hospvis", "docvis"], lambda a, b: a / b),
+    "SQL: a - b": by_hand(["hospvis", "docvis"], lambda a, b: a - b),
+    "SQL: 2 a + b": by_hand(["hospvis", "docvis"], lambda a, b: 2 * a + b),
     "weighted sum": by_hand(["wy"], lambda a: a), "weighted mean": by_hand(["wy", "w"], lambda a, b: a / b),
     **answers,
 }

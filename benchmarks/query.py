@@ -45,6 +45,9 @@ SHAPES = {
     "covariance": "unit, grp, x, 75 * random() - 10 AS y",
     "correlation": "unit, grp, x, 75 * random() - 10 AS y",
     "ratio": "",
+    "difference": "",
+    "shares of total": "",
+    "proportion by weight": "unit, grp, x > 25 AS yes, 1 + 49 * random() AS w",
     "vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
     "mean of vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
     "totals": "unit, grp // 100 AS region, grp, x",
@@ -72,7 +75,8 @@ SHAPES = {
 RUN = """
 import json, resource, sys, time
 path, what, shape, limit, folder = sys.argv[1:6]
-columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else [] if shape == "vectors" else ["x"]
+columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else ["x"]
+columns = [] if "vectors" in shape or "by weight" in shape else columns
 of_shape = {"groups=1": 1, "groups=40": 40}
 
 def now():
@@ -102,6 +106,8 @@ def floor():
         sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
     if shape == "value counts":
         sums = [f"count(*) FILTER (x = {i})" for i in range(11)]
+    if shape == "proportion by weight":
+        sums = ["sum(w) FILTER (yes)", "sum(w)"]
     if shape == "weights":
         sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
     if "values" in shape:
@@ -158,6 +164,12 @@ def release():
         asked = {"median": sf.quantiles("x", [0.5], **bounds)}
     elif shape == "min and max":
         asked = {"least": sf.min("x", **bounds), "most": sf.max("x", **bounds)}
+    elif shape == "difference":
+        asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "more": sf.difference("total", "n")}
+    elif shape == "shares of total":
+        asked = {"n": sf.count(), "total": sf.sum("x", **bounds)}
+    elif shape == "proportion by weight":
+        asked = {"p": sf.proportion("yes", weight="w", max_weight=50)}
     elif shape == "ratio":
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "each": sf.ratio("total", "n")}
     elif shape in ("covariance", "correlation"):
@@ -188,7 +200,8 @@ def release():
     else:
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "mean": sf.mean("x", **bounds)}
     noise = {"noise": "k_norm"} if shape == "chosen quantile" else {"delta": 1e-6}
-    table.agg(**asked).release(epsilon=1, **noise).to_arrow()
+    made = table.agg(**asked).release(epsilon=1, **noise)
+    made.share_of_total("total") if shape == "shares of total" else made.to_arrow()
     return start
 
 def peer_pipelinedp():
