@@ -57,11 +57,8 @@ def walked(walk: Walk, noise: list[list[list[int]]]) -> np.ndarray:
     position = np.arange(groups)[:, None] * LEAVES + counts.position
     before = np.concatenate([[0], np.cumsum(np.tile(np.diff(counts.before), groups))])
     many = LeafCounts(position.ravel().astype(np.int64), before.astype(np.int64), groups)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "sfumato.query.quantiles.PROFILE", np.zeros(0)
-        )  # error bars, which other nodes tell too
-        tree = noisy_tree(many, Chosen(walk.law.standard_deviation, levels), (walk.rank,))
+    law, no_bars = Chosen(walk.law.standard_deviation, levels), np.zeros(0)  # bars draw for other nodes, too
+    tree = noisy_tree(many, law, (walk.rank,), profile=no_bars)
     return walk.lower + tree.values[:, 0] * (walk.upper - walk.lower)
 
 
