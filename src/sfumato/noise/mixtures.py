@@ -22,8 +22,9 @@ from sfumato.exact.normal import log_tail
 from sfumato.noise.values import Floats
 
 _SAFE = 1 + 1e-9  # what float arithmetic may lose
-_TILTS = 160  # any is sound
-_BLOCK = 1 << 12  # sums at once, each with all tilts
+# Tilts, of which any is sound: some of all sizes for every sum, and then more beside the best of them.
+_SIZES, _BESIDE = np.geomspace(0.05, 60, 25), np.geomspace(0.75, 1.33, 9)
+_BLOCK = 1 << 14  # sums at once, each with all tilts
 _LN10 = math.log(10)
 
 
@@ -46,8 +47,9 @@ def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Fl
     found = np.empty(spreads.size)
     for start in range(0, len(found), _BLOCK):
         block = slice(start, start + _BLOCK)
-        _, most, part, exponent = _tilted(spreads.ravel()[block], sizes.ravel()[block])
-        found[block] = (_reach(k * _LN10 + exponent) * most / part).min(axis=0)
+        spread, size = spreads.ravel()[block], sizes.ravel()[block]
+        best = _SIZES[_reached(k, spread, size, _SIZES[:, None]).argmin(axis=0)]
+        found[block] = _reached(k, spread, size, best * _BESIDE[:, None]).min(axis=0)
     return found.reshape(spreads.shape) * _SAFE
 
 
@@ -61,7 +63,7 @@ def laplaces_log10_tail(t: float, deviation: float, largest: float) -> float:
     >>> round(laplaces_log10_tail(6.79, 2.0, 1.0), 2)
     -2.0
     """
-    _, most, part, exponent = _tilted(deviation, largest)
+    most, part, exponent = _tilted(deviation, largest, np.geomspace(_SIZES[0], _SIZES[-1], 20 * len(_SIZES)))
     tilts, exponents = _exponents()
     u = part / most * t / _SAFE
     place = np.searchsorted(tilts, u, "right") - 1
@@ -69,14 +71,19 @@ def laplaces_log10_tail(t: float, deviation: float, largest: float) -> float:
     return min(0.0, float((exponent - reached).min()) / _LN10)
 
 
-def _tilted(deviation: ArrayLike, largest: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return some tilts, along a first axis; the largest scale, l times it, and log E exp(l^2 Q / 2)."""
+def _reached(k: float, spread: Floats, largest: Floats, tilts: Floats) -> Floats:
+    """Return a t with P(|S| > t) <= 10^-k by each tilt, along a first axis."""
+    most, part, exponent = _tilted(spread, largest, tilts)
+    return np.asarray(_reach(k * _LN10 + exponent) * most / part)
+
+
+def _tilted(deviation: ArrayLike, largest: ArrayLike, tilts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the largest scale, l times it for l a tilt over the deviation, and log E exp(l^2 Q / 2)."""
     spread, most = np.asarray(deviation, np.float64), np.asarray(largest, np.float64)
     # One noise has the variance 2 b^2, and no largest scale is beyond that of one noise.
     most = np.minimum(np.maximum(most, spread * 1e-9), spread / math.sqrt(2))
-    tilts = np.geomspace(0.05, 60, _TILTS).reshape(-1, *[1] * spread.ndim)
     part = np.minimum(tilts * (most / spread), 1 - 0.01 / tilts)
-    return tilts, most, part, -(spread**2 / (2 * most**2)) * np.log1p(-(part**2))
+    return most, part, -(spread**2 / (2 * most**2)) * np.log1p(-(part**2))
 
 
 def _reach(nats: Floats) -> Floats:
