@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 import duckdb
 
@@ -43,18 +45,23 @@ def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
         None where they are nested too deep, or a field is taken of a derived column.
     """
     with suppress(RecursionError, NotSql, duckdb.Error, _Unfit):
-        known: dict[str, tuple[str, Node]] = {same_name(name): (name, column(name)) for name in names}
-        filters: set[str] = set()
-        for step in steps:
-            (tree,) = parsed(f"SELECT (\n{step.expression}\n)")
-            tree = _over(tree, {name: found for name, (_, found) in known.items()})
-            if isinstance(step, Filter):
-                filters |= {written(part) for part in _parts(tree)}
-            else:
-                known[same_name(step.name)] = step.name, _derived(step, tree)
-        columns = {name: written(_bare(tree)) for name, tree in known.values()}
-        return Inlined(tuple(sorted(filters)), columns)
+        return _inlined(tuple(steps), tuple(names))
     return None
+
+
+@lru_cache(maxsize=64)  # a question says several times what it is, and the next one is often like it
+def _inlined(steps: tuple[Step, ...], names: tuple[str, ...]) -> Inlined:
+    known: dict[str, tuple[str, Node]] = {same_name(name): (name, column(name)) for name in names}
+    filters: set[str] = set()
+    for step in steps:
+        (tree,) = parsed(f"SELECT (\n{step.expression}\n)")
+        tree = _over(tree, {name: found for name, (_, found) in known.items()})
+        if isinstance(step, Filter):
+            filters |= {written(part) for part in _parts(tree)}
+        else:
+            known[same_name(step.name)] = step.name, _derived(step, tree)
+    columns = {name: written(_bare(tree)) for name, tree in known.values()}
+    return Inlined(tuple(sorted(filters)), MappingProxyType(columns))
 
 
 def spelled_once(text: str) -> str:
