@@ -16,6 +16,7 @@ from sfumato.engines.duckdb import contributions
 from sfumato.errors import QueryError
 from sfumato.query.analysis import quantiles
 from sfumato.query.analysis.contributions import Share, ValuesCounted
+from sfumato.query.noising import Noising
 from sfumato.query.planning import make_plan
 
 RNG = np.random.default_rng(5)
@@ -299,7 +300,15 @@ def test_of_many_groups_the_noise_of_chosen_places_follows_from_some(monkeypatch
     question = by_town(rows, towns, groups=1, rows=1).agg(n=sf.count(), q=q)
     (all_drawn,) = question.analyze(epsilon=1, noise="k_norm").points
     monkeypatch.setattr(quantiles, "CHOSEN_GROUPS", 4)
+    right, seen = Noising.draw, set()
+
+    def draw(self, batch, words=None):
+        seen.update(batch.column(0).to_pylist())
+        return right(self, batch, words)
+
+    monkeypatch.setattr(Noising, "draw", draw)
     (some,) = question.analyze(epsilon=1, noise="k_norm").points
+    assert seen == {"T0", "T11", "T5", "T9"}
     ratio = some.cells["q"].noise / all_drawn.cells["q"].noise
     assert fmean(ratio) == pytest.approx(1, abs=0.3) and ratio.min() > 0.5 and ratio.max() < 2
 

@@ -144,8 +144,11 @@ class OfQuantiles:
         return np.asarray(np.sqrt(summed(variances * below**2)) / np.where(total > 0, total, 1.0))
 
     def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
-        """Return outputs of releases with the plan's noise: shape (draws, groups)."""
-        batch, groups = self._batch(), max(self.found.groups, 1)
+        """Return outputs of releases with the noise: shape (draws, groups), NaN where none is drawn."""
+        batch, all_groups = self._batch(), self.found.groups
+        alone = not self.plan.noising.at_once and all(isinstance(e, ChosenQuantile) for e in asked)
+        at = np.flatnonzero(self._seen) if alone and all_groups > CHOSEN_GROUPS else np.arange(all_groups)
+        batch, groups = batch.take(pa.array(at)), max(len(at), 1)
         if self.plan.noising.choices:
             draws = min(CHOSEN // min(groups, CHOSEN_GROUPS), DRAWS)
         else:
@@ -164,7 +167,14 @@ class OfQuantiles:
             numbers = noising.draw(batch, words).numbers
             for e in asked:
                 found[e.name].append(e.value(numbers).reshape(each, -1))
-        return {name: np.concatenate(values) for name, values in found.items()}
+
+        def placed(values: list[Floats]) -> NDArray[np.float64]:
+            rows = np.concatenate(values)
+            full = np.full((len(rows), all_groups), np.nan)
+            full[:, at] = rows
+            return full
+
+        return {name: placed(values) for name, values in found.items()}
 
     def _batch(self) -> pa.RecordBatch:
         """Return what an engine would give of the groups, were rows as is expected of them."""
@@ -238,7 +248,6 @@ def _laplace_places() -> Floats:
 
 def _places(statistic: QuantileTree | Leaves, values: Floats) -> NDArray[Any]:
     """Return where values are counted, as engines tell: by leaf, or by the nearest value of a lattice."""
-    different, back = np.unique(values, return_inverse=True)
     if isinstance(statistic, QuantileTree):
-        return np.array([statistic.leaf(value) for value in different.tolist()], np.int64)[back]
-    return np.array([statistic.lattice.nearest(value) for value in different.tolist()], np.float64)[back]
+        return statistic.all_leaves(values)
+    return statistic.lattice.all_nearest(values)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid, as_double
 from sfumato.transformations.rows import Values
@@ -83,8 +86,12 @@ class QuantileTree(Statistic):
         number = as_double(value)
         if number is None:
             return None
-        clamped = min(max(number, self.lower), self.upper)
-        return min(int((clamped - self.lower) * self.factor), LEAVES - 1)
+        return int(self.all_leaves(np.array([number]))[0])
+
+    def all_leaves(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the leaf of each value, none of which is NaN."""
+        clamped = np.clip(values, self.lower, self.upper)
+        return np.minimum(((clamped - self.lower) * self.factor).astype(np.int64), LEAVES - 1)
 
     def leaves(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[int]:
         """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit."""
