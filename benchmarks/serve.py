@@ -10,28 +10,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
+from _service import registry, served
 
 import sfumato as sf
 from sfumato.client import connect
-from sfumato.errors import EngineError
 from sfumato.service.opened import AnalystsCatalog
-from sfumato.service.tokens import Tokens
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_rows_per_group = 1)"
 QUESTIONS = [
     f"{DP} year, COUNT(*) AS n, AVG(docvis) AS visits FROM visits GROUP BY year",
@@ -39,7 +30,6 @@ QUESTIONS = [
     f"{DP} SUM(hospvis) AS stays FROM visits WHERE year = 1986",
     f"{DP} female, AVG(hhninc) AS income FROM visits GROUP BY female",
 ]
-SERVE = "import sys\nfrom sfumato.cli.main import app\nif __name__ == '__main__':\n    app()\n"
 
 
 def timed(ask: Callable[[str], object], count: int, first: int = 0) -> list[float]:
@@ -85,86 +75,38 @@ def main() -> None:
     given.add_argument("--clients", type=int, default=16)
     given.add_argument("--workers", type=int, default=os.cpu_count() or 2)
     args = given.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        shutil.copy(EXAMPLES / "serve" / "registry.toml", folder)
-        runpy.run_path(str(EXAMPLES / "rwm5yr.py"))["main"](str(folder / "rwm5yr.parquet"))
-        ledger = sf.Ledger(folder / "budget.db")
-        ledger.create("registry", epsilon=10**6, delta="0.1", composition="adding")
-        names = ["ann", *(f"analyst{i}" for i in range(4))]  # of one at most 8 questions are answered at once
-        for name in names:
-            ledger.grant("registry", name, epsilon=10**6)
-        token, *tokens = map(Tokens(folder / "tokens.db").create, names)
-
-        catalog, budget = (
-            AnalystsCatalog.of(sf.catalog(folder / "registry.toml")),
-            ledger.budget("registry", "ann"),
-        )
+    names = ["ann", *(f"analyst{i}" for i in range(4))]  # of one at most 8 questions are answered at once
+    with served(registry(), ["--workers", str(args.workers)], names) as service:
+        token, *tokens = service.tokens
+        catalog = AnalystsCatalog.of(sf.catalog(service.folder / "registry.toml"))
+        budget = service.ledger.budget("registry", "ann")
 
         def near(text: str) -> object:
             release = sf.sql(text, catalog=catalog, budget=budget)
             return release.to_arrow(), release.errors(), str(release.explain())
 
-        port = free_port()
-        (folder / "serve.py").write_text(SERVE)
-        command = [
-            sys.executable,
-            "serve.py",
-            "serve",
-            "registry.toml",
-            "--port",
-            str(port),
-            "--workers",
-            str(args.workers),
-        ]
-        with (folder / "log").open("wb") as log:
-            service = subprocess.Popen(command, cwd=folder, stderr=log)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_for(url, token)
-            print(f"{'ms, and questions a second':34} {'p50':>8} {'p95':>8} {'p99':>8} {'per s':>10}")
-            few = max(20, args.questions // 10)
-            client = connect(url, token)
-            timed(near, 20), timed(client.sql, 20)
-            one = run("in process, one after another", lambda: timed(near, few))
-            other = run("service, one after another", lambda: timed(client.sql, few))
-            print(f"the service takes {other - one:.1f} ms more, {other / one:.2f} times as long")
-            one = run(
-                f"in process, {args.clients} threads", lambda: at_once(near, args.questions, args.clients)
+        print(f"{'ms, and questions a second':34} {'p50':>8} {'p95':>8} {'p99':>8} {'per s':>10}")
+        few = max(20, args.questions // 10)
+        client = connect(service.url, token)
+        timed(near, 20), timed(client.sql, 20)
+        one = run("in process, one after another", lambda: timed(near, few))
+        other = run("service, one after another", lambda: timed(client.sql, few))
+        print(f"the service takes {other - one:.1f} ms more, {other / one:.2f} times as long")
+        one = run(f"in process, {args.clients} threads", lambda: at_once(near, args.questions, args.clients))
+        each = min(4, args.clients)
+        with ProcessPoolExecutor(each, mp_context=get_context("spawn")) as pool:
+            work = [(service.url, one, args.questions // each, args.clients // each) for one in tokens[:each]]
+            other = run(
+                f"service, {args.clients} clients",
+                lambda: [s for part in pool.map(far, *zip(*work, strict=True)) for s in part],
             )
-            each = min(4, args.clients)
-            with ProcessPoolExecutor(each, mp_context=get_context("spawn")) as pool:
-                work = [(url, one, args.questions // each, args.clients // each) for one in tokens[:each]]
-                other = run(
-                    f"service, {args.clients} clients",
-                    lambda: [s for part in pool.map(far, *zip(*work, strict=True)) for s in part],
-                )
-            print(f"the service takes {other - one:.1f} ms more, {other / one:.2f} times as long")
-        finally:
-            service.terminate()
-            service.wait()
+        print(f"the service takes {other - one:.1f} ms more, {other / one:.2f} times as long")
 
 
 def run(name: str, ask: Callable[[], list[float]]) -> float:
     began = time.perf_counter()
     seconds = ask()
     return told(name, seconds, time.perf_counter() - began)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def wait_for(url: str, token: str) -> None:
-    for _ in range(3000):
-        try:
-            connect(url, token).ask(QUESTIONS[0], units=[])
-            return
-        except EngineError:
-            time.sleep(0.1)
-    raise SystemExit("the service does not begin")
 
 
 if __name__ == "__main__":

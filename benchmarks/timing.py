@@ -11,26 +11,17 @@ first half, on the second; with answers at once, and with --constant-time. Answe
 from __future__ import annotations
 
 import argparse
-import runpy
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from serve import EXAMPLES, SERVE, free_port, wait_for
+from _service import registry, served
 
-import sfumato as sf
 from sfumato.client import Client, connect
 from sfumato.errors import EngineError
-from sfumato.service.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,35 +52,9 @@ def crowded(rows: pa.Table) -> pa.Table:
 @contextmanager
 def service(rows: pa.Table, pace: float | None) -> Iterator[Client]:
     """Give a client of a service of such rows."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        shutil.copy(EXAMPLES / "serve" / "registry.toml", folder)
-        pq.write_table(rows, folder / "rwm5yr.parquet")
-        ledger = sf.Ledger(folder / "budget.db")
-        ledger.create("registry", epsilon=10**6, delta="0.1", composition="adding")
-        ledger.grant("registry", "ann", epsilon=10**6)
-        token, port = Tokens(folder / "tokens.db").create("ann"), free_port()
-        (folder / "serve.py").write_text(SERVE)
-        command = [
-            sys.executable,
-            "serve.py",
-            "serve",
-            "registry.toml",
-            "--port",
-            str(port),
-            "--workers",
-            "1",
-        ]
-        command += ["--seconds", str(LONGEST)] + ([] if pace is None else ["--constant-time", str(pace)])
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, cwd=folder, stderr=log)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_for(url, token)
-            yield connect(url, token)
-        finally:
-            process.terminate()
-            process.wait()
+    options = ["--workers", "1", "--seconds", str(LONGEST)]
+    with served(rows, options + ([] if pace is None else ["--constant-time", str(pace)])) as one:
+        yield connect(one.url, *one.tokens)
 
 
 def seconds(client: Client, question: str) -> float:
@@ -131,9 +96,7 @@ def main() -> None:
     given.add_argument("--answers", type=int, default=40)
     given.add_argument("--pace", type=float, default=3.0)
     args = given.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        runpy.run_path(str(EXAMPLES / "rwm5yr.py"))["main"](str(Path(folder) / "rwm5yr.parquet"))
-        rows = pq.read_table(Path(folder) / "rwm5yr.parquet")
+    rows = registry()
     attacks = [
         ("a person of five rows, or not", rows, COUNT),
         ("a person of a million rows, or not", crowded(rows), COUNT),

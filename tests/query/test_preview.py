@@ -32,13 +32,14 @@ NUMBERS = {
     "s": sf.sum("k", lower=0, upper=5),
     "var": sf.variance("x", lower=0, upper=10),
 }
+MEDIAN = {"q": sf.median("x", lower=0, upper=10), "n": sf.count()}
 CASES = {
     "laplace": ({"n": NUMBERS["n"]}, {"epsilon": 0.5}, None),
     "k-norm": (NUMBERS, {"epsilon": 1, "noise": "k_norm"}, None),
     "gaussian": (NUMBERS, {"epsilon": 1, "delta": 1e-6, "noise": "gaussian"}, None),
     "private groups": (NUMBERS, {"epsilon": 2, "delta": 1e-6}, "private"),
     "public groups": (NUMBERS, {"epsilon": 1}, list("ABCDE")),
-    "a median": ({"q": sf.median("x", lower=0, upper=10), "n": sf.count()}, {"epsilon": 2}, None),
+    "a median": (MEDIAN, {"epsilon": 2}, None),
 }
 
 
@@ -73,11 +74,39 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
         off = np.abs([o.column(name)[0].as_py() - truth[name] for o in outputs])
         held, needed = np.mean(off <= row[name]), np.quantile(off, 0.95)
         assert held > 0.95 - 5 * 0.0069 - 0.012, (name, held)
-        # What a quantile is off depends on the gaps between values, too, which are 0.1 here or less.
-        wider = 1.5 if name == "q" else 1.15
-        assert row[name] < wider * needed + (name in ("n", "s")), (name, row[name], needed)
+        if name != "q":  # of which the next test tells: here it is 5, the roundest number that there is
+            assert row[name] < 1.15 * needed + (name in ("n", "s")), (name, row[name], needed)
         of_name = [w.column(name)[0].as_py() for w in widths]
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
+
+
+def off_by(question, options, values, words, times):
+    """What releases of a median are off."""
+    plan = question.plan(**options)
+    (batch,) = question.table.engine.statistics(plan.exact, 1 << 16)
+    drawn = [plan.noising.draw(batch, words).outputs().column("q")[0].as_py() for _ in range(times)]
+    return np.abs(np.array(drawn) - np.quantile(values, 0.5, method="inverted_cdf"))
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("units, epsilon", [(4000, 1), (4000, 0.5)])
+def test_errors_of_a_median_hold_wherever_it_is(units, epsilon, monkeypatch):
+    """Near round numbers it is off by less, and elsewhere by more: of ten tables together 0.95 are within."""
+    options, off = {"epsilon": epsilon}, []
+    for i in range(10):
+        values = (np.arange(units) + 0.5) * 9 / units + (i * 0.618) % 1
+        one = question(MEDIAN, table=pa.table({"id": range(units), "x": values}))
+        off.append(off_by(one, options, values, SeededWords(f"median {i}"), 100))
+
+    def promised():
+        return one.preview(units=units, **options).to_arrow()["q"][0].as_py()
+
+    held, needed = np.mean(np.concatenate(off) <= promised()), np.quantile(np.concatenate(off), 0.95)
+    assert held > 0.95 - 5 * 0.0069 - 0.012 and promised() < 1.35 * needed, (held, promised(), needed)
+    # Planted: values are made up so that the median is the roundest number between the bounds.
+    monkeypatch.setattr("sfumato.query.preview.SHIFTS", (0.0,))
+    assert np.mean(np.concatenate(off) <= promised()) < 0.9
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")
@@ -262,5 +291,6 @@ def test_goals_that_are_refused(goals, message):
 def test_made_up_groups_without_noise_are_what_was_made_up():
     one = question(NUMBERS)
     found = MadeUpGroups.of(one.plan(epsilon=1), one.table.engine, 100, 1, 1)
-    assert found.exact["n"] == 100 and found.exact["m"] == pytest.approx(5, abs=0.2)
-    assert found.exact["var"] == pytest.approx(100 / 12, rel=0.1) and 200 < found.exact["s"] < 300
+    (exact,) = found.exact
+    assert exact["n"] == 100 and exact["m"] == pytest.approx(5, abs=0.2)
+    assert exact["var"] == pytest.approx(100 / 12, rel=0.1) and 200 < exact["s"] < 300

@@ -334,7 +334,7 @@ def _largest(ranks: int, spread: int | None) -> tuple[Floats, Floats]:
 
 
 def _reach(ranks: int) -> float:
-    """Return how many scales an outer place is beyond its spread on one side once in 1/`WRONG_SIDE` times."""
+    """Return how many scales beyond its spread, on one side, a place is with probability `WRONG_SIDE`."""
     largest, share = _largest(ranks, SPREAD)
     wide = 2 * (SPREAD * ranks + largest)
     return next(

@@ -32,17 +32,19 @@ class MadeUp:
     unit: str
 
 
-def made_up_rows(query: Query, units: int, rows: int) -> MadeUp:
+def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0) -> MadeUp:
     """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
 
     Args:
         query: what is asked; its columns get values, and none is missing.
         units, rows: how many.
+        shift: of the middle, as a part of the bounds: there values are spread as evenly, but are others, and
+            toward one end they are denser than toward the other.
     """
     count = units * rows
     columns: dict[str, pa.Array] = {}
     for name, aggregate in _asked(query).items():
-        columns[name] = _values(aggregate, name, query.schema[name], count, len(columns))
+        columns[name] = _values(aggregate, name, query.schema[name], _spread(count, len(columns), shift))
     unit = "unit"
     while unit in columns:
         unit = f"_{unit}"
@@ -89,10 +91,15 @@ def _between(edges: Sequence[float]) -> tuple[float, float]:
     return (low, high) if math.isfinite(high - low) else (0.0, 1.0)
 
 
-def _values(aggregate: Aggregate, name: str, column: Column, count: int, which: int) -> pa.Array:
+def _spread(count: int, which: int, shift: float) -> NDArray[np.float64]:
     # Multiples of an irrational number, modulo 1: evenly spread, and columns apart from each other. No square
     # leaves 5 when it is divided by 8.
     spread: NDArray[np.float64] = np.mod((np.arange(count) + 0.5) * (math.sqrt(5 + 8 * which) % 1), 1)
+    return spread + 4 * shift * spread * (1 - spread)
+
+
+def _values(aggregate: Aggregate, name: str, column: Column, spread: NDArray[np.float64]) -> pa.Array:
+    count = len(spread)
     bins: Any = aggregate.bins if isinstance(aggregate, InBins) and name == aggregate.column else None
     if isinstance(bins, Listed):
         chosen = np.minimum((spread * len(bins.values)).astype(int), len(bins.values) - 1)

@@ -19,7 +19,7 @@ from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.engine import Engine
 from sfumato.query.made_up import MadeUp, made_up_rows
-from sfumato.query.noising import NoisyBatch, SideBySide
+from sfumato.query.noising import Noising, NoisyBatch, SideBySide
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1_000_000
 FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
+# Of which the middle of values is moved, as a part of the bounds: places near no number that is very round.
+SHIFTS = (-0.0437, -0.0161, 0.0189, 0.0472)
 LARGEST_EPSILON = 100.0
 _SMALLEST_EPSILON = 1e-3
 _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
@@ -202,59 +204,45 @@ def bars(plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: flo
 
 @dataclass(frozen=True)
 class MadeUpGroups:
-    """Groups that are all alike, with the noise of a plan; of no row, and released nowhere.
+    """Groups with the noise of a plan; of no row, and released nowhere.
+
+    They are all alike. But how far off a quantile is hangs on how near it is to a round number, so that for
+    quantiles there are groups of several kinds, in which it is not at the same place.
 
     Args:
         plan: of the release.
-        noisy: batches of such groups.
-        exact: the outputs without noise.
-        numbers: the numbers without noise, each of one group.
+        noisy: batches of such groups, each of one kind.
+        exact: the outputs without noise, of each batch.
+        numbers: the numbers without noise, of each batch, as of one group.
     """
 
     plan: Plan
     noisy: tuple[NoisyBatch, ...]
-    exact: Mapping[str, float | None]
-    numbers: Mapping[str, Floats]
+    exact: tuple[Mapping[str, float | None], ...]
+    numbers: tuple[Mapping[str, Floats], ...]
 
     @classmethod
     def of(cls, plan: Plan, engine: Engine[Any], units: int, rows: int, count: int) -> MadeUpGroups:
         """Draw noise of so many groups, or more; the same each time."""
         if units * rows > MOST_ROWS:
             raise ParameterError("units", units, f"at most {MOST_ROWS:,} rows in a group")
-        query, noising = plan.query, replace(plan.noising, selection=None)
-        made = made_up_rows(query, units, rows)
-        asked = replace(
-            plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
-            total_rows=None,
-        )  # fmt: skip
-        (one,) = engine.of_rows(made.table).statistics(asked, 1)
-        keys: list[Any] = []
-        each, draws = count, 1
-        noise: Any = noising.together
-        if noising.at_once:
-            each = noise.groups
-            draws = math.ceil(count / each)
-            if noising.series is None and noising.totals is None:
-                together: Any = SideBySide(noise, draws)
-                noising, each, draws = replace(noising, together=together), each * draws, 1
-            else:  # which are told by keys
-                public: Any = query.public_keys
-                keys = [column.combine_chunks() for column in public.columns]
-        keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]
-        numbers = [column.take(pa.array(np.zeros(each, np.int64))) for column in one.columns]
-        batch = pa.RecordBatch.from_arrays(
-            [*keys, *numbers], names=[f"c{i}" for i in range(len(keys) + len(numbers))]
-        )
-        words = SeededWords(0)
-        noisy = tuple(noising.draw(batch, words) for _ in range(draws))
-        exact = _numbers(plan, noising.columns(batch))
-        return cls(plan, noisy, _exact(plan, exact, made), exact)
+        shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
+        words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
+        for shift in shifts:
+            made = made_up_rows(plan.query, units, rows, shift)
+            noising, batch, draws = _batch(plan, engine, made, math.ceil(count / len(shifts)))
+            numbers = _numbers(plan, noising.columns(batch))
+            exact = _exact(plan, numbers, made)
+            found += [(noising.draw(batch, words), exact, numbers) for _ in range(draws)]
+        noisy, exacts, of_one = zip(*found, strict=True)
+        return cls(plan, noisy, exacts, of_one)
 
     @property
     def draws(self) -> dict[str, Floats]:
         """The noise that was drawn of each number, in its own unit."""
+        pairs = list(zip(self.noisy, self.numbers, strict=True))
         return {
-            n: np.concatenate([b.numbers.values[n] for b in self.noisy]) - v for n, v in self.numbers.items()
+            n: np.concatenate([b.numbers.values[n] - own[n] for b, own in pairs]) for n in self.numbers[0]
         }
 
     def bars(self, confidence: float) -> dict[str, float]:
@@ -268,23 +256,52 @@ class MadeUpGroups:
         Those of which no exact one is known are left out.
         """
         released, found = [batch.outputs() for batch in self.noisy], {}
-        for name, exact in self.exact.items():
-            if exact is not None:
-                off = np.abs(self._numbers(released, name) - exact)
+        for name, known in self.exact[0].items():
+            if known is not None:
+                off = np.abs(self._numbers(released, name, [exact[name] for exact in self.exact]))
                 off = np.where(np.isnan(off), np.inf, off)
                 found[name] = float(np.quantile(off, confidence, method="higher"))
         return found
 
-    def _numbers(self, batches: Sequence[pa.RecordBatch], name: str) -> Floats:
+    def _numbers(
+        self, batches: Sequence[pa.RecordBatch], name: str, less: Sequence[float | None] | None = None
+    ) -> Floats:
+        """Return an output of all groups, less what is given for each batch."""
         found = []
-        for batch, noisy in zip(batches, self.noisy, strict=True):
+        for batch, noisy, away in zip(batches, self.noisy, less or [0.0] * len(batches), strict=True):
             column = batch.column(name)
             values = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
             numbers = np.array(values.to_pylist(), np.float64).reshape(batch.num_rows, -1)
             if self.plan.query.grouping is not None:  # groups, and not their totals
                 numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == 0]
-            found.append(numbers.ravel())
+            found.append(numbers.ravel() - (away or 0.0))
         return np.concatenate(found)
+
+
+def _batch(plan: Plan, engine: Engine[Any], made: MadeUp, count: int) -> tuple[Noising, pa.RecordBatch, int]:
+    """Return the exact numbers of groups that are alike, and how often to draw their noise for so many."""
+    query, noising = plan.query, replace(plan.noising, selection=None)
+    asked = replace(
+        plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
+        total_rows=None,
+    )  # fmt: skip
+    (one,) = engine.of_rows(made.table).statistics(asked, 1)
+    keys: list[Any] = []
+    each, draws = count, 1
+    noise: Any = noising.together
+    if noising.at_once:
+        each = noise.groups
+        draws = math.ceil(count / each)
+        if noising.series is None and noising.totals is None:
+            together: Any = SideBySide(noise, draws)
+            noising, each, draws = replace(noising, together=together), each * draws, 1
+        else:  # which are told by keys
+            public: Any = query.public_keys
+            keys = [column.combine_chunks() for column in public.columns]
+    keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]
+    numbers = [column.take(pa.array(np.zeros(each, np.int64))) for column in one.columns]
+    names = [f"c{i}" for i in range(len(keys) + len(numbers))]
+    return noising, pa.RecordBatch.from_arrays([*keys, *numbers], names=names), draws
 
 
 def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
