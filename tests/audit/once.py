@@ -21,3 +21,8 @@ def once(engine):
 
     engine.statistics, engine.combined = statistics, combined
     return engine
+
+
+def by_name(found):
+    """Return draws, each of named numbers, as a list for each name."""
+    return {name: [row[name] for row in found] for name in found[0]}

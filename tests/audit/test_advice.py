@@ -13,7 +13,7 @@ from sfumato.query.advice import asked, looks
 from sfumato.query.automatic.limits import LimitsLook
 from sfumato.query.question import Question
 
-from .once import once
+from .once import by_name, once
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +76,7 @@ def mechanism():
                 for output in set(shown.column_names) - {"g"}:
                     numbers |= {f"{output} of {name} {i}": v for i, v in enumerate(shown[output].to_pylist())}
             found.append(numbers)
-        return {name: [row[name] for row in found] for name in found[0]}
+        return by_name(found)
 
     return draw
 

@@ -12,7 +12,7 @@ from sfumato.audit import audit
 from sfumato.query.automatic import limits
 from sfumato.query.automatic.limits import limits_look
 
-from .once import once
+from .once import by_name, once
 
 pytestmark = pytest.mark.long
 
@@ -49,7 +49,7 @@ def mechanism():
             for name, one in (("groups", seen.groups), ("fullest", seen.fullest)):
                 numbers |= {f"{name} {i}": number for i, number in enumerate(one.within)}
             found.append(numbers)
-        return {name: [row[name] for row in found] for name in found[0]}
+        return by_name(found)
 
     return draw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -137,6 +138,8 @@ def test_texts_name_the_same_file(visits):
         ([PEOPLE.format(LEFT), "--share", "2"], "share is '2'"),
         ([BY_YEAR.format(LEFT)], "which needs a delta"),
         (["questions.sql"], "--file questions.sql"),
+        ([PEOPLE.format(LEFT), " -- later;"], "' -- later;' holds no question"),
+        ([PEOPLE.format(LEFT), "--file", "empty.sql"], "'empty.sql' holds no question"),
         ([PEOPLE.format("OPTIONS (noise = laplace)")], "noise is of a release"),
         ([PEOPLE.format("OPTIONS (diagnostics = 0.1)")], "diagnostics is of a release"),
         (
@@ -164,6 +167,7 @@ def test_texts_name_the_same_file(visits):
 )
 def test_what_is_wrong_is_said_before_a_look(given, text, catalog, run, monkeypatch):
     monkeypatch.setattr("sfumato.query.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+    Path("empty.sql").write_text(";; /* ; */ ;")
     done = run("advise", "--epsilon", "1", "-c", catalog, *given, columns=300)
     assert done.exit_code == 2 and text in done.output, done.output
 

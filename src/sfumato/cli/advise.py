@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
+from sfumato.cli.options import (
+    NO_LIMITS,
+    CatalogFile,
+    PublicFiles,
+    TableFiles,
+    check_written,
+    fail,
+    flag,
+    optional,
+    outputs,
+    tell_written,
+)
 from sfumato.errors import EngineError, QueryError, SfumatoError
 
 if TYPE_CHECKING:
@@ -50,18 +61,9 @@ def advise(
     share: Annotated[
         str, typer.Option("--share", metavar="NUMBER", help="The part of epsilon that is spent on looking.")
     ] = "0.2",
-    table: Annotated[
-        list[str] | None,
-        optional("--table", "-t", metavar="NAME=PATH", help="A file that FROM names; as for sfumato sql."),
-    ] = None,
-    public: Annotated[
-        list[str] | None,
-        optional("--public", metavar="NAME=PATH", help="A file of public knowledge; as for sfumato sql."),
-    ] = None,
-    catalog: Annotated[
-        Path | None,
-        optional("--catalog", "-c", metavar="PATH", help="A TOML file that declares the tables in FROM."),
-    ] = None,
+    table: TableFiles = None,
+    public: PublicFiles = None,
+    catalog: CatalogFile = None,
     release: Annotated[
         bool, flag("--release", help="Also ask all questions as advised, for the rest of the budget.")
     ] = False,
@@ -84,30 +86,17 @@ def advise(
     try:
         if epsilon is None:
             raise QueryError("--epsilon is missing: of all questions and the looks together, such as 2")
-        paths = [*(output or []), *filter(None, [plot])]
-        _check_paths(output or [], plot, paths)
+        files = check_written(output or [], plot)
         texts = list(_texts(text or [], file or []))
         questions = _questions(texts, epsilon, delta, table or [], public or [], catalog, release)
-        for path in paths:
-            _check_no_source(path, questions, "--plot" if path is plot else "--output")
+        for path, option in files:
+            _check_no_source(path, questions, option)
         cost = {"epsilon": epsilon, "delta": delta, "share": share}
         _advise(printer(), questions, cost, release, output or [], plot)
     except (EngineError, OSError) as error:
         fail(error, AdviseCode.ENGINE)
     except SfumatoError as error:
         fail(error, AdviseCode.QUESTION)
-
-
-def _check_paths(outputs: list[Path], plot: Path | None, paths: list[Path]) -> None:
-    from sfumato.query.output import checked_path
-
-    check_distinct(paths)
-    for path in outputs:
-        checked_path(path)
-    if plot is not None:
-        from sfumato.cli.plot import checked_plot
-
-        checked_plot(plot)
 
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
@@ -118,10 +107,15 @@ def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     for text in given:
         if text.endswith(".sql") and " " not in text:
             raise QueryError(f"{text!r} is the name of a file, not SQL; write --file {text}")
-        for one in statements(text):
+        found = statements(text)
+        if not found:
+            raise QueryError(f"{text!r} holds no question; leave it out, or write SELECT ...")
+        for one in found:
             yield "", one
     for path in files:
         found = statements(text_of(path, "--file"))
+        if not found:
+            raise QueryError(f"--file: {str(path)!r} holds no question; leave it out, or write SELECT ...")
         for i, one in enumerate(found, 1):
             yield path.stem + (f" ({i})" if len(found) > 1 else ""), one
 
@@ -150,8 +144,7 @@ def _questions(
         )
     admissible_epsilon(epsilon), admissible_delta(delta)
     declared = None if catalog is None else read_catalog(catalog)
-    machine = {"memory_limit": None, "threads": None, "temp_directory": None}
-    read = asking(sources(private, public), declared, None, machine, Advised(epsilon, delta))
+    read = asking(sources(private, public), declared, None, NO_LIMITS, Advised(epsilon, delta))
     found: dict[str, Any] = {}
     for name, text in texts:
         asked = read(text)

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
+from sfumato.cli.options import (
+    NO_LIMITS,
+    CatalogFile,
+    PublicFiles,
+    TableFiles,
+    check_written,
+    fail,
+    flag,
+    optional,
+    outputs,
+    tell_written,
+)
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
 
@@ -53,18 +64,9 @@ def analyze(
             help="Bounds of an output to compare, such as visits=0:10,0:30. May be repeated.",
         ),
     ] = None,
-    table: Annotated[
-        list[str] | None,
-        optional("--table", "-t", metavar="NAME=PATH", help="A file that FROM names; as for sfumato sql."),
-    ] = None,
-    public: Annotated[
-        list[str] | None,
-        optional("--public", metavar="NAME=PATH", help="A file of public knowledge; as for sfumato sql."),
-    ] = None,
-    catalog: Annotated[
-        Path | None,
-        optional("--catalog", "-c", metavar="PATH", help="A TOML file that declares the tables in FROM."),
-    ] = None,
+    table: TableFiles = None,
+    public: PublicFiles = None,
+    catalog: CatalogFile = None,
     output: Annotated[
         list[Path] | None,
         outputs("what is found of each group, exact numbers, to .parquet, .csv or .json"),
@@ -79,7 +81,7 @@ def analyze(
 
     from sfumato.cli.progress import Watch
     from sfumato.cli.terminal import forgiving, printer, visible
-    from sfumato.query.output import checked_path, write
+    from sfumato.query.output import write
 
     forgiving()
     try:
@@ -94,17 +96,10 @@ def analyze(
             "total_rows": _limits("--total-rows", total_rows),
             "bounds": _bounds(bounds or []),
         }
-        paths = [*(output or []), *filter(None, [plot])]
-        check_distinct(paths)
-        for path in output or []:
-            checked_path(path)
-        if plot is not None:
-            from sfumato.cli.plot import checked_plot
-
-            checked_plot(plot)
+        files = check_written(output or [], plot)
         release = _planned(file, catalog, table or [], public or [])
-        for path in paths:
-            release.check_no_source(path, "--plot" if path is plot else "--output")
+        for path, option in files:
+            release.check_no_source(path, option)
         with Watch("Reading rows, comparing limits"):
             found = _found(release, compared)
         console = printer()
@@ -113,7 +108,7 @@ def analyze(
             write(path, iter(found.to_arrow(by_group=True).to_batches()))
         if plot is not None:
             found.plot(plot)
-        tell_written(console, paths)
+        tell_written(console, [path for path, _ in files])
     except (EngineError, OSError) as error:
         fail(error, AnalyzeCode.ENGINE)
     except SfumatoError as error:
@@ -127,9 +122,8 @@ def _planned(file: Path, catalog: Path | None, private: list[str], public: list[
     from sfumato.query.release import Release
 
     declared = None if catalog is None else read_catalog(catalog)
-    machine = {"memory_limit": None, "threads": None, "temp_directory": None}
     tables = sources(private, public)
-    asked = ask(text_of(file, "PATH"), tables=tables, catalog=declared, types=None, limits=machine)
+    asked = ask(text_of(file, "PATH"), tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
     asked.check_planned("analyze")
     release: Any = asked.release()
     parts = getattr(release, "releases", (release,))

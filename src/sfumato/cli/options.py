@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +29,42 @@ def flag(*names: str, help: str) -> Any:
 def outputs(what: str) -> Any:
     """Declare --output; `what` is written, and the endings of the files it may be written to."""
     return optional("--output", "-o", metavar="PATH", help=f"Write {what}. May be repeated.")
+
+
+TableFiles = Annotated[
+    list[str] | None,
+    optional("--table", "-t", metavar="NAME=PATH", help="A file that FROM names; as for sfumato sql."),
+]
+PublicFiles = Annotated[
+    list[str] | None,
+    optional("--public", metavar="NAME=PATH", help="A file of public knowledge; as for sfumato sql."),
+]
+CatalogFile = Annotated[
+    Path | None,
+    optional("--catalog", "-c", metavar="PATH", help="A TOML file that declares the tables in FROM."),
+]
+# What of the machine a command may take that has no options for it.
+NO_LIMITS = {"memory_limit": None, "threads": None, "temp_directory": None}
+
+
+def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path, str]]:
+    """Return the files that --output and --plot name, each with its option.
+
+    Raises:
+        QueryError, ParameterError: one cannot be written, by its name, or is named twice.
+        EngineError: matplotlib is not installed.
+    """
+    from sfumato.query.output import checked_path
+
+    check_distinct([*outputs, *filter(None, [plot])])
+    for path in outputs:
+        checked_path(path)
+    if plot is None:
+        return [(path, "--output") for path in outputs]
+    from sfumato.cli.plot import checked_plot
+
+    checked_plot(plot)
+    return [*((path, "--output") for path in outputs), (plot, "--plot")]
 
 
 def check_distinct(paths: Sequence[Path]) -> None:

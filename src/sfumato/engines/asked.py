@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,14 +11,14 @@ from typing import TYPE_CHECKING, Any, overload
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
-from sfumato.engines.scan import SparkFrame, scan
-from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
+from sfumato.engines.given import OpenTable, check_no_secret, of_tables
+from sfumato.engines.scan import SparkFrame
+from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.payment import paying, payment
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
-from sfumato.query.schema import spelled
 from sfumato.query.top import Top
 
 if TYPE_CHECKING:
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from sfumato.engines.duckdb.resources import Resources
     from sfumato.query.release import Release
     from sfumato.query.top_release import TopRelease
-
-# An address with a user in it, perhaps with a password, or with a password as an option.
-_SECRET = re.compile(r"""://(?:[^\s'"]|''|"")*(@|[?&]password=)""", re.IGNORECASE)
-# Gives a table of a private SELECT, from its name and the privacy unit's column.
-OpenTable = Callable[["SqlQuery", str, str], Any]
 
 
 @overload
@@ -321,14 +315,10 @@ def asking(
         return known[key]
 
     def read(text: str) -> Asked:
-        if isinstance(text, str) and _SECRET.search(text):
-            raise SqlError(
-                "the text has the address of a database with its user in it, which errors and explanations "
-                "would show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
-            )
+        check_no_secret(text)
         resources = checked_resources(**limits)
         if catalog is None:
-            query, opened = _of_tables(text, tables, types, limits, advised)
+            query, opened = of_tables(text, tables, types, limits, advised)
 
             def table(one: SqlQuery, name: str, unit: str) -> Any:
                 given = sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone, one.multiline
@@ -349,69 +339,6 @@ def asking(
         return _asked(parse(text, declared, advised=advised), of_catalog, resources)
 
     return read
-
-
-def as_collection(name: str, source: Any) -> Any:
-    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
-    import pyarrow as pa
-
-    if isinstance(source, PublicTable):
-        called = getattr(source.engine, "called", None)
-        return source if called is None else replace(source, engine=called(name))
-    if not isinstance(source, pa.Schema):
-        return source
-    from sfumato.engines.beam.engine import named
-
-    return named(name, source)
-
-
-def _of_tables(
-    text: str,
-    tables: Mapping[str, Any] | None,
-    types: Mapping[str, str] | None,
-    limits: Mapping[str, Any],
-    advised: Advised | None,
-) -> tuple[SqlQuery, OpenTable]:
-    from sfumato.dialect import parse
-    from sfumato.engines.duckdb.sources import is_path
-
-    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
-        kind = type(tables).__name__  # its text would show rows
-        raise QueryError(
-            f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
-        )
-    sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
-    public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
-    query = parse(text, public=public, private=sources.keys() - public, advised=advised)
-    queries = (query, *query.beside)
-    for name in (name for one in queries for name in one.sources):
-        if name not in sources and not is_path(name):
-            near = nearest(name, sources)
-            given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
-            remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
-            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
-    if types is not None and any(one.types is not None for one in queries):
-        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
-
-    def opened(one: SqlQuery, name: str, unit: str) -> Any:
-        if isinstance(sources.get(name), PublicTable):
-            return sources[name]
-        declared = one.types if types is None else types
-        if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
-            raise ColumnError(
-                f"the privacy unit is made of {' and '.join(one.unit_parts)}, and is the column "
-                f"{spelled(one.privacy_unit_column)} of {shown(name)}; it cannot be {spelled(unit)}"
-            )
-        return scan(
-            sources.get(name, name),
-            privacy_unit=one.unit_parts or unit,
-            unit_timezone=one.unit_timezone,
-            types=declared,
-            multiline=one.multiline,
-            **limits,
-        )
-
-    return query, opened
 
 
 def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:

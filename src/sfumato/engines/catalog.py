@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.reading import read
 from sfumato.catalogs.table import DeclaredTable
-from sfumato.engines.asked import as_collection
 from sfumato.engines.declared import opened, opened_public, said_where
+from sfumato.engines.given import as_collection
 from sfumato.errors import QueryError
 from sfumato.query.dummy import Making
 from sfumato.query.public_table import PublicTable
