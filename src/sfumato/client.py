@@ -63,6 +63,8 @@ class Asked:
         previews: expected errors by size of group, as `Question.preview` tells them: a table for each
             private SELECT of the text.
         notes: what was assumed.
+        repeats: the entry of the ledger whose answer `sql` would give once more, for nothing, to the same
+            text and confidence; None where it would be new, and paid.
     """
 
     cost: Cost
@@ -70,6 +72,7 @@ class Asked:
     explanation: str | None
     previews: tuple[pa.Table, ...]
     notes: tuple[str, ...]
+    repeats: int | None = None
 
 
 class RemoteRelease:
@@ -232,6 +235,7 @@ class Client:
             found["explanation"],
             tuple(previews),
             tuple(dict.fromkeys(notes)),
+            found.get("repeats"),
         )
 
     @cached_property

@@ -85,6 +85,8 @@ class CatalogError(QueryError):
 class BudgetError(SfumatoError, ValueError):
     """Epsilon or delta is not admissible, or cannot buy what is asked."""
 
+    journaled = False  # whether the journal of a ledger has it already
+
 
 class EngineError(SfumatoError):
     """A source cannot be read, or an optional part is not installed."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.budget.ledger import Again
 from sfumato.budget.ledger.journal import journal
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import EngineError
@@ -273,6 +274,89 @@ def test_a_question_that_is_refused_is_written_down_with_why(service):
     assert service.paid == 0 and service.ledger.journal.verify().ok
 
 
+def asking(service: Service, text: str = ASK, analyst: str = "ann", **given: Any) -> Any:
+    """Return what is told of a question before it is asked."""
+    told = service.desk.answer(Job("ask", analyst, text=text, **given))
+    assert told.status == 200, told.body
+    return json.loads(told.body)["repeats"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_that_a_question_would_be_free_is_said_before_it_is_asked(service, text):
+    assert asking(service, text) is None
+    service.asks(text)
+    lines = len(service.ledger.journal.lines())
+    assert asking(service, text) == service.ledger.history()[-1].number
+    assert len(service.ledger.journal.lines()) == lines and service.paid == 1  # it is given to nobody
+    assert json.loads(service.asks(text).body)["repeats"] == asking(service, text)
+
+
+def test_it_is_said_of_the_same_question_alone(service):
+    service.asks()
+    for other in ({"analyst": "bob"}, {"confidence": 0.9}, {"text": ASK.replace("1,", "1.5,")}):
+        assert asking(service, **other) is None
+    service.ledger.journal.publish(4)
+    assert asking(service, analyst="bob") == 4
+    service.ledger.journal.declare("shop", "2026-12")
+    assert asking(service) is None
+
+
+INADMISSIBLE = {
+    "an epsilon beyond all": ("ann", ASK.replace("epsilon = 1,", "epsilon = 1e300,")),
+    "a small one": ("ann", MEAN.replace("epsilon = 1,", "epsilon = 1e-300,")),
+    "epsilon 0": ("ann", ASK.replace("epsilon = 1,", "epsilon = 0,")),
+    "more than is left, of what looks first": ("ann", MEAN.replace("epsilon = 1,", "epsilon = 60,")),
+    "before anything is granted": ("eve", ASK),
+    "by whom no budget can name": (" eve\n", ASK),
+}
+
+
+@pytest.mark.parametrize("why", INADMISSIBLE)
+def test_every_refusal_is_written_once(service, why):
+    analyst, text = INADMISSIBLE[why]
+    done = service.asks(text, analyst)
+    assert done.status in (400, 402), done.body
+    (line,) = [line for line in service.ledger.journal.lines() if line.kind == "refused"]
+    assert line.analyst == analyst and line.detail["why"] == json.loads(done.body)["error"]["kind"]
+    assert service.paid == 0 and service.ledger.journal.verify().ok
+
+
+def test_an_answer_that_came_while_the_data_was_exchanged_is_not_kept(service, monkeypatch):
+    statistics = DuckDBEngine.statistics
+
+    def meanwhile(self: Any, *given: Any, **more: Any) -> Any:
+        service.ledger.journal.declare("shop", "2026-12")
+        return statistics(self, *given, **more)
+
+    with monkeypatch.context() as now:
+        now.setattr(DuckDBEngine, "statistics", meanwhile)
+        assert service.asks().status == 200
+    assert asking(service) is None
+    service.ledger.journal.declare("shop", "2026-11")
+    assert asking(service) is None and service.ledger.journal.verify().ok
+
+
+def test_the_same_name_in_another_folder_is_another_table(service, tmp_path_factory, monkeypatch):
+    found = []
+    for folder in (service.folder, tmp_path_factory.mktemp("elsewhere")):
+        monkeypatch.chdir(folder)
+        Path("visits.csv").write_text(ROWS)
+        Path("catalog.toml").write_text(CATALOG)
+        desk = Desk(AnalystsCatalog.of(sf.catalog("catalog.toml")), service.desk.budgets, {"threads": 1})
+        found.append(json.loads(desk.answer(Job("release", "ann", text=ASK)).body)["repeats"])
+    assert found == [None, None] and service.paid == 2
+
+
+def test_two_processes_that_ask_at_once_pay_twice_and_one_answer_is_given_on(service, monkeypatch):
+    again = journal.Journal.again
+    with monkeypatch.context() as now:
+        now.setattr(journal.Journal, "again", lambda self, *given: Again(again(self, *given).question, data="2026-11"))  # fmt: skip
+        first, second = service.asks(), service.asks()
+    assert but_for(first.body)[1] != but_for(second.body)[1] and service.paid == 2
+    for _ in range(2):
+        assert but_for(service.asks().body) == (4, but_for(first.body)[1])
+
+
 def test_it_is_said_over_http_and_far_away(service):
     from starlette.testclient import TestClient
 
@@ -293,6 +377,9 @@ def test_it_is_said_over_http_and_far_away(service):
         repeats = RemoteRelease(got.content).repeats if media == ARROW else None
         said.append((repeats, got.headers.get("sfumato-repeats")))
     assert said == [(None, None), (4, "4"), (None, "4")] and service.paid == 1
+    told = http.post("/v1/ask", json={"sql": ASK, "units": []}, headers=headers).json()
+    schema = http.get("/openapi.json").json()["paths"]["/v1/ask"]["post"]["responses"]["200"]["content"]
+    assert told["repeats"] == 4 and set(schema[JSON]["schema"]["required"]) <= set(told)
 
 
 def test_made_up_rows_are_in_no_journal(service):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.ledgers import Place, opened_ledger, print_table, told, visible_text
+from sfumato.cli.ledgers import Dataset, Place, commands, opened_ledger, print_table, told, visible_text
 from sfumato.cli.options import flag, optional, tell_written
 from sfumato.errors import ParameterError
 from sfumato.exact import round_up
@@ -22,18 +22,12 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger import Entry, Ledger
 
 
-budget = typer.Typer(
-    help="Budgets that last, in a ledger: a file, or a database of PostgreSQL.",
-    no_args_is_help=True,
-    epilog="Exit codes: 0 done; 1 the ledger, a file or the installation must be fixed; 2 the command line "
-    "must be fixed.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+budget = commands(
+    "Budgets that last, in a ledger: a file, or a database of PostgreSQL.",
+    "the ledger, a file or the installation must be fixed",
 )
 
 _Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Whose budget it is.", show_default=False)]
-_Any = Annotated[
-    str | None, typer.Argument(metavar="[DATASET]", help="Of one dataset; else of all.", show_default=False)
-]
 _Epsilon = Annotated[
     str,
     typer.Option(
@@ -94,7 +88,7 @@ def grant(
 
 
 @budget.command()
-def show(ledger: Place, dataset: _Any = None) -> None:
+def show(ledger: Place, dataset: Dataset = None) -> None:
     """Show each cap, what is spent of it in its period and in its lifetime, and what is left.
 
     All entries are added up again, and compared.
@@ -108,7 +102,7 @@ def show(ledger: Place, dataset: _Any = None) -> None:
 @budget.command()
 def history(
     ledger: Place,
-    dataset: _Any = None,
+    dataset: Dataset = None,
     analyst: Annotated[str | None, optional("--analyst", metavar="NAME", help="Of one analyst.")] = None,
 ) -> None:
     """Show what was ever entered, in order."""
@@ -128,7 +122,7 @@ def export(
         Path,
         typer.Option("--output", "-o", metavar="PATH", help="A file, .csv or .json.", show_default=False),
     ],
-    dataset: _Any = None,
+    dataset: Dataset = None,
 ) -> None:
     """Write what was ever entered to a file, with exact numbers; .json has an object in each line."""
     from sfumato.files import checked_place, replacing

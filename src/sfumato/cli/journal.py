@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.ledgers import LedgerCode, Place, opened_ledger, print_table, told, visible_text
+from sfumato.cli.ledgers import (
+    Dataset,
+    LedgerCode,
+    Place,
+    commands,
+    opened_ledger,
+    print_table,
+    told,
+    visible_text,
+)
 from sfumato.cli.options import flag, optional, tell_written
 
 if TYPE_CHECKING:
@@ -16,17 +25,10 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger.journal.chain import Line
 
-journal = typer.Typer(
-    help="Every question to a ledger's budgets, and what came of it.",
-    no_args_is_help=True,
-    epilog="Exit codes: 0 done; 1 the journal is broken, or the ledger, a file or the installation must be "
-    "fixed; 2 the command line must be fixed.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+journal = commands(
+    "Every question to a ledger's budgets, and what came of it.",
+    "the journal is broken, or the ledger, a file or the installation must be fixed",
 )
-
-_Dataset = Annotated[
-    str | None, typer.Argument(metavar="[DATASET]", help="Of one dataset; else of all.", show_default=False)
-]
 
 
 @journal.command()
@@ -51,7 +53,7 @@ def verify(
 @journal.command()
 def show(
     ledger: Place,
-    dataset: _Dataset = None,
+    dataset: Dataset = None,
     analyst: Annotated[str | None, optional("--analyst", metavar="NAME", help="Of one analyst.")] = None,
     output: Annotated[
         Path | None,
@@ -80,7 +82,7 @@ def show(
 @journal.command()
 def audit(
     ledger: Place,
-    dataset: _Dataset = None,
+    dataset: Dataset = None,
     strict: Annotated[bool, flag("--strict", help="End with 1 where there is something to look at.")] = False,
 ) -> None:
     """List questions for a person to judge: about one unit, nearly the same as others, totals less parts."""
@@ -131,6 +133,8 @@ def _cells(line: Line) -> tuple[str, ...]:
     entered = detail.get("entered", detail)
     if line.kind in ("asked", "refused"):
         what = entered.get("what") or entered.get("text") or ""
+        if "more" in detail:
+            what = "more were refused on this day, which are not written"
     elif line.kind == "cap":
         what = f"{entered['kind']}: delta {entered['delta']}"
     else:

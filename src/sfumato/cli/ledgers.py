@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,17 +27,32 @@ class LedgerCode(IntEnum):
     BUDGET = 2  # the budget or the command line must be fixed
 
 
+def ledger_option(help: str, **more: Any) -> Any:
+    """Declare --ledger, which the environment may give."""
+    return typer.Option("--ledger", "-l", metavar="PLACE", envvar="SFUMATO_LEDGER", help=help, **more)
+
+
 Place = Annotated[
-    str,
-    typer.Option(
-        "--ledger",
-        "-l",
-        metavar="PLACE",
-        envvar="SFUMATO_LEDGER",
-        help="The path of a file, or postgresql://USER@HOST/DATABASE.",
-        show_default=False,
-    ),
+    str, ledger_option("The path of a file, or postgresql://USER@HOST/DATABASE.", show_default=False)
 ]
+Dataset = Annotated[
+    str | None, typer.Argument(metavar="[DATASET]", help="Of one dataset; else of all.", show_default=False)
+]
+
+
+def commands(help: str, failed: str) -> typer.Typer:
+    """Return a group of commands about a ledger.
+
+    Args:
+        help: what they are about.
+        failed: what exit code 1 says.
+    """
+    return typer.Typer(
+        help=help,
+        no_args_is_help=True,
+        epilog=f"Exit codes: 0 done; 1 {failed}; 2 the command line must be fixed.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
 @contextmanager

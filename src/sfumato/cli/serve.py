@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from sfumato.cli.ledgers import ledger_option
 from sfumato.cli.options import fail, flag, optional
 from sfumato.errors import EngineError, SfumatoError
 
@@ -30,14 +31,7 @@ def serve(
         Path, typer.Argument(metavar="PATH", help="catalog.toml: the tables.", show_default=False)
     ],
     ledger: Annotated[
-        str,
-        typer.Option(
-            "--ledger",
-            "-l",
-            metavar="PLACE",
-            envvar="SFUMATO_LEDGER",
-            help="The ledger that pays: a path, or postgresql://USER@HOST/DATABASE.",
-        ),
+        str, ledger_option("The ledger that pays: a path, or postgresql://USER@HOST/DATABASE.")
     ] = "budget.db",
     dataset: Annotated[
         str | None,

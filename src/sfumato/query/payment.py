@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -51,6 +51,19 @@ class Paid:
             written = True
         if not written:
             LOG.warning("what came of entry %d of the ledger could not be written there", self.entry.number)
+
+
+@contextmanager
+def telling(paid: Sequence[Paid], **said: Any) -> Iterator[None]:
+    """Write what came of what is done within: that it failed, by the kind of error; or what is said of it."""
+    try:
+        yield
+    except Exception as error:
+        for one in paid:
+            one.came("failed", error=type(error).__name__)
+        raise
+    for one in paid:
+        one.came("answered", **said)
 
 
 # Called once, by what is about to read; it raises where the budget has too little left. It returns what a

@@ -182,7 +182,7 @@ class Question(Generic[Released]):
         def form() -> dict[str, Any]:
             return canonical(plan, engine) | {"asks": "diagnostics"}
 
-        payment(budget, [told], what, form=form, made_up=engine.made_up)()
+        made.paid = payment(budget, [told], what, form=form, made_up=engine.made_up)()
         return made
 
     def preview(

@@ -6,6 +6,7 @@ of ours. It runs in processes that are killed when they take too long (`worker.p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -181,8 +182,8 @@ class Desk:
             expected = f"at most {_PREVIEWED} together with units: sizes times budgets"
             raise ParameterError("epsilons", len(job.epsilons), expected)
         asked = self._asked(job)
-        automatic = any(isinstance(q, Question) and q.automatic for q in asked.questions)
-        if automatic:
+        trial = None if asked.looks else asked.trial()  # which is never looked at
+        if trial is None:
             # A release would look at the rows: here are stand-ins.
             for question, one in zip(asked.questions, asked.queries, strict=True):
                 if isinstance(question, Question):
@@ -191,12 +192,16 @@ class Desk:
             delta = float(sum(admissible_delta(one.delta) for one in asked.queries))
             told: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
         else:
-            release = asked.release(_nobodys())  # which is never looked at
-            epsilon, delta = release.spent
-            told = {"explanation": str(release.explain()), "notes": []}
+            epsilon, delta = trial.spent
+            told = {"explanation": str(trial.explain()), "notes": []}
             told["previews"] = self._previews(asked, job)
-        left = self.budgets.of(job.analyst).remaining
-        return _json({"cost": {"epsilon": epsilon, "delta": delta}, "remaining": left._asdict(), **told})
+        budget = self.budgets.of(job.analyst)
+        same = None if job.dummy else self._same(asked, trial, job)
+        told["repeats"] = None
+        if same is not None and isinstance(budget, LedgerBudget):
+            told["repeats"] = budget.known(same).entry
+        cost = {"epsilon": epsilon, "delta": delta}
+        return _json({"cost": cost, "remaining": budget.remaining._asdict(), **told})
 
     def _previews(self, asked: Asked, job: Job) -> list[dict[str, Any]]:
         """Return the errors to be expected, of each private SELECT; none of the largest groups."""
@@ -219,14 +224,18 @@ class Desk:
             asked = self._asked(job)
             budget = self.budgets.of(job.analyst)
             trial = None if asked.looks else asked.trial()
-            again = self._again(asked, trial, job, budget)
+            same = self._same(asked, trial, job)
+            again = Again(None)
+            if same is not None and isinstance(budget, LedgerBudget):
+                again = budget.again(same)
             if again.body is not None:
                 entry = again.entry
                 body = encoded(unpacked(again.body), job.media, repeats=entry)
                 return Outcome(200, job.media, body, {"repeats": entry}, {"sfumato-repeats": str(entry)})
             release = asked.release(budget) if trial is None else asked.pay_for(trial, budget)
-        except (QueryError, RefusalError) as error:
-            self.budgets.refused(job.analyst, job.text, error)
+        except (QueryError, RefusalError, BudgetError) as error:
+            if not getattr(error, "journaled", False):  # as of what costs more than is left
+                self.budgets.refused(job.analyst, job.text, error)
             raise
         release.journals = False  # what comes of it is written with the answer
         try:
@@ -237,24 +246,23 @@ class Desk:
             release.failed(error)
             raise
         receipt = made.about["receipt"]["sha256"]
-        release.answered(rows=made.table.num_rows, receipt=receipt, question=again.question, body=packed)
+        kept = {"question": again.question, "data": again.data, "body": packed}
+        release.answered(rows=made.table.num_rows, receipt=receipt, **kept)
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return Outcome(200, job.media, encoded(made, job.media), log)
 
-    def _again(self, asked: Asked, trial: NoisyTable | None, job: Job, budget: Budget) -> Again:
-        """Return what the journal knows of a question: all that its answer depends on, but the rows.
+    def _same(self, asked: Asked, trial: NoisyTable | None, job: Job) -> dict[str, Any] | None:
+        """Return all that an answer depends on but the rows; None where tables are not known again.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.
         """
-        if self._declared is None or not isinstance(budget, LedgerBudget):
-            return Again(None)
-        return budget.again(
-            {
-                "asks": job.text if trial is None else trial.canonical(),
-                "bars": [job.confidence, job.simultaneous, *(one.confidence for one in asked.queries)],
-                "tables": self._declared,
-            }
-        )
+        if self._declared is None:
+            return None
+        return {
+            "asks": job.text if trial is None else trial.canonical(),
+            "bars": [job.confidence, job.simultaneous, *(one.confidence for one in asked.queries)],
+            "tables": self._declared,
+        }
 
     @cached_property
     def _declared(self) -> str | None:
@@ -262,7 +270,9 @@ class Desk:
         tables = self.catalog.tables
         if not all(isinstance(table.source, str) for table in tables.values()):
             return None
-        return canonical_digest({name: canonical_data(table) for name, table in tables.items()})
+        places = [os.path.abspath(table.source) for table in tables.values()]  # as the service finds them
+        declared = {name: canonical_data(table) for name, table in tables.items()}
+        return canonical_digest({"tables": declared, "places": places})
 
     def _budget(self, job: Job) -> Outcome:
         analyst = None if job.everybody else job.analyst

@@ -103,7 +103,8 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
     (
         "/v1/ask",
         "post",
-        "Say what a question costs and which errors to expect; no row is read, nothing is spent.",
+        "Say what a question costs and which errors to expect; no row is read, nothing is spent. Where the "
+        "same was answered before, repeats has the entry of the ledger: to ask it again costs nothing.",
         JSON,
         False,
     ),
@@ -141,6 +142,16 @@ _ERRORS = {
     "500": "A fault of the service; x-request-id names it.",
     "503": "Tables cannot be read, or too many questions wait.",
     "504": "The question took too long; what it cost stays spent.",
+}
+_ASKED: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["cost", "remaining", "explanation", "notes", "repeats"],
+    "properties": {
+        "repeats": {
+            "description": "The entry of the ledger whose answer would be given again, for nothing; or null.",
+            "type": ["integer", "null"],
+        }
+    },
 }
 
 
@@ -194,6 +205,8 @@ def _operation(path: str) -> dict[str, Any]:
             "200": {"description": "As asked.", "content": {one: {} for one in answers}},
         },
     }
+    if name == "ask":
+        told["responses"]["200"]["content"][media] = {"schema": _ASKED}
     if not free:
         told["responses"] |= {
             status: {"description": text, "content": of_error} for status, text in _ERRORS.items()

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget.ledger import sqlite
-from sfumato.budget.ledger.journal import audit, chain
+from sfumato.budget.ledger.journal import audit, chain, journal
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, template
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError
@@ -153,6 +153,73 @@ def test_no_row_is_in_it(of_file, monkeypatch):
     assert MARK.encode() not in Path(of_file._store._path).read_bytes()
 
 
+def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
+    """Of very many refusals of one analyst on one day, one line says that there were more."""
+    monkeypatch.setattr(journal, "MOST_REFUSALS", 3)
+
+    def refused(analyst: str = "ann") -> None:
+        ledger.journal.turned_away("shop", analyst, "SELECT * FROM v", "SqlError")
+        with pytest.raises(BudgetError, match="more than is left"):
+            ledger.budget("shop", "ann" if analyst == "ann" else "bob").spend(60)
+
+    def told(analyst: str) -> list[bool]:
+        lines = ledger.journal.lines(analyst=analyst)
+        return ["more" in line.detail for line in lines if line.kind == "refused"]
+
+    for _ in range(5):
+        refused()
+    assert told("ann") == [False, False, False, True]
+    refused("bob")
+    assert told("bob") == [False, False]  # whom that of another does not silence
+    ledger.budget("shop", "ann").spend(1)
+    assert kinds(ledger)[-1] == "asked" and ledger.journal.verify().ok
+
+
+def test_each_day_has_its_refusals_and_a_clock_that_goes_back_brings_none_anew(of_file, monkeypatch, clock):
+    monkeypatch.setattr(journal, "MOST_REFUSALS", 2)
+    counts = []
+    for day in ("2030-01-01", "2030-01-02", "2030-01-01"):
+        clock(day)
+        for _ in range(5):
+            of_file.journal.turned_away("shop", "ann", "SELECT * FROM v", "SqlError")
+        counts.append(kinds(of_file).count("refused"))
+    assert counts == [3, 6, 6]
+
+
+def test_what_a_refusal_writes_is_short(of_file):
+    budget, before = of_file.budget("shop", "ann"), Path(of_file._store._path).stat().st_size
+    for _ in range(20):
+        with pytest.raises(BudgetError, match="more than is left"):
+            budget.spend(60, plan={"asks": "x", "keys": ["y" * 100] * 2000}, what="\u1e9e" * 10_000)
+    of_file.journal.turned_away("shop", "ann", "\ud800" * 10**6, "SqlError")
+    sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
+    assert max(sizes) < 32 * 1024 and Path(of_file._store._path).stat().st_size - before < 21 * 64 * 1024
+
+
+def test_what_diagnostics_and_advice_look_at_has_an_outcome(of_file, monkeypatch):
+    def looks() -> None:
+        budget = of_file.budget("shop", "ann")
+        with suppress(EngineError):
+            ONE.agg(n=sf.count()).diagnose(epsilon=1, budget=budget).findings()
+        with suppress(EngineError):
+            open_ = VISITS.group_by("town", keys=["A"]).bound(groups="auto", rows="auto").agg(n=sf.count())
+            sf.advise(VISITS, {"n": open_}, epsilon=1, budget=budget)
+
+    looks()
+    assert kinds(of_file) == ["asked", "answered"] * 2
+    monkeypatch.setattr(DuckDBEngine, "statistics", failing)
+    looks()
+    assert kinds(of_file)[4:] == ["asked", "failed"] * 2
+    assert "without an outcome" not in str(of_file.journal.verify())
+
+
+def test_what_came_is_answered_or_failed(of_file):
+    budget = of_file.budget("shop", "ann")
+    with pytest.raises(ParameterError, match="answered"):
+        budget.came(budget.spend(1), "cap")
+    assert kinds(of_file) == ["asked"] and of_file.journal.verify().ok
+
+
 def test_a_plan_that_is_no_plain_data_is_refused_before_anything_is_entered(of_file):
     budget = of_file.budget("shop", "ann")
     for plan in ({"a": object()}, {"a": float("nan")}, {"a": b"x"}):
@@ -180,7 +247,9 @@ def asked(ledger: sf.Ledger) -> str:
         budget = ledger.budget("shop", "ann")
         entry = budget.spend(epsilon, plan={"asks": "statistics"}, what=f"question {epsilon}")
         known = ledger.journal.again("shop", "ann", {"asks": epsilon})
-        budget.came(entry, "answered", question=known.question, body=b"body" * epsilon, rows=1)
+        budget.came(
+            entry, "answered", question=known.question, data=known.data, body=b"body" * epsilon, rows=1
+        )
     return ledger.journal.head
 
 
@@ -221,6 +290,7 @@ CHANGES = {
     "an answer": (["UPDATE sfumato_answers SET body = x'41'"], "the answer that is kept for line 6 is not"),
     "an answer that is taken out": (["DELETE FROM sfumato_answers WHERE id = 8"], "the answer that was kept for line 8 is missing"),
     "the ledger's name": (["UPDATE sfumato_ledger SET name = 'x'"], "it is the journal of another ledger"),
+    "a line that nests without end": (["UPDATE sfumato_journal SET content = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 5"], "line 5 is not what was written"),
     "what stands before it": (["UPDATE sfumato_ledger SET begins = replace(begins, '0', '1')"], "line 1 is not what was written"),
 }  # fmt: skip
 

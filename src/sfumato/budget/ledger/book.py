@@ -172,20 +172,8 @@ def append(
         )
     )
     (number,) = made.inserted_primary_key or (0,)
-    return Entry(
-        what=asked.what,
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-        loss=asked.loss,
-        number=int(number),
-        at=at,
-        day=day,
-        kind=kind,
-        dataset=dataset,
-        analyst=analyst,
-        composition=composition,
-        period=period,
-    )
+    said = (asked.what, asked.epsilon, asked.delta, asked.loss)
+    return Entry(*said, int(number), at, day, kind, dataset, analyst, composition, period)
 
 
 def newest(connection: Connection) -> int:

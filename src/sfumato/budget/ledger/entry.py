@@ -65,8 +65,10 @@ class Again:
         question: the digest by which it is known; None where no version of the data is declared.
         entry: of the ledger, of the same question before; None where there is none.
         body: the answer to that, as it was entered.
+        data: the version of the data that is declared.
     """
 
     question: str | None
     entry: int | None = None
     body: bytes | None = None
+    data: str | None = None

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.account import Cap
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS
 from sfumato.budget.ledger.shared import LedgerBudget
+from sfumato.budget.ledger.transactions import Transactions
 from sfumato.budget.ledger.written import as_written, inward, named
-from sfumato.errors import BudgetError, EngineError, ParameterError, nearest
+from sfumato.errors import BudgetError, EngineError, nearest
 from sfumato.exact import one_of, truth_value
-from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sfumato.budget.ledger.book import Kept
     from sfumato.budget.ledger.journal.journal import Journal
-    from sfumato.budget.ledger.store import Store
-
-T = TypeVar("T")
 
 
-class Ledger(Owned):
+class Ledger(Transactions):
     """A file, or a database of PostgreSQL, that holds budgets and all that was ever spent of them.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
@@ -55,16 +51,6 @@ class Ledger(Owned):
     Source:
         docs/proofs/budget.md, for each cap.
     """
-
-    _elsewhere = "open it there, by sf.Ledger(...) of the same place"
-    _refusal = BudgetError
-
-    def __init__(self, place: str | os.PathLike[str]) -> None:
-        self._store = _store(place)
-        self._turn = Turn()
-        self._there = self._looked()
-        # By which a file that takes the place of this one is told: its name, and its last entry.
-        self._known: tuple[str, int] | None = None
 
     # For the owner.
 
@@ -276,7 +262,7 @@ class Ledger(Owned):
         Args:
             plan: the canonical form of what is asked, for the journal.
         """
-        from sfumato.budget.ledger.journal.journal import short
+        from sfumato.budget.ledger.journal.journal import MOST_REFUSED, short
 
         paid, journal, told = as_written(asked), self.journal, short(plan)
 
@@ -289,10 +275,13 @@ class Ledger(Owned):
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
                 cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
+                brief = short(told, MOST_REFUSED)
                 journal.refused(
-                    connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=told, **cost
+                    connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=brief, **cost
                 )
-                return least.refusal(paid, epsilon, delta)
+                refusal = least.refusal(paid, epsilon, delta)
+                refusal.journaled = True
+                return refusal
             for kept in after:
                 book.save(connection, kept)
             entry = book.append(connection, "spend", dataset, analyst, paid, at, day)
@@ -308,7 +297,7 @@ class Ledger(Owned):
         """Return what was paid; by all where no analyst is named."""
         return tuple(entry for entry in self.history(dataset, analyst) if entry.kind == "spend")
 
-    # Transactions.
+    # For both.
 
     def _set(
         self,
@@ -335,93 +324,6 @@ class Ledger(Owned):
         )
         self.journal.asked(connection, at, entry, None)
 
-    def _change(self, work: Callable[[Connection, datetime, date], T]) -> T:
-        """Do work in a transaction beside which no other runs, on a day never before an earlier one."""
-        self._check_home()
-        if not self._is_there():
-            raise self._missing()
-        known = self._known
-
-        def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
-            from sfumato.budget.ledger import book, tables
-
-            head = tables.head(connection, self._store.shown, lock=True)
-            self._check_same((head.name, book.newest(connection)), known)
-            at = self._store.now(connection)
-            # A clock that goes back gives nobody a period anew.
-            day = max(at.date(), head.day)
-            done = work(connection, at, day)
-            if day > head.day:
-                connection.execute(tables.LEDGER.update().values(day=day.isoformat()))
-            return done, (head.name, book.newest(connection))
-
-        done, self._known = self._store.change(all_of)
-        self._check_home()  # one that was forked meanwhile has paid nothing
-        return done
-
-    def _read(self, work: Callable[[Connection, date], T]) -> T:
-        """Read what is of one moment, and the day by which periods go."""
-        if not self._is_there():
-            raise self._missing()
-        known = self._known
-
-        def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
-            from sfumato.budget.ledger import book, tables
-
-            head = tables.head(connection, self._store.shown, lock=False)
-            found = head.name, book.newest(connection)
-            self._check_same(found, known)
-            return work(connection, max(self._store.now(connection).date(), head.day)), found
-
-        done, self._known = self._store.read(all_of)
-        return done
-
-    def _check_same(self, found: tuple[str, int], known: tuple[str, int] | None) -> None:
-        """Refuse another ledger in the place of the one that was read before, or an older copy of it."""
-        if known is not None and (found[0] != known[0] or found[1] < known[1]):
-            raise EngineError(
-                f"{self._store.shown} is not what it was: another ledger, or an older copy of this one, was "
-                "put in its place; enter what was spent since, and open it anew, by sf.Ledger(...)"
-            )
-
-    def _is_there(self) -> bool:
-        """Whether there is a ledger, perhaps by now."""
-        self._there = self._there or self._looked()
-        return self._there
-
-    def _looked(self) -> bool:
-        """Look whether there is a ledger, and make one of an earlier version one of today."""
-        from sfumato.budget.ledger import tables
-
-        if not self._store.exists():
-            return False
-        version = self._store.read(tables.version)
-        if version is not None and version < tables.VERSION:
-            self._store.change(lambda connection: tables.head(connection, self._store.shown, lock=True))
-        return version is not None
-
-    def _make(self) -> None:
-        """Make an empty ledger where there is none."""
-        self._check_home()
-        if self._is_there():
-            return
-
-        def work(connection: Connection) -> None:
-            from sfumato.budget.ledger import tables
-
-            self._store.check_empty(connection)
-            if tables.version(connection) is None:
-                tables.make(connection, self._store.now(connection).date())
-
-        self._store.prepare()
-        self._store.change(work)
-
-    def _missing(self) -> EngineError:
-        return EngineError(
-            f"there is no ledger {self._store.shown} yet; its owner makes one, with the first budget in it: "
-            "ledger.create('NAME', epsilon=...), or sfumato budget create"
-        )
-
     def _unknown(self, dataset: str, known: list[Kept]) -> BudgetError:
         near = nearest(dataset, [kept.dataset for kept in known])
         hint = f"did you mean {near!r}? Else its" if near else "its"
@@ -429,26 +331,6 @@ class Ledger(Owned):
             f"{self._store.shown} has no budget of {dataset!r}; {hint} owner makes one by "
             f"ledger.create({dataset!r}, epsilon=...)"
         )
-
-    def __repr__(self) -> str:
-        return f"<Ledger {self._store.shown}>"
-
-
-def _store(place: str | os.PathLike[str]) -> Store:
-    """Return the database of a place."""
-    if not isinstance(place, str | os.PathLike):
-        raise ParameterError("place", place, "the path of a file, or postgresql://USER@HOST/DATABASE")
-    missing = False
-    try:
-        from sfumato.budget.ledger.postgresql import SCHEMES, PostgresqlStore
-        from sfumato.budget.ledger.sqlite import SqliteStore
-    except ImportError:
-        missing = True
-    if missing:
-        raise EngineError("install what ledgers need: pip install 'sfumato[ledger]'")
-    if isinstance(place, str) and place.lower().startswith(SCHEMES):
-        return PostgresqlStore(place)
-    return SqliteStore(place)
 
 
 def _written(cap: Cap) -> Cap:

@@ -86,8 +86,12 @@ class LedgerBudget(Budget):
         """
         self._ledger.journal.came(entry.number, kind, **said)
 
+    def known(self, asked: Mapping[str, Any]) -> Again:
+        """Return the answer to the same question before, if it is in the journal; see `Journal.known`."""
+        return self._ledger.journal.known(self._dataset, self._analyst, asked)
+
     def again(self, asked: Mapping[str, Any]) -> Again:
-        """Return the answer to the same question before, if it is in the journal; see `Journal.again`."""
+        """Return the same, and write in the journal that the answer is given again."""
         return self._ledger.journal.again(self._dataset, self._analyst, asked)
 
     def __str__(self) -> str:

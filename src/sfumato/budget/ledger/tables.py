@@ -87,7 +87,8 @@ JOURNAL = Table(
     Column("analyst", Text, nullable=False),
     Column("entry", _Number),
     Column("question", Text, index=True),
-    Index("ix_sfumato_journal_kind", "kind", "dataset", "id"),  # by which the version of the data is found
+    # By which the version of the data is found, and how often an analyst was refused.
+    Index("ix_sfumato_journal_kind", "kind", "dataset", "analyst", "id"),
 )
 ANSWERS = Table(
     "sfumato_answers",
@@ -152,6 +153,8 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
         _migrate(connection, version, where, allowed=lock)
     found = connection.execute(select(LEDGER)).one()
     with understood(where):
+        if not isinstance(found.begins, str):
+            raise TypeError
         return Head(found.name, date.fromisoformat(found.day), found.begins, found.journal)
 
 

@@ -147,7 +147,7 @@ def understood(where: str) -> Iterator[None]:
     wrong = False
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, BudgetError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, BudgetError):
         wrong = True
     if wrong:
         raise EngineError(

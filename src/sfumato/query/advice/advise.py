@@ -23,7 +23,7 @@ from sfumato.query.automatic.found import Found
 from sfumato.query.automatic.limits import NAMES
 from sfumato.query.choices import Amount
 from sfumato.query.diagnostics.contributions import LIMITS
-from sfumato.query.payment import paying
+from sfumato.query.payment import paying, telling
 from sfumato.query.plan import Plan
 from sfumato.query.question import Question
 
@@ -89,11 +89,10 @@ def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> A
     pay = paying(budget, budgeted.look, 0, what, made_up=made_up)
     if budget is not None:
         _check_enough(budgeted, budget)
-    if looks.parts:
-        pay()
-    models, found = _seen(budgeted, looks)
-    start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
-    found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)
+    with telling(pay() if looks.parts else ()):
+        models, found = _seen(budgeted, looks)
+        start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
+        found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)
     costs = [
         m.costs(budgeted.portion, budgeted.portions, budgeted.equal, start[m.asked.name]) for m in models
     ]

@@ -11,12 +11,14 @@ from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
 from sfumato.query import output
 from sfumato.query.diagnostics.contributions import Distribution, distributions
+from sfumato.query.payment import telling
 from sfumato.query.release import Release, check_error_columns
 
 if TYPE_CHECKING:
     import pandas
 
     from sfumato.query.diagnostics.asked import Diagnosis
+    from sfumato.query.payment import Paid
 
 # A share that is less than this is no reason for another limit.
 SMALL = 0.05
@@ -82,6 +84,7 @@ class Diagnostics(Owned):
 
     def __init__(self, diagnosis: Diagnosis, words: Words | None = None) -> None:
         self._diagnosis, self._words = diagnosis, words
+        self.paid: tuple[Paid, ...] = ()  # what a ledger entered for them alone
         self._turn = Turn()
         people = diagnosis.people.engine
         self._contributions = Release(diagnosis.contributions, people, unsafe_words=words)
@@ -185,8 +188,8 @@ class Diagnostics(Owned):
         """Draw what was not drawn before; in one place, and once."""
         if not self._done:
             self._check_home()
-            with self._turn():
-                check_error_columns(self._diagnosis.contributions, confidence)
+            check_error_columns(self._diagnosis.contributions, confidence)
+            with self._turn(), telling(self.paid):
                 self._contributions.to_arrow()
                 if self._matched is not None:
                     self._matched.to_arrow()

@@ -11,7 +11,8 @@ const UNFINISHED = "The question is not finished: a statistic needs bounds, betw
 export class Expected {
   /**
    * `service` gives the service, `text` the question; `chose` is told of another text, `refused` of an error or
-   * of none, and `priced` of the cost, or of null while it is not known.
+   * of none, and `priced` of the cost, with the entry that
+   * it `repeats` for nothing, or of null while it is not known.
    */
   constructor({ service, text, chose, refused, priced }) {
     Object.assign(this, { service, text, chose, refused, priced });
@@ -96,11 +97,11 @@ export class Expected {
     const turn = this.turn, text = this.text(), epsilon = epsilonOf(text);
     if (!text.trim()) { this.place.replaceChildren(el("p", { class: "hint" }, UNFINISHED)); this.refused(null); return; }
     try {
-      const { cost, remaining, notes } = await this.service().ask(text, []);
+      const { cost, remaining, notes, repeats } = await this.service().ask(text, []);
       if (turn !== this.turn) return;
       this.left = remaining.epsilon;
       this.refused(null);
-      this.priced(cost);
+      this.priced(repeats === null ? cost : { ...cost, repeats });
       if (epsilon !== null) this.#tell(epsilon);
       if (notes.length) { this.place.replaceChildren(...notes.map((note) => el("p", { class: "hint" }, note))); return; }
       if (!this.#show(epsilon)) await this.#preview(text, []);

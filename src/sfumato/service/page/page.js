@@ -59,7 +59,9 @@ function keep() {
 
 function label() {
   const button = byId("release");
-  button.textContent = cost === null ? "Ask" : `Ask, and spend epsilon ${amount(cost.epsilon)}${cost.delta ? `, delta ${amount(cost.delta)}` : ""}`;
+  button.textContent = cost === null ? "Ask"
+    : cost.repeats !== undefined ? `Ask again, for nothing: the answer of entry ${cost.repeats}`
+    : `Ask, and spend epsilon ${amount(cost.epsilon)}${cost.delta ? `, delta ${amount(cost.delta)}` : ""}`;
   for (const one of [button, byId("try")]) one.disabled = asking || !editor.text.trim();
 }
 
@@ -95,6 +97,7 @@ async function release(dummy) {
     if (answer.length < LONGEST) kept.put(ANSWER, answer);
     status.textContent = `Answered, in ${data.rows.length} ${data.rows.length === 1 ? "row" : "rows"}${data.dummy ? ", of made-up rows" : ""}.`;
     byId("answer").focus();
+    if (!dummy && editor.text === sql) expected.changed(); // asked once more, it may cost nothing
   } catch (error) {
     if (asker !== service) return;
     status.textContent = "";

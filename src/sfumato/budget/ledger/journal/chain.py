@@ -205,5 +205,5 @@ def _found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
             told == [row.id, row.kind, row.dataset, row.entry, row.question]
             and (content["analyst"] or "") == row.analyst
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False

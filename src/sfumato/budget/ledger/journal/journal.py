@@ -15,15 +15,17 @@ from sfumato.budget.ledger.journal import chain
 from sfumato.budget.ledger.journal.audit import Audit, audited
 from sfumato.budget.ledger.journal.verify import Verified, differences, head_of
 from sfumato.budget.ledger.tables import ANSWERS, ENTRIES, JOURNAL
-from sfumato.budget.ledger.written import named, plain_text
+from sfumato.budget.ledger.written import named, plain_text, understood
 from sfumato.errors import BudgetError, EngineError, ParameterError
-from sfumato.exact import positive_int
+from sfumato.exact import one_of, positive_int
 from sfumato.exact.canonical import canonical_bytes
 
 if TYPE_CHECKING:
     from sfumato.budget.ledger.ledger import Ledger
 
 MOST_KEPT = 4 * 2**20  # bytes of an answer that may be given again
+MOST_REFUSALS = 1000  # of one analyst and day; of those behind them one line says that there were more
+MOST_REFUSED = 16 * 1024  # bytes of the plan of a question that was refused, which costs nothing
 _MOST_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
 
 
@@ -165,8 +167,20 @@ class Journal:
         why: str,
         **detail: Any,
     ) -> None:
-        """Write the line of a question that was refused."""
-        chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, **detail)
+        """Write the line of a question that was refused; of very many on one day, that there were more.
+
+        A refusal costs nothing: else whoever is refused could fill the disk, and nobody could pay.
+        """
+        mine = (JOURNAL.c.kind == "refused") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == analyst)
+        latest = select(JOURNAL).where(mine).order_by(JOURNAL.c.id.desc()).offset(MOST_REFUSALS - 1).limit(2)
+        rows = connection.execute(latest).all() if analyst is not None else []
+        with understood(self._where):
+            # A clock that went back brings no day anew.
+            today = sum(chain.read(row).at.date() >= at.date() for row in rows)
+        if today == 0:
+            chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, **detail)
+        elif today == 1:
+            chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, more=True)
 
     def turned_away(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
         """Write that a text was refused before there was a plan, or because there is no safe answer.
@@ -189,6 +203,7 @@ class Journal:
         kind: str,
         *,
         question: str | None = None,
+        data: str | None = None,
         body: bytes | None = None,
         **detail: Any,
     ) -> None:
@@ -198,17 +213,22 @@ class Journal:
             entry: of the ledger.
             kind: "answered" or "failed".
             question: the digest by which it is known again, where its answer is kept.
+            data: the version of the data that was declared when the question was looked for. Where another
+                was declared since, nobody knows of which the answer is, and it is not kept.
             body: the answer.
             detail: what else is said of it.
         Raises:
+            ParameterError: kind is another.
             EngineError: it cannot be written.
         """
-        kept = question is not None and body is not None and len(body) <= MOST_KEPT
+        one_of(kind, "kind", ("answered", "failed"))
 
         def work(connection: Connection, at: datetime, day: date) -> None:
             found = connection.execute(
                 select(ENTRIES.c.dataset, ENTRIES.c.analyst).where(ENTRIES.c.id == entry)
             ).one()
+            kept = question is not None and body is not None and len(body) <= MOST_KEPT
+            kept = kept and version_of(connection, found[0]) == data
             number = chain.append(
                 connection, self._where, kind, at, found[0], found[1] or None,
                 entry=entry, question=question if kept else None,
@@ -219,8 +239,8 @@ class Journal:
 
         self._ledger._change(work)
 
-    def again(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
-        """Return the answer to the same question before, if there is one, and enter that it is given again.
+    def known(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
+        """Return the answer to the same question before, if there is one.
 
         It is one of the same analyst, or one that the owner has published, of the version of the data that is
         declared now.
@@ -228,7 +248,7 @@ class Journal:
         Args:
             asked: all that an answer depends on but the data, as plain data.
         Raises:
-            EngineError: the journal cannot be read or written, or was changed.
+            EngineError: the journal cannot be read, or was changed.
         """
 
         def look(connection: Connection, day: date) -> Again:
@@ -242,10 +262,18 @@ class Journal:
             mine = (JOURNAL.c.analyst == (analyst or "")) | JOURNAL.c.entry.in_(published)
             first = connection.execute(select(JOURNAL).where(same & mine).order_by(JOURNAL.c.id)).first()
             if first is None:
-                return Again(question)
-            return Again(question, first.entry, self._body(connection, first))
+                return Again(question, data=version)
+            return Again(question, first.entry, self._body(connection, first), version)
 
-        found = self._ledger._read(look)
+        return self._ledger._read(look)
+
+    def again(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
+        """Return what `known` does, and enter that an answer is given again.
+
+        Raises:
+            EngineError: the journal cannot be read or written, or was changed.
+        """
+        found = self.known(dataset, analyst, asked)
         if found.body is not None:
 
             def work(connection: Connection, at: datetime, day: date) -> None:
@@ -280,12 +308,12 @@ class Journal:
 
 def version_of(connection: Connection, dataset: str) -> str | None:
     """Return the version of the data that is declared; None where none ever was."""
-    of = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.kind == "data")
+    of = (JOURNAL.c.kind == "data") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == "")
     line = connection.execute(select(JOURNAL).where(of).order_by(JOURNAL.c.id.desc()).limit(1)).first()
     return None if line is None else str(chain.read(line).detail["version"])
 
 
-def short(plan: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def short(plan: Mapping[str, Any] | None, most: int = _MOST_ASKED) -> Mapping[str, Any] | None:
     """Return a plan, or a digest of one that is very long.
 
     Raises:
@@ -298,6 +326,6 @@ def short(plan: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         written = canonical_bytes(plan)
     if not written:
         raise ParameterError("plan", "...", "plain data, as the canonical form of a plan is")
-    if len(written) <= _MOST_ASKED:
+    if len(written) <= most:
         return plan
     return {"asks": plan.get("asks"), "sha256": hashlib.sha256(written).hexdigest()}
