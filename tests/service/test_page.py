@@ -470,7 +470,9 @@ def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> Non
             answered(tab)
         assert "nothing was spent again" in text(tab, "#answer")
         # The button says so before.
-        tab.wait("/^Ask again, for nothing: the answer of entry 4$/.test(document.getElementById('release').textContent)")
+        tab.wait(
+            "/^Ask again, for nothing: the answer of entry [0-9]+$/.test(document.getElementById('release').textContent)"
+        )
         assert hostile.budgets.of("ann").spent[0] == 2
         write(tab, f"SELECT {MARKUP}")
         tab.wait("!document.getElementById('error').hidden")

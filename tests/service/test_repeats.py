@@ -258,6 +258,21 @@ def test_what_failed_is_no_answer(service, monkeypatch):
     assert service.ledger.journal.lines()[5].detail["error"] == "EngineError"
 
 
+def test_an_analyst_is_not_told_what_came_of_a_question(service, monkeypatch):
+    """What failed, perhaps by somebody's rows, looks in the history as what was answered does."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise EngineError("the rows cannot be read")
+
+    service.asks()
+    with monkeypatch.context() as now:
+        now.setattr(DuckDBEngine, "statistics", failing)
+        assert service.asks(confidence=0.9).status == 503
+    told = json.loads(service.desk.answer(Job("history", "ann")).body)["history"]
+    answered, failed = ({name: one[name] for name in one if name != "at"} for one in told)
+    assert answered == failed and set(told[0]) == {"what", "epsilon", "delta", "at", "analyst"}
+
+
 def test_a_question_that_is_refused_is_written_down_with_why(service):
     for text in (
         "SELECT id FROM visits",
@@ -360,7 +375,7 @@ def test_two_processes_that_ask_at_once_pay_twice_and_one_answer_is_given_on(ser
 def test_it_is_said_over_http_and_far_away(service):
     from starlette.testclient import TestClient
 
-    from sfumato.client import RemoteRelease
+    from sfumato.client import RemoteRelease, connect
     from sfumato.service.app import Limits
     from sfumato.service.app import Service as App
     from sfumato.service.serving import PAGE
@@ -379,6 +394,9 @@ def test_it_is_said_over_http_and_far_away(service):
     assert said == [(None, None), (4, "4"), (None, "4")] and service.paid == 1
     told = http.post("/v1/ask", json={"sql": ASK, "units": []}, headers=headers).json()
     schema = http.get("/openapi.json").json()["paths"]["/v1/ask"]["post"]["responses"]["200"]["content"]
+    far = connect("http://service", tokens.create("ann", role="analyst"))
+    far._request = lambda way, path, body, accept: http.request(way, path, json=body, headers=headers).content
+    assert far.ask(ASK, units=[]).repeats == 4 and far.ask(ASK, units=[], confidence=0.5).repeats is None
     assert told["repeats"] == 4 and set(schema[JSON]["schema"]["required"]) <= set(told)
 
 

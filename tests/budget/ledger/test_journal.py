@@ -25,6 +25,7 @@ from sfumato.budget.ledger.journal import audit, chain, journal
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, template
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError
+from sfumato.query import noisy_table
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "what is written of questions is looked at, no number of an answer"
@@ -211,6 +212,27 @@ def test_what_diagnostics_and_advice_look_at_has_an_outcome(of_file, monkeypatch
     looks()
     assert kinds(of_file)[4:] == ["asked", "failed"] * 2
     assert "without an outcome" not in str(of_file.journal.verify())
+
+
+@pytest.mark.long
+def test_what_is_handed_to_a_pipeline_has_no_outcome(of_file):
+    pytest.importorskip("apache_beam")
+    from sfumato.beam import Release
+
+    budget, schema = of_file.budget("shop", "ann"), pa.schema([("id", pa.int64())])
+    question = sf.scan(schema, privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    Release(question, epsilon="1/2", budget=budget)
+    assert kinds(of_file) == ["asked"] and budget.spent == (0.5, 0.0)
+    assert of_file.journal.lines()[-1].detail["plan"]["asks"] == "statistics"
+    assert "Entries without an outcome" in str(of_file.journal.verify())
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_long_answer_has_no_digest_of_its_receipt(of_file, monkeypatch, most):
+    monkeypatch.setattr(noisy_table, "_DIGESTED", most)
+    COUNT.release(epsilon=1, budget=of_file.budget("shop", "ann")).to_arrow()
+    detail = of_file.journal.lines()[-1].detail
+    assert detail["rows"] == 1 and ("receipt" in detail) == (most == 1)
 
 
 def test_what_came_is_answered_or_failed(of_file):
