@@ -13,4 +13,7 @@ myst_heading_anchors = 3
 exclude_patterns = ["pictures/*.py"]
 html_theme = "furo"
 html_title = "sfumato"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 lexers["map"] = TextLexer()  # the formula of a map, which a test evaluates
+lexers["prose"] = TextLexer()  # output that is sentences, which may be wrapped
