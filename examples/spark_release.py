@@ -29,8 +29,8 @@ def main(path: str = "movielens.parquet") -> None:
         .bound(groups=10, rows=100)  # a person counts as at most 100 films with one rating
         .agg(ratings=sf.count(), people=sf.count_units())
     )
-    print(question.plan(epsilon=1, delta="1e-6").explain())
-    released = question.release(epsilon=1, delta="1e-6", confidence=0.95)  # the job runs here, once
+    print(question.plan(epsilon=1, delta=1e-6).explain())
+    released = question.release(epsilon=1, delta=1e-6, confidence=0.95)  # the job runs here, once
     released.orderBy("rating").show()
 
 

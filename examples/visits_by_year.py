@@ -27,7 +27,7 @@ def main(path: str = "rwm5yr.parquet") -> None:
             income=sf.quantiles("hhninc", [0.25, 0.5, 0.75], lower=0, upper=10),  # thousand marks
         )
     )
-    release = question.release(epsilon=1, delta="1e-6")
+    release = question.release(epsilon=1, delta=1e-6)
 
     print(release.to_pandas().round(2).to_string(index=False))
     print("\n95% error bars, plus or minus:")

@@ -27,6 +27,7 @@ AROUND = f"SELECT year, n + 1 AS more FROM ({COUNT})"
 LARGEST = question(
     "APPROX_TOP_COUNT(year, 2)", options="epsilon = 1, delta = 1e-7, privacy_unit_column = id", groups=False
 )
+ROOT = Path(__file__).parents[2]
 PAID = ("--ledger", "budget.db", "--dataset", "hospital", "--analyst", "ann")  # fmt: skip
 
 
@@ -204,10 +205,10 @@ def test_it_is_paid_before_a_row_is_read(ledger, run, monkeypatch, planted):
 
 @pytest.mark.long
 def test_the_page_says_what_happens(tmp_path, run, monkeypatch):
-    page = (Path(sf.__file__).parents[2] / "docs" / "cli.md").read_text()
+    page = (ROOT / "docs" / "cli.md").read_text()
     section = page.split("## Paid by a ledger")[1].split("## ")[0]
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(Path(sf.__file__).parents[2] / "examples", "examples")
+    shutil.copytree(ROOT / "examples", "examples")
     runpy.run_path("examples/rwm5yr.py")["main"]()
     said = ""
     for line in section.splitlines():
