@@ -15,13 +15,14 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.query import aggregates as ask
-from sfumato.query.aggregates import Quantiles
 from sfumato.transformations import (
     Count,
     CountUnits,
     CrossMoments,
     DistinctMatched,
     DistinctShared,
+    Leaves,
+    Margin,
     Moments,
     QuantileTree,
     RowsInBins,
@@ -52,6 +53,7 @@ class Case:
         totals: whether totals of groups are asked too.
         delta: whether noise of time steps or totals may have one.
         whole: whether it is of the whole table, and of no groups.
+        places: whether places of quantiles are chosen, with K-norm noise beside them; else they have trees.
         draws: how many the auditor looks at, for each table.
         copies: how many times each other unit is there, where little is released of few.
     """
@@ -64,6 +66,7 @@ class Case:
     totals: bool = False
     delta: bool = True
     whole: bool = False
+    places: bool = False
     draws: int = 300
     copies: int = 1
 
@@ -80,17 +83,12 @@ class Case:
     @property
     def noise(self) -> Any:
         """The kind of noise, if no other is asked for."""
-        return "gaussian" if self.gaussian else "laplace"
+        return "gaussian" if self.gaussian else "k_norm" if self.places else "laplace"
 
     @property
     def claim(self) -> dict[str, Any]:
         """The budget."""
         return {"epsilon": 1, "delta": 1e-3} if self.gaussian else {"epsilon": 1}
-
-    @property
-    def is_of_trees(self) -> bool:
-        """Whether it is of quantiles."""
-        return any(isinstance(a, Quantiles) for a in self.asked.values())
 
     def question(self, rows: pa.Table, worlds: Sequence[int], *, public: bool = True) -> sf.Question:
         """Ask it of a table."""
@@ -131,6 +129,13 @@ TREES = BY_ROWS | {
     "each leaf has its own limit": plants.bins_by_themselves,
     "the claim is of half of the rows": smaller_body(QuantileTree),
 }
+PLACES = BY_ROWS | {
+    "each place has its own limit": plants.bins_by_themselves,
+    "places are chosen for half of the rows": smaller_body(Leaves),
+    "places are chosen for one group of a unit": plants.choice_of_one_group,
+    "rows beside places are claimed by half": smaller_body(Margin),
+}
+PLACES_AT_ENDS = PLACES | {"places that are held to the rows cost as others": plants.free_ends}
 CROSSED = BY_ROWS | {
     "values are not clamped": plants.unclamped,
     "values are clamped from above alone": plants.one_end,
@@ -215,6 +220,23 @@ CASES: dict[str, Case] = {
     "median": Case(["median"], {"q": sf.median("x", **X)}, TREES, draws=200),
     "minimum": Case(["min"], {"q": sf.min("x", **X)}, TREES, draws=200),
     "maximum": Case(["max"], {"q": sf.max("x", **X)}, TREES, draws=200),
+    "median of places": Case(
+        ["median"], {"q": sf.median("x", **X)}, PLACES, places=True, draws=100, copies=20
+    ),
+    # They are chosen together, and no number of rows is beside them.
+    "minimum and maximum of places": Case(
+        ["min", "max"],
+        {"p": sf.min("x", **X), "q": sf.max("x", **X)},
+        PLACES_AT_ENDS,
+        {"places before the first value are left out": plants.values_alone},
+        places=True, draws=100,
+    ),
+    "maximum of places, beside rows": Case(
+        ["max", "count"],
+        {"q": sf.max("x", **X), "n": sf.count()},
+        PLACES_AT_ENDS | {"the claim is of one row": smaller_body(Count)},
+        places=True, draws=100,
+    ),
     "ratio": Case(
         ["ratio"],
         {"n": sf.count(), "s": sf.sum("x", **X, per="row"), "r": sf.ratio("s", "n")},

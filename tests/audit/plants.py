@@ -17,9 +17,12 @@ from sfumato.engines.duckdb.exact_sql import ExactSql
 from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Values
 from sfumato.framework import Body, Product, Segment
+from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Laplace
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.query import together
 from sfumato.transformations import Ball, Statistic
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -44,6 +47,17 @@ def smaller_body(kind: type[Statistic], share: Fraction = Fraction(1, 2)) -> Pla
         patch.setattr(kind, "body", property(lambda self: shrunk(honest.fget(self))))
 
     return plant
+
+
+def choice_of_one_group(patch: pytest.MonkeyPatch) -> None:
+    """Places are chosen for units in one group each."""
+    honest = together.choices_of
+    patch.setattr(together, "choices_of", lambda chosen, s, epsilon, groups: honest(chosen, s, epsilon, 1))
+
+
+def free_ends(patch: pytest.MonkeyPatch) -> None:
+    """Places that are held to the counts are taken to move as others."""
+    patch.setattr(Target, "moves", property(lambda self: (max(self.rank, 1 - self.rank),) * 2))
 
 
 # What bounds a unit.
@@ -242,9 +256,26 @@ second_without_noise = noise_of(lambda noise, call: noise * (1 - call % 2))
 def less_noise(patch: pytest.MonkeyPatch) -> None:
     """All noise is a 64th of what it must be."""
     noise_of(lambda noise, call: noise // 64)(patch)
-    for kind in (LevelsGaussian, SeriesGaussian):
+    for kind in (LevelsGaussian, SeriesGaussian, SeparateNoise, JointNoise, LimitedNoise):
         honest = kind.rounded
-        patch.setattr(kind, "rounded", lambda self, words=None, honest=honest: honest(self, words) // 64)
+        patch.setattr(kind, "rounded", lambda self, *given, honest=honest: honest(self, *given) // 64)
+    honest_draws = QuantileChoice.draws
+    patch.setattr(
+        QuantileChoice,
+        "draws",
+        lambda self, *given: honest_draws(replace(self, scale=self.scale / 64), *given),
+    )
+
+
+def values_alone(patch: pytest.MonkeyPatch) -> None:
+    """The last place with a value up to the one that was chosen is taken for it."""
+    honest = QuantileChoice._drawn
+
+    def drawn(self: QuantileChoice, near: Any, places: Any, *given: Any) -> tuple[int, ...]:
+        found = np.searchsorted(places, honest(self, near, places, *given), "right") - 1
+        return tuple(places[np.maximum(found, 0)].tolist())
+
+    patch.setattr(QuantileChoice, "_drawn", drawn)
 
 
 def noise_in_common(patch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from sfumato.transformations import Lattice
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 SMALL = Lattice(0.0, 5.0, whole=True)
 ROUND = Lattice(0.0, 30.0, whole=True)  # 0 to 10, 20 and 30 weigh three times as much as others
+TWO = Lattice(0.0, 1.0, whole=True)
 HALF = Target(F(1, 2))
 AROUND = (Target(F(1, 2), F(-1)), HALF, Target(F(1, 2), F(1)))
 WIDE = (HALF, Target(F(1, 2), F(5, 2), F(4, 3)))
@@ -233,6 +234,43 @@ def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     choice = QuantileChoice(F(2), SMALL, targets)
     claim = float(choice.loss)
     assert 0.5 * claim < largest_loss(choice, most=2 if len(targets) == 2 else 3) <= claim * (1 + 1e-12)
+
+
+TINY = F(1, 10**18)
+AT_ENDS = [
+    Target(rank, shift, spread, within=within)
+    for rank in (F(0), TINY, F(1, 2), 1 - TINY, F(1))
+    for shift, spread in ((F(-1), F(1, 2)), (F(0), F(0)), (F(2), F(3)), (F(-(10**6)), F(10**6)))
+    for within in (False, True)
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("others", [(), (HALF,), (Target(F(1), F(1), within=True),)])
+def test_no_ratio_is_above_the_claim_at_the_ends(others):
+    """From a table of nothing on, on two places."""
+    found = []
+    for target, scale in product(AT_ENDS, (F(1, 20), F(1, 3), F(4))):
+        choice = QuantileChoice(scale, TWO, (target, *others))
+        found.append(largest_loss_of_two(choice) / float(choice.loss))
+    assert 0.5 < max(found) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("target", AT_ENDS)
+def test_draws_at_the_ends_have_the_law(target):
+    choice = QuantileChoice(F(4, 3), TWO, (target, HALF))
+    for counts in ({}, {0: 1}, {1: 3}, {0: 2, 1: 1}):
+        expected, found = law(counts, choice), law_of_levels(counts, choice)
+        assert max(abs(expected[c] - found[c]) for c in expected) < 1e-30
+
+
+def largest_loss_of_two(choice, most=4):
+    """The largest log ratio over all counts of two places, and neighbours by one step."""
+    tables = {given: law(dict(enumerate(given)), choice) for given in product(range(most + 2), repeat=2)}
+    pairs = [
+        ((a, b), other) for a, b in product(range(most + 1), repeat=2) for other in ((a + 1, b), (a, b + 1))
+    ]
+    return max(abs(float(mp.log(tables[x][c] / tables[y][c]))) for x, y in pairs for c in tables[x])
 
 
 def test_the_claim_is_tight():

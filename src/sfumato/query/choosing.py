@@ -111,14 +111,11 @@ class Choice:
     def mechanism(self) -> QuantileChoice:
         """What draws the places of a group."""
         within = max(max(rank, 1 - rank) for rank in self.ranks) >= EXTREME
-        outer = [
-            Target(Fraction(0), Fraction(side * self.shift), Fraction(self.spread), within)
-            for side in (-1, 1)
-        ]
+        sides = (Fraction(-self.shift), Fraction(self.shift)) if self.margins else ()
         targets = []
         for rank in self.ranks:
-            before, after = (replace(target, rank=rank) for target in outer)
-            targets += [before, Target(rank), after] if self.margins else [Target(rank)]
+            outer = [Target(rank, side, Fraction(self.spread), within) for side in sides]
+            targets += [*outer[:1], Target(rank), *outer[1:]]
         return QuantileChoice(self.scale, self.leaves.lattice, tuple(targets))
 
     @property
