@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -85,14 +86,15 @@ BELOW = {
 }
 
 
-def names(path: Path) -> set[str]:
+@cache
+def names(path: Path) -> frozenset[str]:
     """Dotted names that a file imports, inside functions too, but not for type checking alone."""
     found = set()
     tree = ast.parse(path.read_text())
     typing_only = {
         id(child)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for child in ast.walk(node)
     }
     for node in ast.walk(tree):
@@ -103,7 +105,7 @@ def names(path: Path) -> set[str]:
             found |= {f"{node.module}.{a.name}" for a in node.names}
         elif isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
-    return found
+    return frozenset(found)
 
 
 def rooms(path: Path) -> set[str]:
@@ -208,3 +210,12 @@ def test_tests_named_beside_the_sources_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "sources.md").read_text()))
     written = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert named and named <= set(re.findall(r"^def (test_\w+)", written, re.M))
+
+
+def test_tests_have_no_examples_in_docstrings() -> None:
+    """Nobody would run them: `tests/conftest.py` leaves them out, as reading all tests for some takes time."""
+    assert not [
+        file
+        for file in (ROOT / "tests").rglob("*.py")
+        if file != Path(__file__) and ">>> " in file.read_text()
+    ]
