@@ -191,6 +191,27 @@ def test_import_is_cheap() -> None:
     assert not slow & set(loaded)
 
 
+def test_releases_do_not_import_pandas() -> None:
+    code = """
+import sys, warnings
+import pyarrow as pa, sfumato as sf
+warnings.simplefilter("ignore")
+relation = __import__("duckdb").sql("SELECT i % 50 AS unit, i % 3 AS k, i % 7 AS x FROM range(500) t(i)")
+rows = relation.to_arrow_table()
+table, number = sf.scan(rows, privacy_unit="unit"), sf.sum("x", lower=0, upper=6)
+asked = {"n": sf.count(), "s": number, "d": sf.count_distinct("x", values=2)}
+paid = {"epsilon": 1, "delta": 1e-6}
+table.bound(rows=1).agg(**asked).release(**paid).to_arrow()
+table.group_by("k").bound(groups=2, rows=1).agg(**asked).release(**paid).errors()
+table.group_by("k", keys=range(3)).bound(groups=2, rows=1).agg(**asked).release(**paid).to_arrow()
+table.top("x", k=2).release(**paid).errors()
+table.top("x", k=2, by=number).release(**paid).to_arrow()
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "False\n"
+
+
 def test_files_named_in_the_docs_exist() -> None:
     pages = [
         *(ROOT / "docs" / name for name in ("architecture.md", "glossary.md", "sources.md")),

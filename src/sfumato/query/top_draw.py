@@ -14,6 +14,7 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
 from sfumato.measurements.peeling import peel, peel_limited
 from sfumato.noise import Words
+from sfumato.query.numbers import arrow_column
 from sfumato.query.top_plan import TopPlan
 
 RANK, UNITS, SUM = "rank", "units", "sum"
@@ -53,8 +54,8 @@ class TopDraw:
         plan, exact = self.plan, exact.combine_chunks()
         numbers = _integers(exact.column(exact.num_columns - 1))
         picked = self._picked(numbers, words)
-        index = pa.array(picked, pa.int64())
-        columns: dict[str, Any] = {RANK: pa.array(range(1, len(picked) + 1), pa.int64())}
+        index = arrow_column(np.array(picked, np.int64))
+        columns: dict[str, Any] = {RANK: arrow_column(np.arange(1, len(picked) + 1, dtype=np.int64))}
         for place, key in enumerate(self.keys):
             columns[key] = exact.column(place).take(index).combine_chunks()
         if plan.law is not None:
@@ -94,8 +95,8 @@ class TopDraw:
     def _numbers(self, exact: list[int], noise: list[int]) -> pa.Array:
         noisy = [(int(n) + z) * self.step for n, z in zip(exact, noise, strict=True)]
         if not self.whole:
-            return pa.array([float(x) for x in noisy], pa.float64())
-        return pa.array([min(max(round(x), -(2**63)), 2**63 - 1) for x in noisy], pa.int64())
+            return arrow_column(np.array([float(x) for x in noisy], np.float64))
+        return arrow_column(np.array([min(max(round(x), -(2**63)), 2**63 - 1) for x in noisy], np.int64))
 
 
 def _integers(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from sfumato.noise import Words
 from sfumato.query import output
 from sfumato.query.canonical import canonical_top
 from sfumato.query.noisy_table import NoisyTable, stopped
+from sfumato.query.numbers import arrow_column
 from sfumato.query.top_draw import RANK
 from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
@@ -84,7 +85,7 @@ class TopRelease(NoisyTable):
             raise QueryError(_OF_THE_LARGEST)
         width = self._drawing.half_width(confidence, simultaneous)
         table = self.to_arrow()
-        widths = pa.array(np.full(table.num_rows, width))
+        widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:

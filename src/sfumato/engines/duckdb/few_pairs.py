@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.greedy import Codes, Greedy, Marks, Numbering, codes_of
 from sfumato.engines.duckdb.matching import largest
 from sfumato.query.exact import ExactQuery
+from sfumato.query.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 WANTED = "sfumato_wanted"
@@ -161,14 +162,14 @@ class _Search:
             again.take(self.value, Numbering(units)(self.unit).astype(np.uint64))
         if again.brought.sum() < places:
             return None
-        self.offer(pa.table({"unit": units}))
+        self.offer(pa.table({"unit": arrow_column(units)}))
         more = f"SELECT r.unit FROM ({self.pairs}) AS r ANTI JOIN {WANTED} AS w ON r.unit = w.unit LIMIT 1"
         return None if self.read(more).read_all().num_rows else places
 
     def _look_at(self, values: Marks) -> None:
         """Get all pairs of some values."""
         before = len(self.value)
-        self.offer(pa.table({"leaf": self.leaves.filter(pa.array(values))}))
+        self.offer(pa.table({"leaf": self.leaves.take(arrow_column(np.flatnonzero(values)))}))
         self._look(f"{self.coded} ({self.pairs}) WHERE leaf IN (FROM {WANTED})")
         self.complete |= values
         self.greedy.take(self.value[before:], self.unit[before:])

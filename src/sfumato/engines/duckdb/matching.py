@@ -71,7 +71,7 @@ def matched(column: pa.Array, most: int) -> pa.Array:
     value = np.cumsum(new) - 1
     group_of_value = group[new]
     brings, _ = largest(unit, value, int(new.sum()), most)
-    return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
+    return arrow_column(np.bincount(group_of_value[brings], minlength=len(groups)))
 
 
 def largest(unit: Numbers, value: Numbers, values: int, most: int | Numbers) -> tuple[Marks, Marks]:
@@ -207,4 +207,8 @@ def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
 
 
 def _lengths(lists: pa.Array) -> np.ndarray:
-    return np.diff(lists.offsets.to_numpy()) if len(lists) else np.zeros(0, np.int64)
+    if not len(lists):
+        return np.zeros(0, np.int64)
+    offsets = lists.offsets
+    each = offsets.type.bit_width // 8
+    return np.diff(np.frombuffer(offsets.buffers()[1], f"i{each}", len(offsets), each * offsets.offset))

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
+from sfumato.query.numbers import arrow_column
 from sfumato.query.schema import Schema
 
 
@@ -42,6 +44,9 @@ def as_table(keys: Sequence[str], values: Any) -> pa.Table:
 
 
 def _key_column(name: str, values: Any) -> pa.Array:
+    whole = isinstance(values, list) and set(map(type, values)) == {int}
+    if whole and min(values) >= -(2**63) and max(values) < 2**63:
+        return arrow_column(np.array(values, np.int64))
     try:
         # NaN is what pandas has for a value that is missing, and a key of its own elsewhere.
         return pa.array(values, from_pandas=type(values).__module__.startswith("pandas"))
