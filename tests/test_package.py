@@ -35,7 +35,9 @@ def test_the_license_is_apaches_everywhere():
 
 def test_files_that_the_papers_name_exist():
     for paper in ("SECURITY.md", "RELEASING.md"):
-        named = re.findall(r"`((?:docs|\.ci)[^ `]*|[A-Z]+\.(?:md|cff))|\]\(([^)]+)\)", (ROOT / paper).read_text())
+        named = re.findall(
+            r"`((?:docs|\.ci)[^ `]*|[A-Z]+\.(?:md|cff))|\]\(([^)]+)\)", (ROOT / paper).read_text()
+        )
         names = [a or b for a, b in named]
         assert names and all((ROOT / name).exists() for name in names), names
 
