@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.exact.roots import close, crossing, first_float, first_whole, first_whole_near, halve
+from sfumato.exact.roots import close, crossing, first_float, first_whole, first_whole_near, halve, narrow
 
 
 @settings(max_examples=100, deadline=None)
@@ -55,6 +55,38 @@ def test_halving_closes_each_bracket_whichever_end_is_larger():
     assert (far < goal).all() and (goal <= near).all()
     low, high = halve(lambda x: x >= 1e308, 0.0, 1.7e308, 60)
     assert float(low) < 1e308 <= float(high)
+
+
+HEIGHTS = {
+    "a line": (lambda x, root: 3 * (x - root), 12),
+    "a curve": (lambda x, root: np.expm1(9 * (x - root)), 20),
+    "steps": (lambda x, root: x - root + np.floor(7 * (x - root) + 0.5) / 5, 20),
+    "a jump": (lambda x, root: np.where(x > root, 1.0, -1.0), 58),
+    "a jump to infinity": (lambda x, root: np.where(x > root, np.inf, -1.0), 58),
+    "a flat root": (lambda x, root: (x - root) ** 3, 58),
+}
+
+
+@pytest.mark.parametrize("name", HEIGHTS)
+@pytest.mark.parametrize("far", [1.0, 100.0, -1.0])
+def test_heights_close_each_bracket_soon_and_no_later_than_halving_does(name, far):
+    height, most = HEIGHTS[name]
+    shares = np.concatenate([np.random.default_rng(3).random(500), [0.0, 1e-9, 0.5, 1 - 1e-9]])
+    root, seen = shares * far, [0]
+
+    def beyond(x):
+        seen[0] += 1
+        return height(x / far, root / far)
+
+    near, end = narrow(beyond, np.zeros(len(root)), np.full(len(root), far), 50)
+    assert (beyond(near) <= 0).all() and (beyond(end) > 0).all(), seen
+    assert (np.abs(end - near) <= 1.3 * abs(far) * 2.0**-50).all()
+    assert seen[0] - 4 <= most
+
+
+def test_what_is_no_bracket_is_let_alone():
+    near, far = narrow(lambda x: x - [2, 0.5, 1], np.array([0.0, 0.0, 1.0]), np.ones(3), 50)
+    assert far[[0, 2]].tolist() == [1, 1] and 0.5 < far[1] < 0.5 + 1e-14 and near[1] <= 0.5
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""Where a function crosses its goal: in floats by height, in arrays by halving, and in whole numbers.
+"""Where a function crosses its goal: in floats and arrays by height, by halving, and in whole numbers.
 
 What is returned has been evaluated and found on the side that is asked for, so that a caller who evaluates
 exactly, or rounds outward, gets a result that is sound whatever the search did.
@@ -16,6 +16,7 @@ import numpy as np
 
 from sfumato.exact.directed import log2
 
+_MORE = 8  # evaluations than halving would need, where lines say nothing
 STEEP = 64.0  # a binary logarithm beyond this says nothing of the slope
 
 Height = Callable[[float], float]
@@ -136,6 +137,45 @@ def halve(beyond: Callable[[Any], Any], near: Any, far: Any, times: int) -> tupl
         middle = near / 2 + far / 2  # the sum could overflow
         out = beyond(middle)
         near, far = np.where(out, near, middle), np.where(out, middle, far)
+    return near, far
+
+
+def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tuple[Any, Any]:
+    """Close brackets as `halve` does, by heights: smooth ones in a fourth of the evaluations.
+
+    Args:
+        height: takes places and returns how far each is beyond: greater than 0 on the far side alone.
+        near, far: the ends, float64 arrays of one shape; either may be the larger one.
+        times: brackets become shorter by 2^-times.
+    Returns:
+        Both ends. One that is not beyond at its far end is not closed.
+
+    >>> near, far = narrow(lambda x: x * x - [4, 2], np.zeros(2), np.full(2, 10.0), 50)
+    >>> far.round(6).tolist()
+    [2.0, 1.414214]
+
+    Source:
+        Oliveira and Takahashi 2020, "An enhancement of the bisection method average performance preserving
+        minmax optimality" (ITP).
+    """
+    below, above = height(near), height(far)
+    start = np.maximum(np.abs(far / 2 - near / 2), 2.0**-1000)  # twice that could overflow
+    enough = np.maximum(start * 2.0**-times, 2 * np.spacing(np.maximum(np.abs(near), np.abs(far))))
+    for left in range(times + _MORE, 0, -1):
+        half = far / 2 - near / 2
+        with np.errstate(all="ignore"):
+            size, goal = np.abs(half) / start, np.minimum(enough / np.abs(half), 1)
+            share = np.clip(np.nan_to_num(below / (below - above), nan=0.5), 0, 1)  # where a line crosses
+            slack = np.maximum(2.0 ** (left - times - 1) / size - 0.5, 0.0)
+        beyond = np.maximum(0.2 * size, 0.45 * goal)  # so that the other end comes near, too
+        share = np.clip(share + np.clip(0.5 - share, -beyond, beyond), 0.5 - slack, 0.5 + slack)
+        place = near + share * half + share * half
+        found = height(place)
+        out = found > 0
+        near, below = np.where(out, near, place), np.where(out, below, found)
+        far, above = np.where(out, place, far), np.where(out, found, above)
+        if ((np.abs(far / 2 - near / 2) <= enough) | ~(above > 0)).all():
+            break
     return near, far
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.exact.roots import halve
+from sfumato.exact.roots import narrow
 from sfumato.noise.law import Law
 from sfumato.noise.sums import NoiseSum
 from sfumato.noise.values import Floats
 
-_HALVINGS = 50
+_HALVINGS = 50  # by which brackets become shorter
 Weight = Any  # float, or float64 array
 
 
@@ -105,19 +104,20 @@ class Noises:
         below = self._sum(numbers, bottom)
         above = self._sum(numbers, top)
 
-        def contradicted(m: Floats) -> NDArray[np.bool_]:
+        def beyond(m: Floats) -> Floats:
+            # How much the sum of noises is more than its tolerance, if m is the ratio.
             zero = np.zeros_like(m)
             weights = {
                 n: top.get(n, 0.0) - m * bottom.get(n, 0.0) + zero for n in dict.fromkeys((*top, *bottom))
             }
-            return np.asarray(np.abs(above - m * below) > self.tolerance(weights, failure))
+            return np.asarray(np.abs(above - m * below) - self.tolerance(weights, failure))
 
         centre = np.clip(above / np.where(below > 0, below, np.inf), *within)
         ends = []
         for limit in within:
             end = np.zeros_like(centre) + limit
-            open_ended = ~contradicted(end) | (below <= 0)
-            ends.append(np.where(open_ended, limit, halve(contradicted, centre, end, _HALVINGS)[1]))
+            open_ended = ~(beyond(end) > 0) | (below <= 0)
+            ends.append(np.where(open_ended, limit, narrow(beyond, centre, end, _HALVINGS)[1]))
         return Interval(*ends)
 
     def quotient(
