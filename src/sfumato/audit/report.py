@@ -12,11 +12,12 @@ from sfumato.audit.evidence import Excluded, Point, Witness
 from sfumato.audit.literals import literal
 from sfumato.audit.page import page
 from sfumato.audit.text import text
+from sfumato.display.displayed import Told
 from sfumato.files import checked_place, replacing
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Told):
     """What an audit found.
 
     Args:

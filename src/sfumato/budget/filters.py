@@ -15,6 +15,7 @@ from typing import ClassVar
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
 from sfumato.budget.gaussian import gaussian_mu, pure_mu
 from sfumato.budget.loss import Loss
+from sfumato.display.numbers import exact
 from sfumato.exact import root_down
 
 # Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.
@@ -35,6 +36,9 @@ class Spent:
     epsilon: Fraction
     delta: Fraction
     loss: Loss
+
+    def __repr__(self) -> str:
+        return f"<Spent on {self.what}: epsilon={exact(self.epsilon)}, delta={exact(self.delta)}>"
 
 
 @dataclass(frozen=True)

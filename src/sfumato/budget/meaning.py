@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
 from sfumato.exact.directed import exp_bounds
@@ -30,8 +31,8 @@ class Belief:
     most: float
 
 
-@dataclass(frozen=True)
-class EpsilonMeaning:
+@dataclass(frozen=True, repr=False)
+class EpsilonMeaning(Told):
     """What a budget means for one person. Made by `explain_epsilon`.
 
     Args:

@@ -14,12 +14,18 @@ from sfumato.budget.account import Account, Cap, Left, told
 from sfumato.budget.filters import Spent, Way
 from sfumato.budget.loss import Loss
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card, Facts, Rows
+from sfumato.display.displayed import Displayed
+from sfumato.display.numbers import exact
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import round_down
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
     from sfumato.budget.ledger.entry import Entry
+
+
+_MOST = 20  # questions that are shown
 
 
 class Remaining(NamedTuple):
@@ -37,7 +43,7 @@ class Remaining(NamedTuple):
     share: float
 
 
-class Budget(Owned):
+class Budget(Displayed, Owned):
     """An (epsilon, delta) for all questions together, which cannot be overspent.
 
     What is asked next, and for how much, may depend on all answers before. A question that does not fit is
@@ -169,6 +175,22 @@ class Budget(Owned):
         """Return what fits all accounts: less of any of the three fits, where more does."""
         return Left(*map(min, zip(*(account.left for account in self._accounts()), strict=True)))
 
+    def _card(self) -> Card:
+        cap, left, (epsilon, delta) = self._accounts()[-1].cap, self.remaining, self.spent
+        facts = [
+            ("in all", f"epsilon {exact(cap.epsilon)}, delta {exact(cap.delta)}"),
+            ("spent", f"within {_price(epsilon, delta)}"),
+            ("left", f"{left.share:.1%}; a question may ask for {_price(left.epsilon, left.delta)}"),
+        ]
+        paid = [[one.what, exact(one.epsilon), exact(one.delta)] for one in self.history[-_MOST:]]
+        more = f"The last {_MOST} of {len(self.history):,} questions." if len(self.history) > _MOST else ""
+        rows = Rows(["paid for", "epsilon", "delta"], paid, beyond=more) if paid else None
+        return Card(self._title, [Facts(facts), rows])
+
+    @property
+    def _title(self) -> str:
+        return "Budget of all questions together"
+
     def __repr__(self) -> str:
         left = self._left()
         cap = self._account.cap
@@ -176,3 +198,7 @@ class Budget(Owned):
             f"<Budget of epsilon={told(cap.epsilon)}, delta={told(cap.delta)}: {float(left.share):.1%} "
             f"left, a question may ask for epsilon={told(left.epsilon)}>"
         )
+
+
+def _price(epsilon: float, delta: float) -> str:
+    return f"epsilon {epsilon:.6g}, delta {delta:.6g}"

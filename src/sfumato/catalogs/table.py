@@ -23,7 +23,7 @@ from sfumato.query.top import Top
 Origin = tuple[TableDeclaration, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeclaredTable(Table[Released]):
     """A table of a catalog. Made by `Catalog.table`; its methods are those of a table of `sfumato.scan`.
 

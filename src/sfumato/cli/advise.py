@@ -183,7 +183,7 @@ def _advise(
     from rich.text import Text
 
     from sfumato.cli.progress import Watch
-    from sfumato.cli.terminal import visible
+    from sfumato.display.text import visible
     from sfumato.query.advice.advise import advise as advised
     from sfumato.query.output import write
     from sfumato.query.payment import LOG, NO_BUDGET
@@ -246,7 +246,7 @@ def _release(console: Console, advice: Advice) -> None:
 
     from sfumato.cli.processed import print_any
     from sfumato.cli.progress import Watch
-    from sfumato.cli.terminal import visible
+    from sfumato.display.text import visible
 
     confidence = 0.95
     released = advice.release()

@@ -80,7 +80,8 @@ def analyze(
     from rich.text import Text
 
     from sfumato.cli.progress import Watch
-    from sfumato.cli.terminal import forgiving, printer, visible
+    from sfumato.cli.terminal import forgiving, printer
+    from sfumato.display.text import visible
     from sfumato.query.output import write
 
     forgiving()

@@ -182,7 +182,8 @@ def _method(name: str, confidence: float, given: dict[str, Any], datasets: str |
 def _tell(report: Report, paths: tuple[Path, ...]) -> None:
     from rich.text import Text
 
-    from sfumato.cli.terminal import printer, visible
+    from sfumato.cli.terminal import printer
+    from sfumato.display.text import visible
 
     console = printer()
     text = Text("\n".join(map(_shortened, visible(str(report), lines=True).split("\n"))))

@@ -59,7 +59,8 @@ def check(
     """Compare a catalog or a question with its rows. What is printed is NOT PRIVATE: for the owner alone."""
     from rich.text import Text
 
-    from sfumato.cli.terminal import forgiving, printer, visible
+    from sfumato.cli.terminal import forgiving, printer
+    from sfumato.display.text import visible
 
     forgiving()
     try:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.progress import Watch
-from sfumato.cli.terminal import visible
+from sfumato.display.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

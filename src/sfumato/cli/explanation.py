@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.cli.terminal import visible
+from sfumato.display.text import visible
 from sfumato.query.top_explanation import TopExplanation
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from sfumato.cli.table import cost, print_computed
-from sfumato.cli.terminal import visible
+from sfumato.cli.table import facts, print_computed
 from sfumato.errors import QueryError
+from sfumato.query.cards.released import top_facts
 from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
@@ -73,27 +72,5 @@ def caption_of_largest(release: TopRelease, groups: int, bars: tuple[float, bool
         groups: how many of them there are.
         bars: the confidence of error bars, and whether it is of all at once; None without any.
     """
-    plan, question = release.plan, release.question
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(style="cyan", no_wrap=True)
-    lines.add_column()
-    unit = visible(question.unit)
-    lines.add_row("spent", cost(release, f", for each {unit} (the privacy unit) with all its rows"))
-    lines.add_row("groups", groups_of_largest(release, groups))
-    if plan.law is not None:
-        kind = type(plan.law).__name__
-        lines.add_row("noise", f"{kind}, exactly rounded, drawn once for these groups")
-    if bars is not None:
-        confidence, simultaneous = bars
-        which = "for all numbers at once" if simultaneous else "for each number by itself"
-        lines.add_row("±", f"{confidence * 100:g}% error bar, {which}: what the noise may have changed.")
-    for note in release.explain().notes:
-        lines.add_row("note", Text(visible(note)))
-    return lines
-
-
-def groups_of_largest(release: TopRelease, groups: int) -> str:
-    """Say how many groups there are, and how they were drawn."""
-    plan, question = release.plan, release.question
-    shown = f"{groups:,} of the {plan.k:,} asked for, by {question.measured}, in the order drawn"
-    return f"{shown}; they are {'public' if plan.candidates is None else 'private'}"
+    notes = [("note", note) for note in release.explain().notes]
+    return facts([*top_facts(release, groups, bars), *notes])

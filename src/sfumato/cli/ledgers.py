@@ -80,7 +80,7 @@ def visible_text(text: str) -> str:
     """Return what an analyst wrote as text alone: no codes of terminals, and no markup."""
     from rich.markup import escape
 
-    from sfumato.cli.terminal import visible
+    from sfumato.display.text import visible
 
     return escape(visible(text))
 

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.progress import PATIENCE
-from sfumato.cli.terminal import error_console, visible
+from sfumato.cli.terminal import error_console
+from sfumato.display.text import visible
 
 if TYPE_CHECKING:
     from sfumato.audit import Progress

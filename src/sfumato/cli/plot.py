@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.cli.keys import shown_keys
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.choices import titled
+from sfumato.query.keys import shown_keys
 from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
 

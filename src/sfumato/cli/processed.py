@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from sfumato.cli import table
-from sfumato.cli.largest import caption_of_largest, groups_of_largest, print_largest, widths_of
+from sfumato.cli.largest import caption_of_largest, print_largest, widths_of
 from sfumato.errors import EngineError, QueryError, SqlError
+from sfumato.query.cards.released import largest_told
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
@@ -125,4 +126,4 @@ def _told(release: Release | TopRelease) -> list[str]:
     if isinstance(release, Release):
         return table.noise_and_groups(release)
     noise = [] if release.plan.law is None else [f"{type(release.plan.law).__name__} noise"]
-    return [*noise, f"groups: {groups_of_largest(release, release.to_arrow().num_rows)}"]
+    return [*noise, f"groups: {largest_told(release, release.to_arrow().num_rows)}"]

@@ -17,7 +17,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from sfumato.cli.terminal import error_console, visible
+from sfumato.cli.terminal import error_console
+from sfumato.display.text import visible
 
 if TYPE_CHECKING:
     from sfumato.query.noisy_table import NoisyTable

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.cli.keys import ALL, shown_keys
-from sfumato.cli.numbers import Shown, aligned, shown
-from sfumato.cli.terminal import visible
+from sfumato.display.numbers import Shown, aligned, shown
+from sfumato.display.text import visible
+from sfumato.query.cards.released import cost, groups_told, release_facts
 from sfumato.query.choices import titled
+from sfumato.query.keys import ALL, shown_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.noisy_table import NoisyTable
     from sfumato.query.processed import ProcessedRelease
     from sfumato.query.release import Release
     from sfumato.query.top_release import TopRelease
@@ -183,79 +183,42 @@ def _width(name: str, cells: Sequence[Text]) -> int:
 
 def caption(release: Release, groups: int, confidence: float, simultaneous: bool, bars: bool = True) -> Table:
     """Say what a release cost, how it was made, and what its error bars mean, if there are any."""
-    plan = release.plan
-    explained = plan.explain()
-    content = explained.to_dict()
-    unit = visible(content["privacy_unit"])
+    explained = release.plan.explain()
+    said = release_facts(release, groups, (confidence, simultaneous) if bars else None)
+    offered = ["How much limits and bounds changed is told by --diagnostics, for 5% of epsilon."]
+    offers = offered if explained.offers else []
+    notes = [*explained.to_dict()["notes"], *release.hints, *offers]
+    return facts([*said, *(("note", note) for note in notes)])
+
+
+def facts(said: Sequence[tuple[str, str]]) -> Table:
+    """Return lines of what each is about, and a sentence."""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
-    lines.add_row("spent", cost(release, f", for each {unit} (the privacy unit) with all its rows"))
-    for found in release.found:
-        lines.add_row("found", visible(str(found)))
-    lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
-    if content["group_by"]:
-        lines.add_row("groups", _groups(content, groups))
-    if bars:
-        which = "for all numbers at once" if simultaneous else "for each number by itself"
-        lines.add_row(
-            "±",
-            f"{confidence * 100:g}% error bar, {which}: what the noise may have changed. What the limits "
-            "changed (values clamped to their bounds, rows and groups of a unit beyond its limits) is not in "
-            "it.",
-        )
-    offered = ["How much limits and bounds changed is told by --diagnostics, for 5% of epsilon."]
-    offers = offered if explained.offers else []
-    for note in [*content["notes"], *release.hints, *offers]:
-        lines.add_row("note", Text(visible(note)))
+    for about, sentence in said:
+        lines.add_row(about, Text(visible(sentence)))
     return lines
-
-
-def cost(release: NoisyTable, what: str) -> str:
-    """Say what a release has spent, and what for; of made-up rows, what it would."""
-    epsilon, delta = release.spent
-    text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
-    return f"NOTHING, as the rows are made up; of real rows {text}" if release.engine.made_up else text
 
 
 def caption_of_many(whole: ProcessedRelease, told: Callable[[Release | TopRelease], Sequence[str]]) -> Table:
     """Say what several releases cost, each and together, and how each was made, which `told` tells."""
     releases = whole.releases
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(style="cyan", no_wrap=True)
-    lines.add_column()
-    lines.add_row("spent", cost(whole, f": the sums of those of {len(releases)} releases"))
+    said = [("spent", cost(whole, f": the sums of those of {len(releases)} releases"))]
     notes = dict[str, None]()
     for i, release in enumerate(releases, 1):
         content = release.explain().to_dict()
-        (own_epsilon, own_delta), unit = release.spent, visible(content["privacy_unit"])
-        said = [f"epsilon {own_epsilon:g}, delta {own_delta:g}, for each {unit} (the privacy unit)"]
-        lines.add_row(f"release {i}", "; ".join([*said, *told(release)]))
-        for found in release.found:
-            lines.add_row("found", visible(str(found)))
+        (own_epsilon, own_delta), unit = release.spent, content["privacy_unit"]
+        own = [f"epsilon {own_epsilon:g}, delta {own_delta:g}, for each {unit} (the privacy unit)"]
+        said.append((f"release {i}", "; ".join([*own, *told(release)])))
+        said += [("found", str(found)) for found in release.found]
         notes |= dict.fromkeys([*content["notes"], *release.hints])
-    for note in notes:
-        lines.add_row("note", Text(visible(note)))
-    return lines
+    return facts([*said, *(("note", note) for note in notes)])
 
 
 def noise_and_groups(release: Release) -> list[str]:
     """Say in a few words with what noise a release was drawn, and of which groups."""
     content, said = release.explain().to_dict(), [f"{titled(release.plan.noise.name)} noise"]
     if content["group_by"]:
-        said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
+        said.append(f"groups: {groups_told(content, release.to_arrow().num_rows)}")
     return said
-
-
-def _groups(content: dict[str, Any], groups: int) -> str:
-    selection = content["selection"]
-    if selection is None:
-        return f"{groups:,} shown: all, as they are public"
-    half = f"{selection['kept_half_the_time_at_units']:,}"
-    if groups:
-        return f"{groups:,} shown, chosen privately: a group of {half} units shows half the time"
-    limit = "max_rows_contributed" if "rows_per_unit" in content["limits"] else "max_groups_contributed"
-    return (
-        f"none shown: a group needs about {half} units to show half the time. Ask for larger groups, "
-        f"spend a larger epsilon or delta, or lower {limit}"
-    )

@@ -9,6 +9,8 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
+from sfumato.display.text import visible
+
 
 def printer() -> Console:
     """Return the console for answers."""
@@ -33,19 +35,3 @@ def forgiving() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(ValueError, io.UnsupportedOperation):
                 stream.reconfigure(errors="replace")
-
-
-def visible(text: str, *, lines: bool = False) -> str:
-    """Escape what a terminal would obey or hide: escape codes, line ends, marks of direction.
-
-    Args:
-        text: any text, such as a group's key.
-        lines: let line ends and tabs through.
-
-    >>> print(visible("a" + chr(27) + "[31m" + chr(10)))
-    a\\x1b[31m\\n
-    """
-    allowed = "\n\t" if lines else ""
-    return "".join(
-        c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode("ascii") for c in text
-    )

@@ -41,7 +41,8 @@ def verify(
     """Say whether a table is the one that a receipt is of, and where it is not. Nothing is spent."""
     from rich.text import Text
 
-    from sfumato.cli.terminal import forgiving, printer, visible
+    from sfumato.cli.terminal import forgiving, printer
+    from sfumato.display.text import visible
     from sfumato.query.receipt import Receipt
 
     forgiving()

@@ -51,7 +51,7 @@ class Catalog(Declarations):
         >>> visits = {"source": ages, "privacy_unit": "id", "columns": {"age": {"lower": 0, "upper": 120}}}
         >>> table = catalog({"tables": {"visits": visits}}).table("visits")
         >>> table.bound(rows=1).agg(mean=sf.mean("age")).query.aggregates
-        (('mean', Mean(column='age', lower=Fraction(0, 1), upper=Fraction(120, 1))),)
+        (('mean', Mean(column='age', lower=0, upper=120)),)
         """
         return opened(self, name, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory)
 

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
+from sfumato.display.displayed import Told
 from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
 from sfumato.engines.duckdb import sqlite
 from sfumato.engines.duckdb.declared import is_castable
@@ -41,8 +42,8 @@ class Finding:
     wrong: bool
 
 
-@dataclass(frozen=True)
-class CatalogCheck:
+@dataclass(frozen=True, repr=False)
+class CatalogCheck(Told):
     """A catalog beside its rows. It is not private: for the owner alone.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.display.displayed import Told
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
@@ -37,8 +38,8 @@ Progress = Callable[[float], None]
 Numbers = dict[Hashable, dict[Hashable, int]]
 
 
-@dataclass(frozen=True)
-class Split:
+@dataclass(frozen=True, repr=False)
+class Split(Told):
     """What a split of all units into two halves showed.
 
     Args:
@@ -59,8 +60,8 @@ class Split:
         return f"{halves}: {differ} differ from those that are made of all rows"
 
 
-@dataclass(frozen=True)
-class QuestionCheck:
+@dataclass(frozen=True, repr=False)
+class QuestionCheck(Told):
     """A question on its rows. It is not private: for the owner alone.
 
     Args:

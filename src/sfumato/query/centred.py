@@ -33,7 +33,7 @@ CENTRES = [Fraction(i, 32) for i in range(1, 32)]
 PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the squared loss, for numbers that are no counts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CentredPlan(Plan):
     """A plan whose noise has a part in common in all groups.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.displayed import Told
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.noise.intervals import Interval
@@ -18,8 +19,8 @@ from sfumato.query.noising import NoisyBatch
 from sfumato.query.numbers import arrow_column
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Told):
     """One output of two groups: how far they are apart, and how many times the one is the other.
 
     Args:

@@ -10,11 +10,14 @@ from itertools import groupby
 from typing import Any
 
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
+from sfumato.display.card import Card
+from sfumato.display.displayed import Told
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
 from sfumato.query.automatic.found import Found, told
+from sfumato.query.cards.planned import explanation_card
 from sfumato.query.choices import titled
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.query import Query
@@ -22,8 +25,8 @@ from sfumato.query.schema import Filter
 from sfumato.transformations import QuantileTree, Role, Statistic
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Told):
     """Each step of a plan with its bounds, noise scale and share of the budget.
 
     `str()` gives text, `to_dict()` and `to_json()` the same as data, `steps` and `numbers` its parts for
@@ -184,6 +187,9 @@ class Explanation:
                 used.append("choice of groups")
             found.append((what, bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
         return found
+
+    def _card(self) -> Card:
+        return explanation_card(self)
 
     def __str__(self) -> str:
         if "releases" in self.content:

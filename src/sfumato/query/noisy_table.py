@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import EngineError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
     from sfumato.query.receipt import Receipt
     from sfumato.query.top_explanation import TopExplanation
 
 
-class NoisyTable(Owned, ABC):
+class NoisyTable(Displayed, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
@@ -73,6 +76,26 @@ class NoisyTable(Owned, ABC):
     @abstractmethod
     def drawn(self) -> bool:
         """Whether its noise was drawn, and is kept."""
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else. Nothing is read or drawn for it."""
+        return self._table
+
+    @property
+    @abstractmethod
+    def measured(self) -> list[str]:
+        """The columns with error bars."""
+
+    @property
+    def asked(self) -> Query | None:
+        """What was asked of each group, where these are the groups."""
+        return None
+
+    @property
+    def bars_at(self) -> float:
+        """The confidence of error bars where none is named."""
+        return 0.95
 
     @property
     def diagnostics(self) -> Diagnostics | None:
@@ -268,6 +291,10 @@ class NoisyTable(Owned, ABC):
     @abstractmethod
     def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
+
+    @abstractmethod
+    def _card(self) -> Card:
+        """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
 
     def check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where the rows come from; called by all that writes files about a release.

@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from sfumato.budget import Loss
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.framework import (
     CentredDistance,
     ContributionDistance,
@@ -23,6 +25,7 @@ from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise import Words
 from sfumato.query.automatic.found import Found
+from sfumato.query.cards.planned import plan_card, price
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
@@ -74,8 +77,8 @@ class Beside(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
     """What a release does, decided before a row is read.
 
     Args:
@@ -202,6 +205,12 @@ class Plan:
                 f"With {titled(self.noise.name)} noise the errors of the outputs are about {compared}."
             )
         return tuple(found)
+
+    def _card(self) -> Card:
+        return plan_card(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.query.told}; {price(*self.spent)}, {titled(self.noise.name)} noise>"
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.card import Card, Rows, Sentences
+from sfumato.display.displayed import Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.measurements.wide import WideIntegers
@@ -42,8 +44,8 @@ _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
 _DIGITS = 4
 
 
-@dataclass(frozen=True)
-class Preview:
+@dataclass(frozen=True, repr=False)
+class Preview(Told):
     """Error bars to be expected, by budget and size of group.
 
     Args:
@@ -84,6 +86,12 @@ class Preview:
             EngineError: matplotlib is not installed.
         """
         draw(self, path)
+
+    def _card(self) -> Card:
+        names = self.table.column_names
+        rows = [[_shown(name, row[name]) for name in names] for row in self.table.to_pylist()]
+        told = f"Preview: error bars of {self.confidence * 100:g}%, by budget and size of group"
+        return Card(told, [Rows(names, rows, left=0), Sentences(self.notes)])
 
     def __str__(self) -> str:
         """Return the numbers as a table of text, with what was assumed."""

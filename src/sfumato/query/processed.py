@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.card import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.canonical import VERSION
+from sfumato.query.cards.released import error_bars, processed_facts, release_card
 from sfumato.query.comparing import Comparison
 from sfumato.query.explanation import Explanation
 from sfumato.query.noisy_table import NoisyTable
@@ -228,6 +230,18 @@ class ProcessedRelease(NoisyTable):
         keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
 
+    def _card(self) -> Card:
+        bars = (self.bars_at, False) if self.made is not None and self.measured else None
+        hints = self.hints if self.made is not None else ()
+        notes = [
+            *(note for release in self.releases for note in release.explain().to_dict()["notes"]),
+            *hints,
+        ]
+        said = [*processed_facts(self), *error_bars(bars, "")]
+        texts = self.computation.schema
+        keys = [name for name, kind in zip(texts.names, texts.types, strict=True) if not _numeric(kind)]
+        return release_card(self, [*said, *(("note", note) for note in dict.fromkeys(notes))], keys)
+
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         names = ", ".join(self.computation.schema.names)
@@ -268,6 +282,10 @@ class ProcessedRelease(NoisyTable):
                 raise QueryError(
                     f"confidence: the error bars of {name!r} need the name {wanted!r}, which is taken"
                 )
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
+from sfumato.query.cards.asked import public_card
 from sfumato.query.engine import Engine
 from sfumato.query.part import Part
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
 
 
-@dataclass(frozen=True)
-class PublicTable:
+@dataclass(frozen=True, repr=False)
+class PublicTable(Displayed):
     """A table that holds nothing about people: public knowledge, to be joined with private ones.
 
     Made by `sfumato.public`. Every method gives a new one.
@@ -36,6 +39,12 @@ class PublicTable:
         for name, expression in expressions.items():
             table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
         return table
+
+    def _card(self) -> Card:
+        return public_card(self)
+
+    def __repr__(self) -> str:
+        return f"<PublicTable: {len(self.schema)} columns, {len(self.steps)} steps>"
 
     @property
     def _part(self) -> Part:

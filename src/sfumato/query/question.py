@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number
 from sfumato.noise import Words
@@ -17,6 +19,7 @@ from sfumato.query.aggregates import Aggregate, Automatic
 from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
 from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
 from sfumato.query.canonical import canonical
+from sfumato.query.cards.asked import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
 Released = TypeVar("Released")
 
 
-@dataclass(frozen=True)
-class Question(Generic[Released]):
+@dataclass(frozen=True, repr=False)
+class Question(Displayed, Generic[Released]):
     """A complete question, validated; it can be planned (what would it cost?) and released."""
 
     table: Table[Released]
@@ -366,6 +369,12 @@ class Question(Generic[Released]):
             return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(paid))
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
         return table.engine.release(plan, **drawing, pay=pay(plan))
+
+    def _card(self) -> Card:
+        return question_card(self)
+
+    def __repr__(self) -> str:
+        return f"<Question: {self.told}>"
 
     def _check_nothing_left(self, what: str) -> None:
         check_nothing_left(self.aggregates, self.table.auto_limits, what)

@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato import __version__
+from sfumato.display.card import Card, Facts
+from sfumato.display.displayed import Displayed, Told
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.canonical import canonical_bytes
 from sfumato.files import checked_place, replacing
 from sfumato.query.answer import Answer, ColumnDigest, differences, opened, unique_names
+from sfumato.query.cards.planned import price
 
 VERSION = 1
 _NUMBER = re.compile(r"[0-9]{1,300}(/0*[1-9][0-9]{0,700})?")
 _Kind = TypeVar("_Kind")
 
 
-@dataclass(frozen=True)
-class Receipt:
+@dataclass(frozen=True, repr=False)
+class Receipt(Displayed):
     """What was released, and what it cost, as plain data. Made by `release.receipt()`.
 
     It holds nothing of rows but a digest of the noisy answer, which is computed of that alone: it tells no
@@ -75,6 +78,22 @@ class Receipt:
                 None if self.with_error_bars is None else _answer_content(self.with_error_bars)
             ),
         }
+
+    def _card(self) -> Card:
+        names = ", ".join(column.name for column in self.answer.columns)
+        entered = "no entry" if self.ledger is None else json.dumps(self.ledger)
+        facts = [
+            ("answer", f"{self.answer.rows:,} rows of {names}"),
+            ("spent", price(*self.spent)),
+            ("ledger", entered),
+            ("sha256", self.sha256),
+            ("sfumato", self.sfumato),
+        ]
+        warnings = ["Of made-up rows."] * self.dummy + ["NOT PRIVATE: known noise."] * self.unsafe_words
+        return Card("Receipt of a release", [Facts(facts)], " ".join(warnings))
+
+    def __repr__(self) -> str:
+        return f"<Receipt of {self.answer.rows:,} rows; {price(*self.spent)}; sha256 {self.sha256[:12]}...>"
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write it to a .json file.
@@ -163,8 +182,8 @@ class Receipt:
         return Verification(what, self, compared, tuple(odd or differences(table, compared)))
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Told):
     """What came of a comparison: true where answer and receipt agree.
 
     Args:

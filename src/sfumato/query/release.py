@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sfumato.display.card import Card
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.canonical import canonical
+from sfumato.query.cards.released import release_card, release_facts
 from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
@@ -26,6 +28,7 @@ from sfumato.query.plan import Plan
 if TYPE_CHECKING:
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
 
 BATCH_GROUPS = 1 << 16
 # A walk down a tree holds about 20 kB for each group of a batch.
@@ -272,6 +275,35 @@ class Release(NoisyTable):
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
         return self.plan.explain()
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else."""
+        return None if self._table is self._batches is None else self.to_arrow()
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns with error bars; none where the release was streamed to a file."""
+        streamed = self._written is not None and self._batches is None
+        return [] if streamed else list(self.plan.query.output_names)
+
+    @property
+    def asked(self) -> Query:
+        """What was asked of each group."""
+        return self.plan.query
+
+    @property
+    def bars_at(self) -> float:
+        """The confidence that the release was asked for, or 0.95."""
+        return 0.95 if self.confidence is None else self.confidence
+
+    def _card(self) -> Card:
+        made, query = self.made, self.plan.query
+        groups = None if made is None else made.num_rows
+        bars = (self.bars_at, False) if made is not None and self.measured else None
+        notes = [*self.plan.notes, *(self.hints if made is not None else ())]
+        said = [*release_facts(self, groups, bars), *(("note", note) for note in notes)]
+        return release_card(self, said, query.shown_keys)
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent

@@ -40,7 +40,7 @@ Sums = tuple[Fraction, Fraction]
 PLAIN: Sums = Fraction(0), Fraction(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesPlan(Plan):
     """A plan whose noise is that of running weighted sums over time steps.
 

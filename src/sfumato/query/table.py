@@ -8,9 +8,12 @@ from typing import Any, Generic, Literal
 
 import pyarrow as pa
 
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.query.aggregates import Aggregate, check_aggregates
+from sfumato.query.cards.asked import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
 from sfumato.query.combining import (
     MOST_ROWS,
@@ -38,8 +41,8 @@ _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 
-@dataclass(frozen=True)
-class Table(Generic[Released]):
+@dataclass(frozen=True, repr=False)
+class Table(Displayed, Generic[Released]):
     """A private table and what is to be done with it; every method gives a new one.
 
     Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a
@@ -430,6 +433,12 @@ class Table(Generic[Released]):
                 "which it counts as one row."
             )
         return replace(self, rows=1, notes=(*self.notes, note))
+
+    def _card(self) -> Card:
+        return table_card(self)
+
+    def __repr__(self) -> str:
+        return told_table(self)
 
     @property
     def most_limits(self) -> tuple[int, int]:

@@ -61,7 +61,7 @@ MOST_LIMITED = 1 << 10
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TogetherPlan(Plan):
     """A plan whose noise has the shape of what one unit can add to all numbers.
 

@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fraction, positive_int, truth_value
 from sfumato.measurements.peeling import MOST_PEELS, checked_k
 from sfumato.noise import Words
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.canonical import canonical_top
+from sfumato.query.cards.asked import top_card
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
 from sfumato.query.payment import payment
@@ -29,8 +32,8 @@ from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
 MOST_CANDIDATES = 10**9
 
 
-@dataclass(frozen=True)
-class Top:
+@dataclass(frozen=True, repr=False)
+class Top(Displayed):
     """The question for the k largest groups; made by `Table.top`.
 
     Args:
@@ -56,6 +59,12 @@ class Top:
     candidates: int | None = None
     notes: tuple[str, ...] = ()
     by: Sum | None = None
+
+    def _card(self) -> Card:
+        return top_card(self)
+
+    def __repr__(self) -> str:
+        return f"<Top: the {self.k:,} largest groups by {', '.join(self.keys)}>"
 
     def __post_init__(self) -> None:
         taken = {key.casefold() for key in self.keys} & {RANK, self.measured}

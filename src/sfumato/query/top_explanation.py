@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sfumato.display.card import Card
+from sfumato.display.displayed import Told
+from sfumato.query.cards.planned import top_explanation_card
 from sfumato.query.cautions import cautions
 from sfumato.query.top_plan import TopPlan
 
@@ -13,8 +16,8 @@ if TYPE_CHECKING:
     from sfumato.query.top import Top
 
 
-@dataclass(frozen=True)
-class TopExplanation:
+@dataclass(frozen=True, repr=False)
+class TopExplanation(Told):
     """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data."""
 
     question: Top
@@ -91,6 +94,9 @@ class TopExplanation:
             f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
         )
         return lines
+
+    def _card(self) -> Card:
+        return top_explanation_card(self)
 
     def __str__(self) -> str:
         return "\n".join([*self.steps, *self.notes])

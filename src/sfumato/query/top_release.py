@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.card import Card
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import output
 from sfumato.query.canonical import canonical_top
+from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy_table import NoisyTable, stopped
 from sfumato.query.numbers import arrow_column
 from sfumato.query.top_draw import RANK
@@ -132,6 +134,17 @@ class TopRelease(NoisyTable):
     def explain(self) -> TopExplanation:
         """Return each step with its noise and cost; nothing in it depends on rows."""
         return TopExplanation(self.question, self.plan)
+
+    @property
+    def measured(self) -> list[str]:
+        """The column with error bars; none where numbers were left out."""
+        return [] if self.plan.law is None else [self.question.measured]
+
+    def _card(self) -> Card:
+        groups = None if self.made is None else self.made.num_rows
+        bars = (self.bars_at, False) if self.made is not None and self.measured else None
+        notes = [("note", note) for note in self.explain().notes]
+        return release_card(self, [*top_facts(self, groups, bars), *notes], self.keys)
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent

@@ -34,7 +34,7 @@ _MOVES = (16, 8, 4, 2, 1)
 _VISITS = 1 << 30  # of cells, for each level and level, that the search for a division may take: some seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TotalsPlan(Plan):
     """A plan whose noise is that of all levels of totals.
 

@@ -25,7 +25,7 @@ from sfumato.query.requirements import requirements
 from sfumato.query.weighing import split
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreePlan(Plan):
     """A plan whose noise is that of blocks of time steps.
 

@@ -13,6 +13,7 @@ from sfumato.audit.falsifier.members import Draw
 from sfumato.audit.falsifier.neighbours import pairs_of
 from sfumato.audit.falsifier.number_pairs import Pairs, State
 from sfumato.audit.falsifier.replay import exact_outputs
+from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.framework.core import Transformation, distance_in
@@ -25,8 +26,8 @@ LONGEST_SHARE = 32
 SHOWN = 160
 
 
-@dataclass(frozen=True)
-class Falsification:
+@dataclass(frozen=True, repr=False)
+class Falsification(Told):
     """What a search for a counterexample found; `print` it.
 
     Args:

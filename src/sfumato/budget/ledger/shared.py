@@ -94,6 +94,11 @@ class LedgerBudget(Budget):
         """Return the same, and write in the journal that the answer is given again."""
         return self._ledger.journal.again(self._dataset, self._analyst, asked)
 
+    @property
+    def _title(self) -> str:
+        whose = "" if self._analyst is None else f" for {self._analyst}"
+        return f"Budget of {self._dataset!r}{whose}, in a ledger"
+
     def __str__(self) -> str:
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"
         return (

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.budget import Budget
+from sfumato.display.card import Card, Rows, Sentences
+from sfumato.display.displayed import Told
 from sfumato.query import output
 from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.automatic.found import Found
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 _QUANTILE = "quantile"
 
 
-@dataclass(frozen=True)
-class Better:
+@dataclass(frozen=True, repr=False)
+class Better(Told):
     """Limits that would have been better than those that were given, which stay.
 
     Args:
@@ -103,8 +105,8 @@ class Advised:
         return ", ".join(f"{name}={limit:,}" for name, limit in named if limit is not None) or "none"
 
 
-@dataclass(frozen=True)
-class Advice:
+@dataclass(frozen=True, repr=False)
+class Advice(Told):
     """What to ask, of questions that were to be asked of one table for one budget.
 
     Args:
@@ -219,8 +221,23 @@ class Advice:
         """
         draw([(one.name, one.curves) for one in self.questions.values()], path)
 
+    def _card(self) -> Card:
+        head, names, rows, said = self._told
+        return Card(head, [Rows(names, rows, left=len(names)), Sentences(said)])
+
     def __str__(self) -> str:
         """Return it as a table of text, with what it rests on."""
+        head, names, rows, said = self._told
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in (names, *rows)
+        ]
+        return "\n".join([head, "", *lines, "", *said])
+
+    @property
+    def _told(self) -> tuple[str, list[str], list[list[str]], list[str]]:
+        """A sentence on top, the names and rows of a table without empty columns, and sentences below."""
         count = len(self.questions)
         asked = "1 question" if count == 1 else f"{count} questions"
         head = (
@@ -245,15 +262,14 @@ class Advice:
             for i in range(len(names))
             if names[i] not in ("delta", "bounds") or any(row[i] for row in rows[1:])
         ]
-        widths = {i: max(len(row[i]) for row in rows) for i in kept}
-        lines = ["  ".join(row[i].ljust(widths[i]) for i in kept).rstrip() for row in rows]
+        first, *others = [[row[i] for i in kept] for row in rows]
         better = [
             f"{one.name}: {one.better} would make its error about {one.better.times:.2g} times what it is "
             "with what was given."
             for one in self.questions.values()
             if one.better is not None
         ]
-        return "\n".join([head, "", *lines, "", *better, *self.notes, "", *map(str, self.found)])
+        return head, first, others, [*better, *self.notes, *map(str, self.found)]
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         for one in self.questions.values():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeGuard
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
 from sfumato.query.schema import IN_PLACE, Schema, spelled
@@ -17,8 +18,8 @@ AUTO = "auto"
 Number = int | float | str | Fraction
 
 
-@dataclass(frozen=True)
-class Aggregate(ABC):
+@dataclass(frozen=True, repr=False)
+class Aggregate(Spelled, ABC):
     """Something that is asked of each group. Made by the functions of this package."""
 
     @property
@@ -93,7 +94,7 @@ class Aggregate(ABC):
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundedAggregate(Aggregate):
     """An aggregate of a column with bounds on its values."""
 
@@ -114,7 +115,7 @@ class BoundedAggregate(Aggregate):
         return f"{self.kind} of {column}, bounds {float(self.lower):g} to {float(self.upper):g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Unbounded(Aggregate):
     """An aggregate whose bounds are left to the catalog of its table; without one it cannot be asked.
 

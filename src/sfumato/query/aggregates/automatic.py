@@ -16,7 +16,7 @@ from sfumato.query.schema import Schema
 LARGEST_MAGNITUDE = 10**100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Automatic(Aggregate):
     """An aggregate with a bound, or both, that a release is to find.
 

@@ -29,7 +29,7 @@ KINDS: dict[type, tuple[str, str]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InBins(Aggregate):
     """Numbers in bins of a column's values.
 

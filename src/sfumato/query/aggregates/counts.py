@@ -9,7 +9,7 @@ from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
 from sfumato.query.aggregates.weighted import weighted, weights_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountRows(Aggregate):
     """The number of rows, or of rows where `column` has a value."""
 
@@ -22,7 +22,7 @@ class CountRows(Aggregate):
         return f"rows with a value of {written.get(self.column, self.column)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountPrivacyUnits(Aggregate):
     """The number of privacy units."""
 

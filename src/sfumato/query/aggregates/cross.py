@@ -15,7 +15,7 @@ from sfumato.query.schema import Schema
 MOST_EXPLAINING = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OfColumns(Aggregate):
     """What is asked of several columns together, each with its bounds.
 
@@ -47,7 +47,7 @@ class OfColumns(Aggregate):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Covariance(OfColumns):
     """A covariance (divided by the count, not the count less one)."""
 
@@ -56,7 +56,7 @@ class Covariance(OfColumns):
         return f"covariance, bounds of {self._bounds(written)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Correlation(OfColumns):
     """A correlation."""
 
@@ -65,7 +65,7 @@ class Correlation(OfColumns):
         return f"correlation, bounds of {self._bounds(written)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearRegression(OfColumns):
     """The coefficients of a linear regression, by least squares."""
 

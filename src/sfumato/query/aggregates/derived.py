@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.query.aggregates.aggregate import Aggregate
 
@@ -30,7 +31,7 @@ class Derived(Aggregate):
         return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OfTwo(Derived):
     """What is computed of two outputs.
 
@@ -53,22 +54,22 @@ class OfTwo(Derived):
         return f"{self.first} {self.sign} {self.second}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ratio(OfTwo):
     """One output over another one."""
 
     sign = "/"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Difference(OfTwo):
     """One output less another one."""
 
     sign = "-"
 
 
-@dataclass(frozen=True)
-class WeightedSum:
+@dataclass(frozen=True, repr=False)
+class WeightedSum(Spelled):
     """A sum of outputs, each times a number, and of a number.
 
     Args:
@@ -97,7 +98,7 @@ class WeightedSum:
         return " + ".join([*parts, *number]).replace("+ -", "- ")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Combination(Derived):
     """A weighted sum of outputs, or one such sum over another one.
 

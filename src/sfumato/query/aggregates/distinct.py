@@ -14,7 +14,7 @@ from sfumato.query.choices import DistinctMethod
 MOST_VALUES = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountDistinct(Aggregate):
     """The number of different values of a column, of which a unit brings at most `values`."""
 

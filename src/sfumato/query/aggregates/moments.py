@@ -24,7 +24,7 @@ from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sum(BoundedAggregate):
     """A sum; `per` tells what the bounds bound: each "row", or each "unit" in a group."""
 
@@ -38,21 +38,21 @@ class Sum(BoundedAggregate):
         return self.per == "row"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mean(BoundedAggregate):
     """A mean."""
 
     kind = "mean"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Variance(BoundedAggregate):
     """A variance (divided by the count, not the count less one)."""
 
     kind = "variance"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StandardDeviation(BoundedAggregate):
     """The root of a variance."""
 

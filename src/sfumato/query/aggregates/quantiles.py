@@ -22,7 +22,7 @@ from sfumato.query.aggregates.aggregate import (
 EXTREMES = {"min": 0.01, "max": 0.99}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantiles(BoundedAggregate):
     """Quantiles at the given ranks; `scalar` where one rank was asked as a number.
 

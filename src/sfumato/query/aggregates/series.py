@@ -14,7 +14,7 @@ from sfumato.query.aggregates.moments import Sum
 from sfumato.query.schema import Schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cumulative(Aggregate):
     """A count or a sum of all steps up to each.
 

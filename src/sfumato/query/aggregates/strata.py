@@ -18,7 +18,7 @@ from sfumato.transformations.stratified import StratifiedDesign
 SUFFIXES = ("standard_error", "low", "high")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stratified(InBins):
     """The proportion of yes in a population, its standard error, and a confidence interval.
 

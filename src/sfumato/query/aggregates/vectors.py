@@ -16,7 +16,7 @@ from sfumato.transformations import Ball
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, NORMS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VectorSum(Aggregate):
     """The sum of a column of lists of a length, entry by entry; `per` tells whose norm is bounded."""
 
@@ -52,7 +52,7 @@ class VectorSum(Aggregate):
         return f"sum of vectors of {column}, {NORMS[Ball(self.norm)]} norm at most {float(self.bound):g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VectorMean(VectorSum):
     """The mean of a column of lists of a length, entry by entry, over the rows that have a vector."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
 from sfumato.query.aggregates.aggregate import (
@@ -18,8 +19,8 @@ from sfumato.query.aggregates.aggregate import (
 from sfumato.query.schema import Schema
 
 
-@dataclass(frozen=True)
-class Weights:
+@dataclass(frozen=True, repr=False)
+class Weights(Spelled):
     """Survey weights: how many units of the population a row stands for.
 
     Args:
@@ -31,7 +32,7 @@ class Weights:
     most: Fraction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weighted(Aggregate):
     """A count, sum, mean or histogram of the population that rows with weights stand for.
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, positive_int
 from sfumato.query.aggregates.aggregate import BoundedAggregate, checked_bounds
@@ -18,8 +19,8 @@ MOST_POINTS = 400
 Bounds = tuple[Fraction, Fraction]
 
 
-@dataclass(frozen=True)
-class Limits:
+@dataclass(frozen=True, repr=False)
+class Limits(Told):
     """One point of a grid: what a question is asked with, in the place of its own.
 
     Args:

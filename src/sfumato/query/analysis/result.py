@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.card import Card, Rows, Sentences
+from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, nearest
 from sfumato.noise.values import Floats
 from sfumato.query import output
@@ -106,7 +108,7 @@ class Point:
         return Totals(mean(cell.bias**2), mean(cell.choice**2), mean(cell.noise**2), rmse, error)
 
 
-class NonPrivateAnalysis:
+class NonPrivateAnalysis(Displayed):
     """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
 
     Args:
@@ -193,6 +195,20 @@ class NonPrivateAnalysis:
 
     def __str__(self) -> str:
         """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
+        table = self._errors
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table]
+        return "\n".join([NOT_PRIVATE, "", *lines, "", "Smallest error of", *self._smallest])
+
+    def _card(self) -> Card:
+        names, *rows = self._errors
+        title = "Errors to be expected, by limits: of each output, in brackets its bias and its spread"
+        best = f"Smallest error of {'; of '.join(self._smallest)}."
+        return Card(title, [Rows(names, rows, left=0), Sentences([best])], NOT_PRIVATE)
+
+    @property
+    def _errors(self) -> list[list[str]]:
+        """Names, then a row for each point: the error of each output, in brackets bias and spread."""
         names = ["groups", "rows", "total_rows", "bounds"]
         shown = [
             [*map(_text, (p.limits.groups, p.limits.rows, p.limits.total_rows)), p.limits.bounds_text]
@@ -210,12 +226,15 @@ class NonPrivateAnalysis:
                 spread = math.hypot(t.choice, t.noise)
                 row.append(f"{_short(t.error)} ({_short(t.bias)}, {_short(spread)})")
             table.append(row)
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table]
+        return table
+
+    @property
+    def _smallest(self) -> list[str]:
+        """The limits with the smallest errors."""
         best = [f"{name}: {self.best(name)}" for name in self.outputs]
         if len(best) > 1:
             best.append(f"all: {self.best()}")
-        return "\n".join([NOT_PRIVATE, "", *lines, "", "Smallest error of", *best])
+        return best
 
     @property
     def _of_all(self) -> bool:

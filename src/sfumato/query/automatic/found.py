@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.displayed import Told
 
-@dataclass(frozen=True)
-class Found:
+
+@dataclass(frozen=True, repr=False)
+class Found(Told):
     """Something that a question left to its release, as it was found by a noisy look, which is published too.
 
     Args:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sfumato.display.card import Card, Rows, Sentences
+from sfumato.display.displayed import Displayed
 from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
 from sfumato.query import output
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 # A share that is less than this is no reason for another limit.
 SMALL = 0.05
 _MOST = 0.9  # nearly all
+_WAITING = (
+    "Their noise is not drawn yet, which showing them does not do: sentences(), findings() or to_pandas() "
+    "reads the rows and draws it, once."
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Finding:
     suggestion: str | None
 
 
-class Diagnostics(Owned):
+class Diagnostics(Displayed, Owned):
     """What limits and bounds changed, with error bars: noisy numbers that are safe to publish.
 
     Drawn when they are first looked at, and once. Made by `Question.diagnose`, and by a release that is asked
@@ -210,6 +216,16 @@ class Diagnostics(Owned):
         share, bar = min(max(1 - row[name] / keys, 0.0), 1.0), min(bars[name] / keys, 1.0)
         look = "look at their spelling, type and time zone" if share - bar > SMALL else None
         return Finding("keys", "public keys", share, bar, look)
+
+    def _card(self) -> Card:
+        title = f"Diagnostics of {', '.join(self._diagnosis.content()['of'])}, for epsilon {self.spent[0]:g}"
+        if not self.drawn:
+            return Card(title, [Sentences([_WAITING])])
+        rows = [[one.limit, one.of, _percent(one), one.suggestion or ""] for one in self.findings()]
+        names = ["limit", "share of", "beyond it", "suggestion"]
+        unit, most = self._diagnosis.people.unit, self.most_rows
+        of_rows = f"In shares of rows, each {unit} counts with at most {most:,} of them."
+        return Card(title, [Rows(names, rows, left=4), Sentences([f"Error bars of 95%. {of_rows}"])])
 
     def __repr__(self) -> str:
         return f"<Diagnostics of {', '.join(self._diagnosis.content()['of'])}; epsilon={self.spent[0]:g}>"

@@ -16,13 +16,14 @@ from sfumato.budget.ledger.book import Kept
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, questions, template
 from sfumato.budget.ledger.journal.chain import Line
 from sfumato.budget.ledger.journal.verify import listed
+from sfumato.display.displayed import Told
 
 MANY = 10  # answers about the same columns
 _EQUALITIES = 3  # conditions that each ask for one value
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(Told):
     """Questions that a person should look at, and why.
 
     Args:
@@ -45,8 +46,8 @@ class Finding:
         return f"[{self.kind}] {self.dataset}, {who}, {what} {listed(list(self.entries))}: {self.words}"
 
 
-@dataclass(frozen=True)
-class Loss:
+@dataclass(frozen=True, repr=False)
+class Loss(Told):
     """What somebody was told of a dataset, in all.
 
     Args:
@@ -64,8 +65,8 @@ class Loss:
         return f"{self.dataset}, {who}: epsilon {self.epsilon:g}, delta {self.delta:g}"
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Told):
     """What a journal has for a person to judge.
 
     Args:

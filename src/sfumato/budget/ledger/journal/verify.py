@@ -15,13 +15,14 @@ from sfumato.budget.ledger import book
 from sfumato.budget.ledger.journal import chain
 from sfumato.budget.ledger.tables import ANSWERS, JOURNAL, LEDGER, before_journal, digest
 from sfumato.budget.ledger.written import understood
+from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
-@dataclass(frozen=True)
-class Verified:
+@dataclass(frozen=True, repr=False)
+class Verified(Told):
     """What came of walking a journal: true where nothing is wrong.
 
     Args:

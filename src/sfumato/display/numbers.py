@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
 
 # Beyond these a number is easier to read with a power of ten.
 LARGEST = 1e15
 MOST_DECIMALS = 9
+_LONGEST = 14  # characters of a fraction, or of a whole number without a power of ten
 
 
 @dataclass(frozen=True)
@@ -82,3 +84,33 @@ def _align(texts: Sequence[str]) -> list[str]:
     left = max((len(whole) for whole, _, _ in parts), default=0)
     right = max((len(point + rest) for _, point, rest in parts), default=0)
     return [f"{whole:>{left}}{point + rest:<{right}}" for whole, point, rest in parts]
+
+
+def exact(number: Fraction | int | float) -> str:
+    """Write a number as one would: as a decimal that is exactly it, else as a fraction.
+
+    A float is meant where its exact value is that of a float. What is too long both ways is rounded, and
+    says so.
+
+    >>> exact(Fraction(1, 2)), exact(Fraction(1, 3)), exact(Fraction(0.1)), exact(Fraction(1, 10**6))
+    ('0.5', '1/3', '0.1', '1e-06')
+    >>> exact(Fraction(10**40 + 1, 3**40)), exact(1_500_000), exact(float("inf"))
+    ('about 8.22526e+20', '1500000', 'inf')
+    """
+    if isinstance(number, float) and not math.isfinite(number):
+        return str(number)
+    whole = Fraction(number)
+    if whole.denominator == 1 and len(str(whole)) <= _LONGEST:
+        return str(whole)
+    try:
+        nearest = float(whole)
+    except OverflowError:
+        return f"about {Decimal(whole.numerator) / Decimal(whole.denominator):.6g}"
+    for text in (f"{nearest:g}", repr(nearest)):
+        # As it was written in decimal, or as the float that it was given as.
+        if Fraction(text) == whole:
+            return text
+    if Fraction(nearest) == whole:
+        return repr(nearest)
+    text = f"{whole.numerator}/{whole.denominator}" if whole.denominator > 1 else str(whole)
+    return text if len(text) <= _LONGEST else f"about {nearest:.6g}"

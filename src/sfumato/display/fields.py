@@ -1,0 +1,41 @@
+"""What a value of several fields looks like in Python, with exact numbers as one writes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+from sfumato.display.numbers import exact
+
+
+class Spelled:
+    """Base of dataclasses with repr=False, whose `repr` has exact numbers as one writes them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(repr=False)
+    ... class Bounds(Spelled):
+    ...     ends: tuple[Fraction, Fraction]
+    >>> Bounds((Fraction(1, 2), Fraction(1, 3)))
+    Bounds(ends=(0.5, 1/3))
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        told: Any = self  # a dataclass
+        said = (f"{f.name}={spelled(getattr(self, f.name))}" for f in fields(told) if f.repr)
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+def spelled(value: object) -> str:
+    """Return the `repr` of a value, with exact numbers as one writes them, inside of tuples and lists too."""
+    if isinstance(value, Fraction):
+        return exact(value)
+    if type(value) is tuple:
+        return f"({', '.join(map(spelled, value))}{',' * (len(value) == 1)})"
+    if type(value) is list:
+        return f"[{', '.join(map(spelled, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{spelled(k)}: {spelled(v)}' for k, v in value.items())}}}"
+    return repr(value)

@@ -1,0 +1,102 @@
+"""Cards as HTML: the one place where it is made, and where what comes from data is made harmless.
+
+It has no script and asks for nothing. Colours are those of the page around it, so that a card is readable
+in light and in dark, whichever tool shows it, and how it was told to be either.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from sfumato.display.card import Card, Cell, Facts, Listing, Part, Rows, Sentences, Steps
+from sfumato.display.text import visible
+
+# Notebooks typeset what stands between dollars as mathematics, but in elements of these classes.
+_NO_MATHEMATICS = "tex2jax_ignore mathjax_ignore"
+_STYLE = """
+.sfumato { color: inherit; font-size: .9rem; line-height: 1.45; margin: .3rem 0; overflow-x: auto; }
+.sfumato > p { margin: .35rem 0; max-width: 46rem; overflow-wrap: anywhere; text-align: left; }
+.sfumato > p.title { font-weight: 600; }
+.sfumato > p.warning { font-weight: 600; border-left: .3rem solid #d55e00; padding-left: .5rem; }
+.sfumato table { border-collapse: collapse; border: 0; margin: .5rem 0; color: inherit; width: auto;
+  display: table; table-layout: auto; font-size: inherit; background: none; }
+.sfumato tr, .sfumato tbody tr:nth-child(odd), .sfumato tbody tr:hover { background: none; }
+.sfumato th, .sfumato td { padding: .15rem .75rem .15rem 0; border: 0; text-align: left;
+  vertical-align: top; color: inherit; font-weight: 400; background: none; max-width: 28rem; min-width: 0; }
+.sfumato .rows th, .sfumato .rows td { text-align: right; white-space: nowrap; padding-left: .4rem;
+  font-variant-numeric: tabular-nums; border-bottom: 1px solid rgba(127, 127, 127, .25); }
+.sfumato .rows thead th { font-weight: 600; border-bottom: 1px solid currentColor; vertical-align: bottom; }
+.sfumato .rows .left { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; padding-left: 0; }
+.sfumato .bar, .sfumato .facts th { opacity: .72; }
+.sfumato .facts th { white-space: nowrap; }
+.sfumato .facts td { max-width: 46rem; overflow-wrap: anywhere; }
+.sfumato ol { margin: .35rem 0; padding-left: 2rem; max-width: 46rem; list-style: decimal; }
+.sfumato li { overflow-wrap: anywhere; }
+.sfumato pre { margin: .35rem 0; padding: 0; white-space: pre-wrap; overflow-wrap: anywhere;
+  color: inherit; background: none; border: 0; font-size: .85rem; }
+"""
+
+
+def html(card: Card) -> str:
+    """Return a card as HTML, of which nothing can be more than text.
+
+    >>> "<script>" in html(Card("A column called <script>", []))
+    False
+    """
+    parts = [f'<p class="title">{escaped(card.title)}</p>']
+    if card.warning:
+        parts.append(f'<p class="warning">{escaped(card.warning)}</p>')
+    parts += [_part(part) for part in card.parts if part is not None]
+    inside = "\n".join(parts)
+    return f'<div class="sfumato {_NO_MATHEMATICS}">\n<style>{_STYLE}</style>\n{inside}\n</div>'
+
+
+def escaped(text: str, *, lines: bool = False) -> str:
+    """Return text as HTML shows it.
+
+    Args:
+        text: any.
+        lines: let line ends and tabs through.
+    """
+    return escape(visible(text, lines=lines))
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Listing):
+        return f"<pre>{escaped(part.text, lines=True)}</pre>"
+    if isinstance(part, Sentences):
+        return "\n".join(f"<p>{escaped(one)}</p>" for one in part.sentences)
+    if isinstance(part, Steps):
+        items = "\n".join(f"<li>{escaped(one)}</li>" for one in part.steps)
+        return f'<ol start="{part.first}">\n{items}\n</ol>'
+    if isinstance(part, Facts):
+        lines = (
+            f'<tr><th scope="row">{escaped(about)}</th><td>{escaped(said)}</td></tr>'
+            for about, said in part.facts
+        )
+        return "\n".join(['<table class="facts">', *lines, "</table>"])
+    return _rows(part)
+
+
+def _rows(part: Rows) -> str:
+    found = ['<table class="rows">']
+    if any(part.names):
+        names = (f"<th{_left(i, part)}>{escaped(name)}</th>" for i, name in enumerate(part.names))
+        found.append(f"<thead><tr>{''.join(names)}</tr></thead>")
+    found.append("<tbody>")
+    for row in part.rows:
+        found.append(f"<tr>{''.join(f'<td{_left(i, part)}>{_cell(c)}</td>' for i, c in enumerate(row))}</tr>")
+    found.append("</tbody></table>")
+    if part.beyond:
+        found.append(f"<p>{escaped(part.beyond)}</p>")
+    return "\n".join(found)
+
+
+def _left(place: int, part: Rows) -> str:
+    return ' class="left"' if place < part.left else ""
+
+
+def _cell(one: Cell) -> str:
+    if isinstance(one, str):
+        return escaped(one)
+    return f'{escaped(one.value)}<span class="bar"> ± {escaped(one.error)}</span>'

@@ -1,0 +1,121 @@
+"""Tables and questions as cards: columns, what is done with rows, limits, and what is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sfumato.display.card import Card, Facts, Rows, Sentences
+from sfumato.query.exact import BroughtKeys
+from sfumato.query.schema import Derive, Filter, Schema, Step
+
+if TYPE_CHECKING:
+    from sfumato.query.public_table import PublicTable
+    from sfumato.query.question import Question
+    from sfumato.query.table import Table
+    from sfumato.query.top import Top
+
+_MOST = 40  # columns
+_FREE = "Nothing was read or spent for this."
+
+
+def table_card(table: Table[Any]) -> Card:
+    """Return the columns of a private table, and what is said of its rows so far."""
+    schema = table.schema
+    roles = {table.unit: "privacy unit"} | dict.fromkeys(table.keys, "grouped by")
+    return Card(
+        f"Private table {_source(table.engine)}",
+        [_columns(schema, roles), Facts(_done(table)), Sentences([*table.notes, _FREE])],
+    )
+
+
+def public_card(table: PublicTable) -> Card:
+    """Return the columns of a public table."""
+    return Card(
+        f"Public table {_source(table.engine)}",
+        [_columns(table.schema, {}), Facts(_steps(table.steps)), Sentences(table.notes)],
+    )
+
+
+def question_card(question: Question[Any]) -> Card:
+    """Return what is asked of each group, within which limits."""
+    table = question.table
+    derived = {s.name: s.expression for s in table.steps if isinstance(s, Derive)}
+    rows = [
+        [name, asked.meaning(derived), ", ".join(asked.outputs(name))] for name, asked in question.aggregates
+    ]
+    next_step = "It costs when it is released: .plan(epsilon=...) and .preview(epsilon=...) are free."
+    return Card(
+        f"Question: {question.told}",
+        [
+            Rows(["name", "what is asked", "columns"], rows, left=3),
+            Facts([("of", f"private table {_source(table.engine)}"), *_done(table)]),
+            Sentences([*table.notes, f"{_FREE} {next_step}"]),
+        ],
+    )
+
+
+def top_card(question: Top) -> Card:
+    """Return which largest groups are asked for."""
+    facts = [
+        ("of", f"private table {_source(question.engine)}"),
+        ("privacy unit", question.unit),
+        *_steps(question.steps),
+        ("groups", ", ".join(question.keys)),
+        ("largest by", f"different {question.unit}" if question.by is None else question.by.meaning({})),
+    ]
+    return Card(
+        f"Question: the {question.k:,} largest groups by {', '.join(question.keys)}",
+        [Facts(facts), Sentences([*question.notes, _FREE])],
+    )
+
+
+def told_table(table: Table[Any]) -> str:
+    """Say in a line what a table is, and what is done with it."""
+    said = [f"{about} {text}" for about, text in _done(table)]
+    return "; ".join([f"<Table {_source(table.engine)}: {len(table.schema)} columns", *said]) + ">"
+
+
+def _source(engine: Any) -> str:
+    """Say where rows come from, without folders."""
+    # An address of a database has a user, perhaps a password.
+    names = [re.split(r"[/\\]", path)[-1] for path in engine.files if "://" not in path]
+    read = f"read with {engine.name}"
+    return f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''} ({read})" if names else f"({read})"
+
+
+def _columns(schema: Schema, roles: dict[str, str]) -> Rows:
+    shown = list(schema.items())[:_MOST]
+    more = f"and {len(schema) - _MOST:,} more columns" if len(schema) > _MOST else ""
+    rows = [[name, column.type_name, roles.get(name, "")] for name, column in shown]
+    return Rows(["column", "type", ""], rows, left=3, beyond=more)
+
+
+def _steps(steps: Sequence[Step]) -> list[tuple[str, str]]:
+    return [
+        ("keep rows where", s.expression)
+        if isinstance(s, Filter)
+        else ("compute", f"{s.name} = {s.expression}")
+        for s in steps
+    ]
+
+
+def _done(table: Table[Any]) -> list[tuple[str, str]]:
+    """Return what is said of rows, in order: whose they are, steps, groups, limits."""
+    parts = [part.text for part in table.unit_parts]
+    found = [("privacy unit", ", ".join(parts) or table.unit), *_steps(table.steps)]
+    if table.keys:
+        public = table.public_keys
+        how = "chosen privately"
+        if isinstance(public, BroughtKeys):
+            how = "public"
+        elif public is not None:
+            how = f"{public.num_rows:,} public groups"
+        found.append(("group by", f"{', '.join(table.keys)} ({how})"))
+    limits = [
+        f"{name}={'auto' if name in table.auto_limits else f'{limit:,}'}"
+        for name, limit in (("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows))
+        if limit is not None
+    ]
+    return [*found, ("limits", ", ".join(limits))] if limits else found

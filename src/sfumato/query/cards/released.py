@@ -1,0 +1,221 @@
+"""Releases as cards: the numbers that were drawn, with error bars, what they cost and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.display.card import Card, Cell, Facts, Rows, Sentences, cell
+from sfumato.display.numbers import shown
+from sfumato.query.choices import titled
+from sfumato.query.keys import ALL, shown_keys
+
+if TYPE_CHECKING:
+    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.processed import ProcessedRelease
+    from sfumato.query.query import Query
+    from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
+
+MOST = 20  # rows that are shown
+MOST_BARS = 5_000  # rows of which error bars are computed to show some
+FIRST_ENTRIES = 3  # of a list
+WAITING = (
+    "Its noise is not drawn yet, which showing it does not do: to_pandas(), frame(errors=True), plot() or "
+    "write(...) reads the rows and draws it, once. What it costs was settled when it was made."
+)
+
+
+def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Sequence[str]) -> Card:
+    """Return the numbers of a release that was drawn, or that it was not, and what is said of it.
+
+    Args:
+        release: any; nothing is drawn.
+        facts: what is said below the numbers.
+        keys: its columns that are no numbers of the release.
+    """
+    from sfumato.query.cards.planned import price
+
+    title = f"{type(release).__name__}: {price(*release.spent)}"
+    warning = "Of made-up rows: an answer about nobody." if release.engine.made_up else ""
+    table = release.made
+    if table is None:
+        return Card(title, [Sentences([WAITING if not release.drawn else _WRITTEN]), Facts(facts)], warning)
+    return Card(title, [_numbers(release, table, keys), Facts(facts)], warning)
+
+
+_WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads back."
+
+
+def release_facts(
+    release: Release, groups: int | None, bars: tuple[float, bool] | None
+) -> list[tuple[str, str]]:
+    """Say what a release cost, how it was made, and what its error bars mean.
+
+    Args:
+        release: of groups.
+        groups: how many there are; None where that was not drawn yet.
+        bars: the confidence of error bars, and whether it is of all at once; None without any.
+    """
+    plan = release.plan
+    content = plan.explain().to_dict()
+    found = [
+        ("spent", cost(release, f", for each {content['privacy_unit']} (the privacy unit) with all its rows"))
+    ]
+    found += [("found", str(one)) for one in release.found]
+    found.append(("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once"))
+    if content["group_by"] and groups is not None:
+        found.append(("groups", groups_told(content, groups)))
+    return found + error_bars(bars, _LIMITS)
+
+
+def top_facts(
+    release: TopRelease, groups: int | None, bars: tuple[float, bool] | None
+) -> list[tuple[str, str]]:
+    """Say what the largest groups cost, how they were drawn, and what their error bars mean.
+
+    Args:
+        release: of the largest groups.
+        groups, bars: as of `release_facts`.
+    """
+    plan, question = release.plan, release.question
+    found = [("spent", cost(release, f", for each {question.unit} (the privacy unit) with all its rows"))]
+    if groups is not None:
+        found.append(("groups", largest_told(release, groups)))
+    if plan.law is not None:
+        kind = type(plan.law).__name__
+        found.append(("noise", f"{kind}, exactly rounded, drawn once for these groups"))
+    return found + error_bars(bars, "")
+
+
+def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
+    """Say what releases cost together, and what was computed with them."""
+    many = len(release.releases)
+    what = "" if many == 1 else f": the sums of those of {many} releases"
+    return [("spent", cost(release, what)), ("computed", release.computation.text)]
+
+
+def cost(release: NoisyTable, what: str) -> str:
+    """Say what a release has spent, and what for; of made-up rows, what it would."""
+    epsilon, delta = release.spent
+    text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
+    return f"NOTHING, as the rows are made up; of real rows {text}" if release.engine.made_up else text
+
+
+_LIMITS = (
+    " What the limits changed (values clamped to their bounds, rows and groups of a unit beyond its limits) "
+    "is not in it."
+)
+
+
+def error_bars(bars: tuple[float, bool] | None, limits: str) -> list[tuple[str, str]]:
+    """Say what error bars mean, where there are some."""
+    if bars is None:
+        return []
+    confidence, simultaneous = bars
+    which = "for all numbers at once" if simultaneous else "for each number by itself"
+    return [("±", f"{confidence * 100:g}% error bar, {which}: what the noise may have changed.{limits}")]
+
+
+def largest_told(release: TopRelease, groups: int) -> str:
+    """Say how many groups there are, and how they were drawn."""
+    plan, question = release.plan, release.question
+    found = f"{groups:,} of the {plan.k:,} asked for, by {question.measured}, in the order drawn"
+    return f"{found}; they are {'public' if plan.candidates is None else 'private'}"
+
+
+def groups_told(content: dict[str, Any], groups: int) -> str:
+    """Say how many groups are shown, and how they were chosen.
+
+    Args:
+        content: of an explanation.
+        groups: how many are shown.
+    """
+    selection = content["selection"]
+    if selection is None:
+        return f"{groups:,} shown: all, as they are public"
+    half = f"{selection['kept_half_the_time_at_units']:,}"
+    if groups:
+        return f"{groups:,} shown, chosen privately: a group of {half} units shows half the time"
+    limit = "max_rows_contributed" if "rows_per_unit" in content["limits"] else "max_groups_contributed"
+    return (
+        f"none shown: a group needs about {half} units to show half the time. Ask for larger groups, "
+        f"spend a larger epsilon or delta, or lower {limit}"
+    )
+
+
+def bars_of(release: NoisyTable, confidence: float) -> pa.Table | None:
+    """Return half-widths of the error bars of a release that was drawn, where it has any."""
+    return release.errors(confidence) if release.measured else None
+
+
+def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
+    """Return the first rows: keys as they are, numbers with their error bars."""
+    few = table.num_rows <= MOST_BARS
+    widths = bars_of(release, release.bars_at) if few else None
+    first = table.slice(0, MOST)
+    columns = dict(columns_of(release, first, None if widths is None else widths.slice(0, MOST)))
+    beyond = []
+    if table.num_rows > MOST:
+        beyond.append(f"The first {MOST:,} of {table.num_rows:,} rows; to_pandas() has all.")
+    if not few and release.measured:
+        beyond.append("frame(errors=True) has error bars beside these numbers.")
+    if not any(name in keys for name in columns) and first.num_rows == 1:
+        # One group without a key: a line for each number.
+        return Rows(["", ""], [[name, cells[0]] for name, cells in columns.items()])
+    left = sum(name in keys for name in columns)
+    rows = list(zip(*columns.values(), strict=True))
+    return Rows(list(columns), rows, left=left, beyond=" ".join(beyond))
+
+
+def columns_of(
+    release: NoisyTable, table: pa.Table, widths: pa.Table | None
+) -> Iterator[tuple[str, Sequence[Cell]]]:
+    """Yield the name and the cells of each column that is shown.
+
+    Args:
+        release: for what its columns are.
+        table: some of its rows.
+        widths: half-widths of error bars of these rows, in the same places, if any.
+    """
+    query: Query | None = release.asked
+    keys = {} if query is None else shown_keys(query, table)
+    for name, values in keys.items():
+        yield name, [str(ALL) if value is ALL else cell(value) for value in values]
+    beside = {f"{name}_error" for name in release.measured}
+    for place, name in enumerate(table.column_names):
+        if query is not None and place < len(query.shown_keys):
+            continue
+        if widths is not None and name in beside and name not in widths.column_names:
+            continue
+        values = table.column(place).to_pylist()
+        if widths is None or name not in release.measured:
+            yield name, [_plain(value) for value in values]
+        else:
+            yield name, measured(values, widths[name].to_pylist())
+
+
+def measured(values: Sequence[Any], errors: Sequence[Any]) -> list[Cell]:
+    """Write values with their error bars; of lists the first entries."""
+    if values and isinstance(values[0], list):
+        return [_entries(v, e) for v, e in zip(values, errors, strict=True)]
+    known = [i for i, pair in enumerate(zip(values, errors, strict=True)) if None not in pair]
+    cells: list[Cell] = [cell(value) for value in values]
+    for i, one in zip(known, shown([values[i] for i in known], [errors[i] for i in known]), strict=True):
+        cells[i] = one
+    return cells
+
+
+def _entries(values: Sequence[float], errors: Sequence[float]) -> str:
+    first = shown(values[:FIRST_ENTRIES], errors[:FIRST_ENTRIES])
+    text = ", ".join(f"{one.value} ± {one.error}" for one in first)
+    return f"{text}, … ({len(values):,} entries)" if len(values) > FIRST_ENTRIES else text
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        more = f", … ({len(value):,} entries)" if len(value) > FIRST_ENTRIES else ""
+        return ", ".join(map(cell, value[:FIRST_ENTRIES])) + more
+    return cell(value)
