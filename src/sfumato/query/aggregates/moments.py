@@ -89,7 +89,7 @@ def sum(
             bounds are of units beside weights.
 
     >>> sum("docvis", lower=0, upper=30)
-    Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
+    Sum(column='docvis', lower=0, upper=30, per=None)
     """
     if per is not None:
         one_of(per, "per", get_args(Bounded))
@@ -130,7 +130,7 @@ def mean(
         QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper.
 
     >>> mean("income", lower=0, upper=100, weight="w", max_weight=50).weights
-    Weights(column='w', most=Fraction(50, 1))
+    Weights(column='w', most=50)
     """
     weights = weights_of("mean", weight, max_weight)
     if lower is None and upper is None:
@@ -172,7 +172,7 @@ def proportion(
         ParameterError: sizes are not there for the same strata, or out of range.
 
     >>> proportion("employed")
-    Mean(column='employed', lower=Fraction(0, 1), upper=Fraction(1, 1))
+    Mean(column='employed', lower=0, upper=1)
     >>> sizes = {"asked": {"E": 10, "H": 5}, "population": {"E": 90, "H": 30}}
     >>> proportion("award", stratum="school", **sizes).outputs("p")
     ('p', 'p_standard_error', 'p_low', 'p_high')

@@ -85,7 +85,7 @@ def vector_sum(
         ParameterError: the length, the bound, the norm or `per` is not admissible.
 
     >>> vector_sum("embedding", length=3, bound=1)
-    VectorSum(column='embedding', length=3, bound=Fraction(1, 1), norm='l2', per='unit')
+    VectorSum(column='embedding', length=3, bound=1, norm='l2', per='unit')
 
     Source:
         docs/proofs/vector_sum.md.
