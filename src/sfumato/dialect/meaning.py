@@ -70,7 +70,7 @@ def parse(
     >>> query.source, query.where, query.keys, query.groups, query.epsilon
     ('rwm5yr.parquet', 'age >= 25', ('year',), 3, '1')
     >>> query.aggregates[1]
-    ('visits', Mean(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1)))
+    ('visits', Mean(column='docvis', lower=0, upper=30))
     >>> query.notes
     ('max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.',)
     """

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING
 
 from sfumato.audit.literals import digits
-from sfumato.display.displayed import Told
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Check:
     finding: str
 
 
-@dataclass(frozen=True, repr=False)
-class Closeness(Told):
+@dataclass(frozen=True)
+class Closeness:
     """What the checks found.
 
     Args:
