@@ -35,12 +35,14 @@ class Served:
         url: where it is.
         ledger: that pays.
         tokens: of its analysts, in their order.
+        pid: of its process.
     """
 
     folder: Path
     url: str
     ledger: sf.Ledger
     tokens: tuple[str, ...]
+    pid: int
 
 
 @contextmanager
@@ -69,7 +71,7 @@ def served(rows: pa.Table, options: Sequence[str], analysts: Sequence[str] = ("a
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_for(url, tokens[0])
-            yield Served(folder, url, ledger, tokens)
+            yield Served(folder, url, ledger, tokens, service.pid)
         finally:
             service.terminate()
             service.wait()
