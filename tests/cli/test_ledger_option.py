@@ -218,3 +218,18 @@ def test_the_page_says_what_happens(tmp_path, run, monkeypatch):
             said += done.stdout
         elif line.startswith("    "):
             assert line.strip() in said
+
+
+def test_the_same_question_again_is_answered_by_the_journal_and_says_so(ledger, run, monkeypatch):
+    ledger.journal.declare("hospital", "2026-11")
+    before = run("sql", COUNT, *PAID, "--dry-run").stdout
+    done = run("sql", COUNT, *PAID, "-o", "a.csv", "--receipt", "r.json")
+    assert done.exit_code == 0 and "once more" not in before + done.stdout
+    entry = ledger.history()[-1].number
+    said = f"It is the answer of entry {entry} of the ledger once more, for nothing."
+    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_: pytest.fail("rows were read"))
+    assert said in run("sql", COUNT, *PAID, "--dry-run").stdout
+    again = run("sql", COUNT, *PAID, "-o", "b.csv", "--receipt", "s.json", "--confidence", "0.5")
+    assert again.exit_code == 0 and said in again.stdout and spent(ledger) == [1]
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    assert Path("r.json").read_bytes() == Path("s.json").read_bytes()

@@ -84,6 +84,8 @@ class Job:
             return
         if self.dry_run:
             console.print("\nDry run: no row was read, nothing was spent.")
+            if self.payer is not None:
+                self._tell_repeats(console, asked.repeats(planned, self.payer.budget))
             self._tell_left(console)
             return
         with Watch("Planning"):
@@ -96,6 +98,7 @@ class Job:
             finally:
                 self._answer(console, release)
             if not self.quiet:
+                self._tell_repeats(console, release.repeats)
                 tell_written(console, [path for path, _ in self._files])
         finally:
             self._tell_left(console)
@@ -189,6 +192,10 @@ class Job:
         beside = [(self.plot, "--plot"), (self.receipt, "--receipt")]
         found = [*((path, "--output") for path in self.outputs), *beside]
         return [(path, name) for path, name in found if path is not None]
+
+    def _tell_repeats(self, console: Console, entry: int | None) -> None:
+        if entry is not None:
+            console.print(f"It is the answer of entry {entry} of the ledger once more, for nothing.")
 
     def _tell_left(self, console: Console) -> None:
         if self.payer is not None and not self.quiet:

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from sfumato.budget import Budget
+from sfumato.budget.ledger import LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.given import OpenTable, check_no_secret, of_tables
@@ -16,7 +17,7 @@ from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.noisy_table import NoisyTable
-from sfumato.query.payment import paying, payment
+from sfumato.query.payment import Form, Same, paying, payment, same_question
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
 from sfumato.query.top import Top
@@ -215,12 +216,27 @@ class Asked:
             deltas = (admissible_delta(one.delta) for one in self.queries)
             pay = paying(budget, sum(epsilons), sum(deltas), what, form=form, made_up=made_up)
         else:
-            pay = payment(budget, plans, what, form=form, made_up=made_up)
+            pay = payment(budget, plans, what, form=form, same=self._same(form), made_up=made_up)
         paid = pay()
-        releases = [one.release() for one in planned]
-        for release in releases:
-            release.paid = paid
-        return ProcessedRelease(releases, computation)
+        made = ProcessedRelease([one.release() for one in planned], computation)
+        made.take(paid)
+        return made
+
+    def repeats(self, trial: Any, budget: LedgerBudget) -> int | None:
+        """Return the entry of a ledger whose answer `release` would give again; None where it would be paid.
+
+        Raises:
+            EngineError: the ledger cannot be read.
+        """
+        asked = None if self.looks else self._same(trial.canonical)()
+        return None if asked is None else budget.known(asked).entry
+
+    def _same(self, form: Form) -> Same:
+        """Return by what the text is known again, as `Question.release` knows one question."""
+        read: list[Any] = [question.engine for question in self.questions]
+        if self.query.outside is not None:
+            read += [table.engine for table in self.public.values()]
+        return same_question(form, read)
 
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""

@@ -204,6 +204,7 @@ class DistributedEngine:
         return self._local.content(steps)
 
     made_up = False
+    addresses = None  # an answer here is computed anew each time
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
         """Return an engine, in this process, on made-up rows with the same columns."""

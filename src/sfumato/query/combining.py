@@ -155,6 +155,17 @@ class Reached:
         return []
 
 
+def all_parts(how: Combination) -> list[Part]:
+    """Return the tables that rows are made of, private and public."""
+    found: list[Part] = []
+    for field in fields(how):
+        value = getattr(how, field.name)
+        # Those of `Computed` have names.
+        several = [one for pair in value for one in pair] if isinstance(how, Computed) else [value]
+        found += [one for one in several if isinstance(one, Part)]
+    return found
+
+
 def private_parts(how: Combination) -> list[Part]:
     """Return the private tables that rows are made of; those that reach their units by a key, too."""
     parts = (getattr(how, field.name) for field in fields(how))

@@ -79,6 +79,14 @@ class Evaluator(Protocol):
         """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
         ...
 
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """What tells the places of all its rows from others, so that a question is known again.
+
+        None where some are in memory, which nobody knows again.
+        """
+        ...
+
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return what is read, and what steps keep and derive, as plain data; no row is read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import EngineError, RefusalError
+from sfumato.errors import EngineError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.ownership import Owned
@@ -22,6 +22,7 @@ from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.comparing import Comparison
 from sfumato.query.exact import Evaluator
+from sfumato.query.kept import packed, unpacked
 from sfumato.query.payment import Paid
 
 if TYPE_CHECKING:
@@ -96,6 +97,31 @@ class NoisyTable(Displayed, Owned, ABC):
     def bars_at(self) -> float:
         """The confidence of error bars where none is named."""
         return 0.95
+
+    @property
+    def repeats(self) -> int | None:
+        """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
+        return next((one.entry.number for one in self.paid if one.again.body is not None), None)
+
+    def take(self, paid: Sequence[Paid]) -> None:
+        """Keep what a ledger has entered; of a question that its journal answers, take the answer.
+
+        Raises:
+            EngineError: that is no answer, by somebody's hand or damage.
+        """
+        self.paid = tuple(paid)
+        for one in self.paid:
+            if one.again.body is not None:
+                with in_own_words(_no_answer, Exception):
+                    self.restore(unpacked(one.again.body))
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
+
+    @abstractmethod
+    def restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had, in the place of a draw."""
 
     @property
     def diagnostics(self) -> Diagnostics | None:
@@ -247,7 +273,15 @@ class NoisyTable(Displayed, Owned, ABC):
             if rows is not None and rows <= _DIGESTED:
                 with suppress(Exception):  # which would cost an answer that is there
                     digest = self.receipt().sha256
-            self.answered(rows=rows, receipt=digest)
+            self.answered(rows=rows, receipt=digest, **self._to_be_given_again())
+
+    def _to_be_given_again(self) -> dict[str, Any]:
+        """Return what the journal needs to give the answer once more, where it may."""
+        again = next((one.again for one in self.paid if one.again.question is not None), None)
+        found = None if again is None or self._unsafe else self.kept()
+        if again is None or found is None:
+            return {}
+        return {"question": again.question, "data": again.data, "body": packed(found)}
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -312,6 +346,13 @@ class NoisyTable(Displayed, Owned, ABC):
                 yield
         else:
             yield
+
+
+def _no_answer(_: Exception) -> EngineError:
+    return EngineError(
+        "the journal's answer to the same question before was changed by hand, or is damaged; sfumato "
+        "journal verify says more, and of another version of the data (journal declare) it is asked anew"
+    )
 
 
 _DIGESTED = 10_000  # rows, of which digests take some milliseconds

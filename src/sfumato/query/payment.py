@@ -10,13 +10,16 @@ from functools import cache
 from typing import Any
 
 from sfumato.budget import Budget, Loss
-from sfumato.budget.ledger import Entry, LedgerBudget
+from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
+from sfumato.query.exact import Evaluator
 from sfumato.query.plan import Beside, Plan
 from sfumato.query.top_plan import TopPlan
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
 Form = Callable[[], Mapping[str, Any]]
+# Gives all that an answer depends on but the data, by which it is known again; None where it is not.
+Same = Callable[[], Mapping[str, Any] | None]
 
 LOG = logging.getLogger("sfumato.budget")
 NO_BUDGET = (
@@ -26,19 +29,25 @@ NO_BUDGET = (
 )
 
 
+_NEW = Again(None)
+
+
 class Paid:
     """What a ledger has entered for a release, and where it is written once what came of that.
 
     Args:
         budget: that paid.
         entry: of the ledger.
+        again: what its journal knows of the question; with an answer, where that is given once more and the
+            entry is the one that paid for it then.
     """
 
-    def __init__(self, budget: LedgerBudget, entry: Entry) -> None:
-        self.budget, self.entry, self._came = budget, entry, ""
+    def __init__(self, budget: LedgerBudget, entry: Entry, again: Again = _NEW) -> None:
+        self.budget, self.entry, self.again = budget, entry, again
+        self._came = "" if again.body is None else "answered"
 
     def came(self, kind: str, **said: Any) -> None:
-        """Write what came of it, "answered" or "failed", with what is said of it; the first answer alone.
+        """Write what came of it, "answered", "failed" or "handed", with what is said; the first answer alone.
 
         A journal that cannot be written now takes no answer away that is paid: without an outcome the
         question counts as one that failed, and stays spent. That is in the log.
@@ -97,6 +106,7 @@ def payment(
     what: str,
     *,
     form: Form | None = None,
+    same: Same | None = None,
     made_up: bool = False,
 ) -> Pay:
     """Return what pays for some releases together, of all or none.
@@ -106,6 +116,7 @@ def payment(
         plans: of the releases; what is asked beside them is paid too.
         what: in a few words.
         form: the canonical form of all that is asked.
+        same: by what a ledger's journal knows the answer again, which then costs nothing.
         made_up: whether all rows are made up, of which nothing need be paid.
     Raises:
         ParameterError: budget is none.
@@ -114,7 +125,7 @@ def payment(
     paid = [*plans, *beside]
     epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
     loss = sum((one.loss for one in paid), Loss())
-    return paying(budget, epsilon, delta, what, loss, form=form, made_up=made_up)
+    return paying(budget, epsilon, delta, what, loss, form=form, same=same, made_up=made_up)
 
 
 def paying(
@@ -125,6 +136,7 @@ def paying(
     loss: Loss | None = None,
     *,
     form: Form | None = None,
+    same: Same | None = None,
     made_up: bool = False,
 ) -> Pay:
     """Return what pays an epsilon and a delta, or a loss that is known better.
@@ -145,7 +157,28 @@ def paying(
         if not isinstance(budget, LedgerBudget):
             budget.spend(epsilon, delta, loss=loss, what=what)
             return ()
+        asked = None if same is None else same()
+        again = _NEW if asked is None else budget.again(asked)
+        if again.body is not None:
+            return (Paid(budget, budget.entry(again.entry or 0), again),)
         plan = None if form is None else form()
-        return (Paid(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan)),)
+        return (Paid(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan), again),)
 
     return pay
+
+
+def same_question(form: Form, engines: Sequence[Evaluator]) -> Same:
+    """Return what tells a question from all others that an answer could differ from.
+
+    Args:
+        form: the canonical form of what is asked.
+        engines: of all tables that are read.
+    """
+
+    def same() -> Mapping[str, Any] | None:
+        from sfumato import __version__  # noise that follows from a plan may be another in another version
+
+        places = [engine.addresses for engine in engines]
+        return None if None in places else {"asks": form(), "places": places, "version": __version__}
+
+    return same

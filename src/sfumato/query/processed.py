@@ -27,6 +27,7 @@ from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.payment import Paid
 
 _NOT_FOLLOWED = (
     "errors: what is computed around the private SELECT has no error bars of its own; write "
@@ -251,6 +252,27 @@ class ProcessedRelease(NoisyTable):
     @property
     def _dummy(self) -> bool:
         return any(release._dummy for release in self.releases)
+
+    def take(self, paid: Sequence[Paid]) -> None:
+        """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
+        for release in self.releases:
+            release.paid = tuple(paid)
+        super().take(paid)
+
+    def kept(self) -> Any:
+        """Return the noisy numbers of all releases, and what was computed; None where some are not kept."""
+        numbers = [release.kept() for release in self.releases]
+        if self._table is None or any(one is None for one in numbers):
+            return None
+        rows = None if self._rows is None else pa.table({"rows": self._rows})
+        return numbers, self._table, rows
+
+    def restore(self, kept: Any) -> None:
+        """Have what releases of the same questions had, and what was computed with it."""
+        numbers, self._table, rows = kept
+        self._rows = None if rows is None else rows["rows"].combine_chunks()
+        for release, one in zip(self.releases, numbers, strict=True):
+            release.restore(one)
 
     @property
     def _unsafe(self) -> bool:

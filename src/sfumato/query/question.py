@@ -23,7 +23,7 @@ from sfumato.query.cards.asked import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
-from sfumato.query.payment import Paid, Pay, paying, payment
+from sfumato.query.payment import Paid, Pay, paying, payment, same_question
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import Preview, previewed, smallest_epsilon
@@ -343,7 +343,9 @@ class Question(Displayed, Generic[Released]):
         form = partial(canonical, engine=table.engine)
 
         def pay(one: Plan) -> Pay:
-            return payment(budget, [one], self.query.told, form=partial(form, one), made_up=made_up)
+            asked = partial(form, one)
+            same = None if unsafe_words is not None else same_question(asked, [table.engine])
+            return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
 
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:

@@ -23,6 +23,7 @@ from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.noisy_table import NoisyTable, stopped
+from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.plan import Plan
 
 if TYPE_CHECKING:
@@ -219,6 +220,29 @@ class Release(NoisyTable):
             if kept is None:
                 self._written = target, written
                 self._drew(None)
+
+    def kept(self) -> Any:
+        """Return the noisy numbers; None of those streamed to a file, with totals, or beside diagnostics."""
+        batches = self._batches
+        if batches is None or self._diagnostics is not None:
+            return None
+        numbers = [one.numbers for one in batches]
+        if any(one.levels is not None for one in numbers):
+            return None
+        return [
+            (one.keys, dict(of.values), dict(of.trees), dict(of.chosen), of.totals)
+            for one, of in zip(batches, numbers, strict=True)
+        ]
+
+    def restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had."""
+        noising, self._started = self.plan.noising, True
+        self._batches = [
+            NoisyBatch(
+                noising, keys, NoisyNumbers(values, trees, noising.laws, noising.steps, chosen, totals)
+            )
+            for keys, values, trees, chosen, totals in kept
+        ]
 
     @property
     def _unsafe(self) -> bool:

@@ -22,7 +22,7 @@ from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.asked import top_card
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
-from sfumato.query.payment import payment
+from sfumato.query.payment import payment, same_question
 from sfumato.query.schema import Kind, Schema, Step
 from sfumato.query.top_draw import RANK, SUM, UNITS, TopDraw
 from sfumato.query.top_plan import TopPlan, make_top_plan
@@ -216,6 +216,7 @@ class Top(Displayed):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
         form = partial(canonical_top, self, plan)
-        pay = payment(budget, [plan], self.told, form=form, made_up=self.engine.made_up)
+        same = None if unsafe_words is not None else same_question(form, [self.engine])
+        pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self.engine.made_up)
         released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released

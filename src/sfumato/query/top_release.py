@@ -111,6 +111,14 @@ class TopRelease(NoisyTable):
         table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), check)
 
+    def kept(self) -> Any:
+        """Return the noisy table."""
+        return self._table
+
+    def restore(self, kept: Any) -> None:
+        """Have the noisy table that a release of the same question had."""
+        self._table, self._started = kept, True
+
     @property
     def _unsafe(self) -> bool:
         return self._words is not None

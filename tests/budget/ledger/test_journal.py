@@ -24,7 +24,7 @@ from sfumato.budget.ledger import sqlite
 from sfumato.budget.ledger.journal import audit, chain, journal
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, template
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.errors import BudgetError, EngineError, ParameterError
+from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.query import noisy_table
 
 pytestmark = pytest.mark.noise_cannot_matter(
@@ -215,16 +215,41 @@ def test_what_diagnostics_and_advice_look_at_has_an_outcome(of_file, monkeypatch
 
 
 @pytest.mark.long
-def test_what_is_handed_to_a_pipeline_has_no_outcome(of_file):
-    pytest.importorskip("apache_beam")
-    from sfumato.beam import Release
+def test_what_is_handed_to_a_pipeline_has_the_outcome_that_its_runner_tells(of_file, caplog):
+    beam = pytest.importorskip("apache_beam")
+    from sfumato.beam import CountUnits, MakePrivate, Release
 
     budget, schema = of_file.budget("shop", "ann"), pa.schema([("id", pa.int64())])
     question = sf.scan(schema, privacy_unit="id").bound(rows=1).agg(n=sf.count())
-    Release(question, epsilon="1/2", budget=budget)
-    assert kinds(of_file) == ["asked"] and budget.spent == (0.5, 0.0)
-    assert of_file.journal.lines()[-1].detail["plan"]["asks"] == "statistics"
-    assert "Entries without an outcome" in str(of_file.journal.verify())
+    releases = [Release(question, epsilon="1/2", budget=budget) for _ in range(4)]
+    assert kinds(of_file) == ["asked"] * 4 and budget.spent == (2, 0.0)
+    assert (
+        "Entries without an outcome, which failed or were not looked at, and stay spent: 4, 5, 6, 7."
+        in str(of_file.journal.verify())
+    )
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([{"id": 1}, {"id": 2}])
+    for number, one in enumerate(releases[:3]):
+        rows | str(number) >> one
+    rows | MakePrivate(budget=budget, unit=lambda row: row["id"]) | CountUnits(epsilon="1/4")
+    assert kinds(of_file)[4:] == ["handed"] * 3 + ["asked", "handed"]
+    told = str(of_file.journal.verify())
+    assert (
+        "looked at, and stay spent: 7." in told
+        and "nobody has told how it ended, and stay spent: 4, 5, 6, 8." in told
+    )
+    for result in (None, type("Running", (), {"state": "RUNNING"})()):
+        with pytest.raises(QueryError, match="has not ended"):
+            releases[0].ended(result)
+    result = pipeline.run()
+    result.wait_until_finish()
+    releases[0].ended(result)
+    releases[0].ended(result)
+    releases[1].ended(type("Failed", (), {"state": "FAILED"})())
+    lines = of_file.journal.lines()[-2:]
+    assert [(line.kind, line.entry) for line in lines] == [("answered", 4), ("failed", 5)]
+    assert lines[1].detail["error"] == "FAILED" and of_file.journal.verify().ok
+    assert "nobody has told how it ended, and stay spent: 6, 8." in str(of_file.journal.verify())
 
 
 @pytest.mark.parametrize("most", [0, 1])

@@ -187,10 +187,11 @@ def entries(
     dataset: str | None = None,
     analyst: str | None = None,
     kind: str | None = None,
+    number: int | None = None,
 ) -> list[Entry]:
-    """Read entries in order: of all, or of a dataset, an analyst, a kind."""
+    """Read entries in order: of all, or of a dataset, an analyst, a kind, a number."""
     asked = select(ENTRIES).order_by(ENTRIES.c.id)
-    given = {"dataset": dataset, "analyst": analyst, "kind": kind}
+    given = {"dataset": dataset, "analyst": analyst, "kind": kind, "id": number}
     for name, value in given.items():
         if value is not None:
             asked = asked.where(ENTRIES.c[name] == value)

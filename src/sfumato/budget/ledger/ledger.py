@@ -297,6 +297,15 @@ class Ledger(Transactions):
         """Return what was paid; by all where no analyst is named."""
         return tuple(entry for entry in self.history(dataset, analyst) if entry.kind == "spend")
 
+    def _entry(self, number: int) -> Entry:
+        """Return one entry."""
+        from sfumato.budget.ledger import book
+
+        found = self._read(lambda connection, _: book.entries(connection, self._store.shown, number=number))
+        if not found:
+            raise EngineError(f"{self._store.shown} has no entry {number}, of which its journal tells")
+        return found[0]
+
     # For both.
 
     def _set(

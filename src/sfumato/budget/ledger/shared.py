@@ -78,7 +78,7 @@ class LedgerBudget(Budget):
 
         Args:
             entry: of the question.
-            kind: "answered" or "failed".
+            kind: "answered", "failed" or "handed".
             said: of it, as for `Journal.came`.
         Raises:
             BudgetError: this is another process than that which opened the ledger.
@@ -93,6 +93,14 @@ class LedgerBudget(Budget):
     def again(self, asked: Mapping[str, Any]) -> Again:
         """Return the same, and write in the journal that the answer is given again."""
         return self._ledger.journal.again(self._dataset, self._analyst, asked)
+
+    def entry(self, number: int) -> Entry:
+        """Return an entry of the ledger, of whomever: of a question whose answer is given again.
+
+        Raises:
+            EngineError: the ledger cannot be read, or has no such entry.
+        """
+        return self._ledger._entry(number)
 
     @property
     def _title(self) -> str:

@@ -185,8 +185,9 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        pay()
-        return PlannedRelease(plan, work, self._names_with(plan.query.public_keys))
+        made = PlannedRelease(plan, work, self._names_with(plan.query.public_keys))
+        made.paid = pay()
+        return made
 
     def top(
         self,
@@ -210,8 +211,9 @@ class BeamEngine(DistributedEngine):
 
         stages = self.stages(question.exact, positive_int(shards, "shards"))
         work = TopWork.of(question.drawing(plan), stages, sealed_apart(secret))
-        pay()
-        return PlannedTop(question, plan, work, self._names_with(question.public_keys))
+        made = PlannedTop(question, plan, work, self._names_with(question.public_keys))
+        made.paid = pay()
+        return made
 
     def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:
         """Return the names of collections, with that of public keys where one brings them."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam.keys import KEYS, ReadKeys
@@ -31,6 +32,7 @@ from sfumato.errors import QueryError, RefusalError
 from sfumato.query.comparing import only_here
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
+from sfumato.query.payment import Paid
 from sfumato.query.plan import Plan
 
 # Rows wait as they came, for they may be long; then what they have in the columns that are used, as Python
@@ -70,6 +72,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     def __init__(self, plan: Plan, work: Work, collections: Mapping[int, str] | None = None) -> None:
         super().__init__()
         self.plan, self._work, self._once, self._names_of = plan, work, Once(), collections
+        self.paid: tuple[Paid, ...] = ()  # what a ledger has entered for it
 
     def default_label(self) -> str:
         """Return the name in a pipeline; a second release there needs another: `"name" >> release`."""
@@ -99,11 +102,32 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
             "it to a file, and ask for the receipt of a release that is read in this process"
         )
 
+    def ended(self, result: PipelineResult) -> None:
+        """Write in the journal of the ledger that paid how the pipeline ended, which its runner knows.
+
+        Args:
+            result: what `pipeline.run()` gave, after `wait_until_finish()`.
+        Raises:
+            QueryError: it has not ended, or is no result of a pipeline.
+        """
+        state = getattr(result, "state", None)
+        if not PipelineState.is_terminal(state):
+            raise QueryError(
+                "ended: the pipeline has not ended; give what pipeline.run() gave, after wait_until_finish()"
+            )
+        for paid in self.paid:
+            if state == PipelineState.DONE:
+                paid.came("answered")
+            else:
+                paid.came("failed", error=str(state))
+
     def expand(self, rows: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""
         tables = self._tables(rows)
         make, kind = made_by(self, self._names)
         self._once.take()
+        for paid in self.paid:
+            paid.came("handed")
         keys = public_keys(tables, self._work.stages, self._names_of)
         parts = exact_parts(tables, self._work.stages, self._names_of, keys)
         work = replace(self._work, stages=self._work.stages.bare)

@@ -24,7 +24,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.few_pairs import known
 from sfumato.engines.duckdb.matching import numbered
-from sfumato.engines.duckdb.origin import Origin
+from sfumato.engines.duckdb.origin import Origin, address_of
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
@@ -112,7 +112,9 @@ class DuckDBEngine(Owned):
         resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        return cls(open_source(source, timezone, types, multiline, resources), resources)
+        made = cls(open_source(source, timezone, types, multiline, resources), resources)
+        made.origin = replace(made.origin, address=address_of(source, types, multiline))
+        return made
 
     def of_rows(self, rows: pa.Table) -> DuckDBEngine:
         """Return an engine on rows in memory."""
@@ -137,6 +139,11 @@ class DuckDBEngine(Owned):
     def files(self) -> tuple[str, ...]:
         """The paths and patterns that rows are read from; none where they are in memory."""
         return self._opened.files
+
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """Digests of where all its rows come from; None where some are in memory."""
+        return self.origin.addresses
 
     @property
     def timezone(self) -> str:
@@ -556,7 +563,7 @@ class DuckDBEngine(Owned):
         """Return the release, whose noise is drawn when it is first looked at."""
         self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
-        made.paid = pay()
+        made.take(pay())
         return made
 
     def top(
@@ -566,7 +573,7 @@ class DuckDBEngine(Owned):
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
         made = TopRelease(question, plan, unsafe_words)
-        made.paid = pay()
+        made.take(pay())
         return made
 
     def progress(self) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +11,21 @@ from typing import Any
 
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
 from sfumato.query.canonical import plain
-from sfumato.query.combining import Combination, PerUnit, Reached
+from sfumato.query.combining import Combination, PerUnit, Reached, all_parts
 from sfumato.query.schema import Derive, Step
 
 # A file of a database, in a name such as shop.duckdb/visits.
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
+
+
+def address_of(source: Any, types: object, multiline: bool) -> str | None:
+    """Return a digest of where a source is, which may hold a password, and how it is read; None in memory."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    place = os.fspath(source)
+    remote = "://" in place and not place.lower().startswith(("sqlite", "file"))
+    told = [place, "" if remote or os.path.isabs(place) else os.getcwd(), repr(types), multiline]
+    return hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Origin:
         how: of which tables the rows are made, if they are.
         parts, timezone: of what the privacy unit is made, if it is, and where that reads times.
         made_up: how rows were made up, of dummy tables.
+        address: a digest of where it is and how it is read, from wherever; None of rows in memory.
     """
 
     name: str
@@ -38,6 +51,7 @@ class Origin:
     parts: tuple[str, ...] = ()
     timezone: str | None = None
     made_up: tuple[tuple[str, int], ...] = ()
+    address: str | None = None
 
     def content(self, steps: Sequence[Step]) -> dict[str, Any]:
         """Return the table, the conditions that rows are kept by, and SQL of each column, as plain data."""
@@ -52,6 +66,14 @@ class Origin:
             s.name: s.name for s in steps if isinstance(s, Derive)
         }
         return {"table": table, "where": [], "steps": told, "columns": known}
+
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """Where all its rows come from; None where some are in memory, which nobody knows again."""
+        if self.how is None:
+            return None if self.address is None else (self.address,)
+        found = [getattr(part.engine, "addresses", None) for part in all_parts(self.how)]
+        return None if None in found else tuple(address for each in found for address in each or ())
 
     def _table(self) -> dict[str, Any]:
         if self.how is not None:

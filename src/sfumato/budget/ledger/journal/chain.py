@@ -18,7 +18,7 @@ from sfumato.errors import EngineError
 from sfumato.exact.canonical import canonical_bytes
 
 # What a line tells of, in the order in which it may come for one question.
-KINDS = ("cap", "asked", "refused", "answered", "failed", "repeated", "published", "data")
+KINDS = ("cap", "asked", "refused", "answered", "failed", "handed", "repeated", "published", "data")
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Line:
         number: 1, 2, 3, ...
         at: when, in UTC, as the clock said.
         kind: "cap" where one was set; "asked" where a question was paid, and "refused" where it was not;
-            "answered" or "failed", what came of it; "repeated" where an answer was given again, for nothing;
-            "published" where the owner lets everybody have it; "data" where the owner has named a version of
-            the data.
+            "answered" or "failed", what came of it, or "handed", that a pipeline has it; "repeated" where an
+            answer was given again, for nothing; "published" where the owner lets everybody have it; "data"
+            where the owner has named a version of the data.
         dataset: whose budget it is.
         analyst: who asked; None for the owner.
         entry: of the ledger, that the line is about; None where there is none.

@@ -133,7 +133,7 @@ class Journal:
             if found is None:
                 raise BudgetError(
                     f"{self._where}: no answer to the question of entry {entry} is kept: one is where a "
-                    "service answered it, and a version of the data was declared before"
+                    "version of the data was declared before it was asked (docs/journal.md)"
                 )
             chain.append(connection, self._where, "published", at, found[0], found[1] or None, entry=entry)
 
@@ -211,7 +211,7 @@ class Journal:
 
         Args:
             entry: of the ledger.
-            kind: "answered" or "failed".
+            kind: "answered" or "failed"; "handed" where a pipeline has it, which runs elsewhere.
             question: the digest by which it is known again, where its answer is kept.
             data: the version of the data that was declared when the question was looked for. Where another
                 was declared since, nobody knows of which the answer is, and it is not kept.
@@ -221,7 +221,7 @@ class Journal:
             ParameterError: kind is another.
             EngineError: it cannot be written.
         """
-        one_of(kind, "kind", ("answered", "failed"))
+        one_of(kind, "kind", ("answered", "failed", "handed"))
 
         def work(connection: Connection, at: datetime, day: date) -> None:
             found = connection.execute(

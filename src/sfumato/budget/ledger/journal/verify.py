@@ -163,10 +163,14 @@ def _answers(connection: Connection, lines: list[chain.Line]) -> Iterator[str]:
 def _odd(lines: list[chain.Line]) -> Iterator[str]:
     asked = [line.entry for line in lines if line.kind == "asked"]
     came = {line.entry for line in lines if line.kind in ("answered", "failed")}
-    without = [entry for entry in asked if entry not in came]
+    handed = {line.entry for line in lines if line.kind == "handed"} - came
+    without = [entry for entry in asked if entry not in came | handed]
     if without:
         words = "Entries without an outcome, which failed or were not looked at, and stay spent"
         yield f"{words}: {listed(without)}."
+    if handed:
+        words = "Entries that a pipeline was given, of which nobody has told how it ended, and stay spent"
+        yield f"{words}: {listed([entry for entry in asked if entry in handed])}."
     back = [later.number for earlier, later in pairwise(lines) if later.at < earlier.at]
     if back:
         yield f"The clock went back before lines {listed(back)}; their order is that of their numbers."

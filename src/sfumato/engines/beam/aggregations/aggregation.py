@@ -137,7 +137,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
 
         release = self._release()
         # What it was planned with, whatever became of the arguments since.
-        payment(self._budget, [self._plan], f"{type(self).__name__} of a collection")()
+        release.paid = payment(self._budget, [self._plan], f"{type(self).__name__} of a collection")()
         given: Any = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         if self._brought is not None:
             texts = self._brought | "Texts of public keys" >> beam.Map(_key_text).with_output_types(str)

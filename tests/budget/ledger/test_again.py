@@ -1,0 +1,227 @@
+"""The same question of the same analyst, asked in Python: the same answer, for nothing, and of no other question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import engine as duckdb_engine
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.errors import EngineError
+from sfumato.noise import SeededWords
+from sfumato.query import noisy_table
+from sfumato.query.noisy_table import NoisyTable
+
+pytestmark = pytest.mark.noise_cannot_matter(
+    "two answers are the same draw, or which entry paid is looked at"
+)
+
+ROWS = pa.table(
+    {
+        "id": [i % 100 for i in range(900)],
+        "town": [("A", "B", "C")[i % 3] for i in range(900)],
+        "v": [i % 7 for i in range(900)],
+        "week": [i % 12 for i in range(900)],
+    }
+)
+PRIVATE = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-7, privacy_unit_column = id, "
+    "max_groups_contributed = 2, max_rows_per_group = 2) town, COUNT(*) AS n FROM 'visits.parquet' GROUP BY town"
+)
+Ask = Callable[[sf.Budget], NoisyTable]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sf.Ledger:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(ROWS, "visits.parquet")
+    made = sf.Ledger("budget.db")
+    made.create("shop", epsilon=100, delta="1e-3")
+    for analyst in ("ann", "bob"):
+        made.grant("shop", analyst, epsilon=40, delta="1e-4")
+    made.journal.declare("shop", "2026-11")
+    return made
+
+
+def visits() -> Any:
+    return sf.scan("visits.parquet", privacy_unit="id")
+
+
+def by_town(**more: Any) -> Any:
+    return visits().bound(groups=2, rows=2).group_by("town", **more)
+
+
+WAYS: dict[str, Ask] = {
+    "counts": lambda b: by_town(keys=["A", "B"]).agg(n=sf.count(), m=sf.mean("v", lower=0, upper=7)).release(epsilon=1, budget=b),
+    "a total": lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=1, budget=b),
+    "no group": lambda b: visits().filter("v > 99").bound(groups=1, rows=1).group_by("town").agg(n=sf.count()).release(epsilon=1, delta="1e-9", budget=b),
+    "private groups": lambda b: by_town().agg(n=sf.count()).release(epsilon=1, delta="1e-7", budget=b),
+    "Gaussian": lambda b: by_town(keys=["A"]).agg(n=sf.count()).release(epsilon=1, delta="1e-7", noise="gaussian", budget=b),
+    "a tree": lambda b: by_town(keys=["A"]).agg(q=sf.quantiles("v", [0.1, 0.5], lower=0, upper=7)).release(epsilon=1, noise="laplace", budget=b),
+    "chosen places": lambda b: visits().bound(rows=1).agg(q=sf.quantile("v", 0.5, lower=0, upper=7)).release(epsilon=1, budget=b),
+    "weeks": lambda b: visits().bound(groups=3, rows=1).group_by("week", keys=range(12)).agg(n=sf.cumulative(sf.count())).release(epsilon=1, budget=b),
+    "weeks, Gaussian": lambda b: visits().bound(groups=3, rows=1).group_by("week", keys=range(12)).agg(n=sf.cumulative(sf.count())).release(epsilon=1, delta="1e-7", budget=b),
+    "largest": lambda b: visits().top("town", k=1, keys=["A", "B"]).release(epsilon=1, budget=b),
+    "a share": lambda b: visits().bound(rows=1).agg(n=sf.count()).release(share="1/100", budget=b),
+    "SQL": lambda b: sf.sql(PRIVATE, budget=b),
+    "SQL around": lambda b: sf.sql(f"SELECT town, 2 * n AS m FROM ({PRIVATE}) ORDER BY n", budget=b),
+    "SQL of two": lambda b: sf.sql(f"SELECT x.town, x.n + y.n AS n FROM ({PRIVATE}) AS x JOIN ({PRIVATE}) AS y USING (town)", budget=b),
+}  # fmt: skip
+
+
+def kinds(ledger: sf.Ledger) -> list[str]:
+    return [line.kind for line in ledger.journal.lines() if line.kind not in ("cap", "data")]
+
+
+def paid(ledger: sf.Ledger, *asks: Ask, analyst: str = "ann") -> list[int | None]:
+    """Ask one after another; return which entry each repeats."""
+    budget, found = ledger.budget("shop", analyst), []
+    for ask in asks:
+        release = ask(budget)
+        release.to_arrow()
+        found.append(release.repeats)
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_question_has_the_same_answer_for_nothing(way, ledger, monkeypatch, tmp_path):
+    budget = ledger.budget("shop", "ann")
+    first = WAYS[way](budget)
+    table, receipt, spent = first.to_arrow(), first.receipt(), budget.spent
+    assert first.repeats is None
+    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_: pytest.fail("rows were read"))
+    again = WAYS[way](budget)
+    assert again.repeats == budget.history[-1].number and again.drawn
+    assert again.to_arrow().equals(table) and again.receipt().sha256 == receipt.sha256
+    assert budget.spent == spent and kinds(ledger) == ["asked", "answered", "repeated"]
+    for one, other in zip(
+        getattr(first, "releases", [first]), getattr(again, "releases", [again]), strict=True
+    ):
+        for confidence in (0.5, 0.95):
+            assert one.errors(confidence).equals(other.errors(confidence))
+    again.write(tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)
+    assert again.hints == first.hints and str(again.explain()) == str(first.explain())
+    assert ledger.journal.verify().ok
+
+
+def test_what_is_said_of_a_release_beside_its_table_is_the_same(ledger):
+    asks = by_town(keys=["A", "B"]).agg(n=sf.count())
+    first = asks.release(epsilon=1, budget=ledger.budget("shop", "ann"))
+    first.to_arrow()
+    again = asks.release(epsilon=1, budget=ledger.budget("shop", "ann"), confidence=0.9)
+    assert again.repeats == 4 and again.compare("n", "A", "B") == first.compare("n", "A", "B")
+    assert again.share_of_total("n").equals(first.share_of_total("n"))
+    assert again.to_arrow().column_names == ["town", "n", "n_error"]
+
+
+COUNTED: Ask = lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=1, budget=b)  # noqa: E731
+IN_MEMORY = sf.scan(ROWS, privacy_unit="id").bound(rows=2).agg(n=sf.count())
+KEYS = pa.table({"town": ["A", "B"]})
+OTHERS: dict[str, Ask] = {
+    "another epsilon": lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=2, budget=b),
+    "another limit": lambda b: visits().bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
+    "another name": lambda b: visits().bound(rows=2).agg(m=sf.count()).release(epsilon=1, budget=b),
+    "another noise": lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=1, delta="1e-9", noise="gaussian", budget=b),
+    "a condition": lambda b: visits().filter("v < 3").bound(rows=2).agg(n=sf.count()).release(epsilon=1, budget=b),
+    "diagnostics": lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=1, diagnostics="0.1", budget=b),
+    "rows in memory": lambda b: IN_MEMORY.release(epsilon=1, budget=b),
+    "known noise": lambda b: visits().bound(rows=2).agg(n=sf.count()).release(epsilon=1, unsafe_words=SeededWords(1), budget=b),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_question_is_paid(other, ledger):
+    assert paid(ledger, COUNTED, OTHERS[other]) == [None, None]
+
+
+# What may be asked twice, and is paid twice: its answer is not kept, or it is not known again.
+TWICE: dict[str, Ask] = {
+    "rows in memory": OTHERS["rows in memory"],
+    "diagnostics": OTHERS["diagnostics"],
+    "known noise": OTHERS["known noise"],
+    "bounds that are found": lambda b: visits().bound(rows=1).agg(m=sf.mean("v", lower=0, upper="auto")).release(epsilon=1, budget=b),
+    "a public table in memory": lambda b: visits().join(sf.public(KEYS), on="town").bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
+    "totals": lambda b: by_town(keys=["A", "B"]).totals().agg(n=sf.count()).release(epsilon=1, delta="1e-7", budget=b),
+    "made-up rows": lambda b: visits().dummy().bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", TWICE)
+def test_what_is_not_known_again_is_paid_again(way, ledger):
+    assert paid(ledger, TWICE[way], TWICE[way]) == [None, None]
+
+
+def test_who_asks_which_version_and_what_the_owner_publishes(ledger):
+    assert paid(ledger, COUNTED, COUNTED) == [None, 4]
+    assert paid(ledger, COUNTED, analyst="bob") == [None]
+    ledger.journal.publish(4)
+    assert paid(ledger, COUNTED, analyst="bob") == [4]
+    ledger.journal.declare("shop", "2026-12")
+    assert paid(ledger, COUNTED, COUNTED) == [None, 6]
+
+
+def test_where_no_version_is_declared_each_is_paid(ledger):
+    ledger.create("school", epsilon=10)
+    budget = ledger.budget("school")
+    releases = [COUNTED(budget) for _ in range(2) if COUNTED(budget).to_arrow()]
+    assert [one.repeats for one in releases] == [None, None]
+
+
+def elsewhere(ledger: sf.Ledger, tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Ask of a file, and of another one of the same name and columns in another folder."""
+    first = paid(ledger, COUNTED)
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    pq.write_table(ROWS.slice(0, 3), "visits.parquet")
+    return first + paid(ledger, COUNTED)
+
+
+def test_the_same_name_in_another_folder_is_another_table(tmp_path, ledger, tmp_path_factory, monkeypatch):
+    ledger = sf.Ledger(tmp_path / "budget.db")
+    assert elsewhere(ledger, tmp_path_factory, monkeypatch) == [None, None]
+
+
+def test_a_journal_that_knew_tables_by_their_name_would_be_found(
+    tmp_path, ledger, tmp_path_factory, monkeypatch
+):
+    ledger = sf.Ledger(tmp_path / "budget.db")
+    monkeypatch.setattr(duckdb_engine, "address_of", lambda source, *_: source)
+    assert elsewhere(ledger, tmp_path_factory, monkeypatch) == [None, 4]
+
+
+@pytest.mark.parametrize("types", [{"v": "BIGINT"}, {"v": "DOUBLE"}])
+def test_a_file_that_is_read_in_another_way_is_another_table(types, ledger):
+    Path("visits.csv").write_text("id,v\n1,2\n2,3\n")
+
+    def ask(given: Any) -> Ask:
+        table = sf.scan("visits.csv", privacy_unit="id", types={"id": "BIGINT"} | given)
+        return lambda b: table.bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b)
+
+    assert paid(ledger, ask({"v": "VARCHAR"}), ask(types), ask(types)) == [None, None, 5]
+
+
+def test_what_failed_or_was_streamed_is_not_given_again(ledger, monkeypatch):
+    def failing(*_: object, **__: object) -> None:
+        raise EngineError("the rows cannot be read")
+
+    budget = ledger.budget("shop", "ann")
+    with monkeypatch.context() as now:
+        now.setattr(DuckDBEngine, "statistics", failing)
+        with pytest.raises(EngineError):
+            COUNTED(budget).to_arrow()
+    COUNTED(budget).write("a.parquet")
+    assert paid(ledger, COUNTED, COUNTED) == [None, 6]
+
+
+def test_an_answer_that_is_none_is_refused_in_words(ledger, monkeypatch):
+    monkeypatch.setattr(noisy_table, "packed", lambda _: b"[1]")
+    COUNTED(ledger.budget("shop", "ann")).to_arrow()
+    with pytest.raises(EngineError, match="was changed by hand, or is damaged") as told:
+        COUNTED(ledger.budget("shop", "ann"))
+    assert told.value.__cause__ is None and ledger.budget("shop", "ann").spent[0] == 1
