@@ -27,7 +27,7 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
-from sfumato.engines.duckdb import connection, parquet, sources, text_files
+from sfumato.engines.duckdb import connection, copied, parquet, sources, text_files
 from sfumato.engines.duckdb import engine as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.engine import DuckDBEngine
@@ -231,7 +231,7 @@ def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
 
 
 def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
-    monkeypatch.setattr(sources, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(copied, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
     return duckdb.from_arrow(ROWS)
 
 

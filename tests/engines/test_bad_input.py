@@ -9,7 +9,6 @@ import numpy as np
 import pandas
 import polars
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
@@ -205,17 +204,6 @@ def test_tables_have_names():
         sf.sql(f"{text} visist", tables={"visits": ROWS})
     with pytest.raises(EngineError, match="there is no file 'visits.csv.gz'"):  # though a name is near
         sf.sql(f"{text} 'visits.csv.gz'", tables={"visits": ROWS})
-
-
-def test_a_folder_is_named_with_what_would_read_it(tmp_path):
-    for name, ending in (("released", ".parquet"), ("released.csv", ".csv")):
-        folder = tmp_path / name
-        folder.mkdir()
-        with pytest.raises(EngineError, match="is a folder") as caught:
-            sf.scan(folder, privacy_unit="id")
-        assert f"'{folder}/*{ending}'" in str(caught.value)
-    pq.write_table(ROWS, tmp_path / "released" / "part-0.parquet")
-    assert "year" in sf.scan(f"{tmp_path}/released/*.parquet", privacy_unit="id").schema
 
 
 ODD_COLUMNS = {

@@ -1,19 +1,22 @@
 """Every kind of source gives the same answer, and a release is drawn once."""
 
+import re
 import signal
 import subprocess
 import sys
 
+import adbc_driver_duckdb.dbapi
 import duckdb
 import pandas
 import polars
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import RefusalError
+from sfumato.errors import EngineError, ParameterError, RefusalError
 from sfumato.query import output
 from sfumato.testing import assert_approx_equal
 
@@ -26,6 +29,16 @@ TABLE = pa.table(
         "x": [float(i % 11) for i in range(600)],
     }
 )
+
+
+class Stream:
+    """What other libraries give: its rows, once, by Arrow's interface in C."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def as_parquet(folder):
@@ -65,9 +78,33 @@ def as_relation(folder):
     return connection.sql("SELECT * FROM given")
 
 
+def as_folder(folder):
+    for part in range(3):
+        (folder / f"year={2000 + part}").mkdir()
+        pq.write_table(TABLE.slice(200 * part, 200), folder / f"year={2000 + part}" / "rows.parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / ".rows.parquet.crc").write_bytes(b"none of the rows")
+    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log" / "0.json").write_text("{}")
+    (folder / "notes.txt").write_text("about the rows")
+    return folder
+
+
+def as_list(folder):
+    as_glob(folder)
+    return [folder / "part2.parquet", *(str(folder / f"part{part}.parquet") for part in range(2))]
+
+
 SOURCES = {
     "parquet": as_parquet,
     "glob": as_glob,
+    "folder": as_folder,
+    "list": as_list,
+    "dataset": lambda folder: pyarrow.dataset.dataset(
+        as_folder(folder), partitioning="hive", exclude_invalid_files=True
+    ),
+    "reader": lambda folder: TABLE.to_reader(max_chunksize=7),
+    "stream": lambda folder: Stream(TABLE),
     "csv": as_csv,
     "json": as_json,
     "table": lambda folder: database(folder) + "/rows",
@@ -99,6 +136,102 @@ def test_every_source(name, tmp_path):
         {"g": g, "n": len(rows), "people": rows.id.nunique(), "total": rows.x.sum()} for g, rows in groups
     ]
     assert_approx_equal(release, expected, k=23)
+
+
+def test_a_cursor_of_adbc(tmp_path, noise_free):
+    with adbc_driver_duckdb.dbapi.connect(database(tmp_path)) as connection, connection.cursor() as cursor:
+        with pytest.raises(EngineError, match="the cursor has no rows; execute a query first"):
+            question(cursor)
+        cursor.execute("SELECT * FROM rows")
+        found = question(cursor).release(epsilon=1, delta=1e-6).to_arrow()
+    assert found == question(TABLE).release(epsilon=1, delta=1e-6).to_arrow()
+
+
+def test_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    as_parquet(tmp_path)
+    assert list(sf.scan("~/rows.parquet", privacy_unit="id").schema) == ["id", "g", "x"]
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.rows]\nsource = ["~/rows.parquet"]\nprivacy_unit = "id"\n'
+        '[tables.parts]\nsource = ["rows.parquet", "part0.parquet"]\nprivacy_unit = "id"\n'
+    )
+    as_glob(tmp_path)
+    catalog = sf.catalog(tmp_path / "catalog.toml")
+    for name in ("rows", "parts"):
+        assert list(catalog.table(name).schema) == ["id", "g", "x"]
+
+
+def test_a_folder_tells_values_of_columns(tmp_path):
+    for source in (as_folder(tmp_path), f"{tmp_path}/", f"{tmp_path}/*/rows.parquet"):
+        assert list(sf.scan(source, privacy_unit="id").schema) == ["id", "g", "x", "year"]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (["rows.parquet", "rows.csv"], "of several kinds, .csv and .parquet; give those of one"),
+        (["rows.parquet", "./rows.parquet"], "'./rows.parquet' is in the list twice"),
+        (["rows.parquet", "*.parquet"], "'rows.parquet' is in the list twice"),
+        (["rows.parquet", "rows.duckdb/rows"], "a table of a database is given alone"),
+        (["rows.parquet", "postgresql://ann@host/db/rows"], "a table of a database is given alone"),
+        (["rows.parquet", "nothing.parquet"], "there is no file 'nothing.parquet'"),
+        (["rows.parquet", 3], "cannot read a list; pass a path"),
+        ([], "cannot read a list; pass a path"),
+        (".", "has files of several kinds, .csv, .parquet; name those that are meant, such as './**/*.csv'"),
+        ("empty", "the folder 'empty' has no file that ends in one of .parquet,"),
+        ("~/nothing.parquet", "there is no file '/nowhere/nothing.parquet'"),
+    ],
+)
+def test_paths_that_name_no_table(source, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/nowhere")
+    as_parquet(tmp_path), as_csv(tmp_path), database(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "rows.txt").touch()
+    with pytest.raises(EngineError, match=re.escape(says)):
+        sf.scan(source, privacy_unit="id")
+
+
+@pytest.mark.noise_cannot_matter("it is about where a release is written")
+def test_nothing_is_written_into_a_folder_that_is_read(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    release = question(as_folder(folder)).release(epsilon=1, delta=1e-6)
+    for inside in ("more.parquet", "year=2001/more.parquet", "year=2001/rows.parquet"):
+        with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+            release.write(folder / inside)
+    release.write(tmp_path / "more.parquet")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_one_row_cannot_stop_a_dataset(kind, tmp_path):
+    """Arrow stops at a row that is written badly; what reads the files themselves does not."""
+    (as_csv if kind == "csv" else as_json)(tmp_path)
+    files = pyarrow.dataset.dataset(tmp_path, format=kind)
+    for dataset in (files, pyarrow.dataset.dataset([files])):
+        with pytest.raises(
+            EngineError, match=rf"dataset of {kind} files stops at a row.*'folder/\*\.{kind}'"
+        ):
+            sf.scan(dataset, privacy_unit="id")
+
+
+def test_a_stream_is_read_once_and_its_rows_are_kept(noise_free):
+    asked = question(TABLE.to_reader())
+    first, second = (asked.release(epsilon=1, delta=1e-6).to_arrow() for _ in range(2))
+    assert first == second and first.num_rows == 3
+
+
+def test_a_stream_that_breaks_off_is_not_taken_for_whole():
+    def batches():
+        yield TABLE.to_batches()[0]
+        raise ValueError("a private value")
+
+    asked = question(pa.RecordBatchReader.from_batches(TABLE.schema, batches()))
+    with pytest.raises(EngineError) as broken:
+        asked.release(epsilon=1, delta=1e-6).to_arrow()
+    with pytest.raises(EngineError, match="was read before, and broke off; make it again"):
+        asked.release(epsilon=1, delta=1e-6).to_arrow()
+    assert "private" not in str(broken.value)
 
 
 def test_declared_columns_without_missing_values(tmp_path):

@@ -75,7 +75,9 @@ def _toml(path: str) -> dict[str, Any]:
 
 def _beside(folder: str, source: object) -> object:
     """Let a path begin at a folder, whose own name is no pattern."""
-    if not isinstance(source, str) or not folder:
+    if isinstance(source, list):
+        return [_beside(folder, one) for one in source]
+    if not isinstance(source, str) or not folder or source.startswith("~"):
         return source
     scheme, found, path = source.partition(":///")
     if scheme == "sqlite" and found:

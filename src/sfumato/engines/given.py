@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sfumato.dialect.options import Advised
 
 # An address with a user in it, perhaps with a password, or with a password as an option.
-_SECRET = re.compile(r"""://(?:[^\s'"]|''|"")*(@|[?&]password=)""", re.IGNORECASE)
+_SECRET = re.compile(
+    r"""://(?:[^\s'"]|''|"")*(@|[?&](password|sig|signature|token|x-amz-[a-z-]+)=)""", re.IGNORECASE
+)
 # Gives a table of a private SELECT, from its name and the privacy unit's column.
 OpenTable = Callable[["SqlQuery", str, str], Any]
 
@@ -67,7 +69,7 @@ def of_tables(
         QueryError: `tables` is no dict of names, or types are given twice.
     """
     from sfumato.dialect import parse
-    from sfumato.engines.duckdb.sources import is_path
+    from sfumato.engines.duckdb.paths import is_path
 
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows

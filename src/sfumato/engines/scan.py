@@ -40,7 +40,7 @@ class ArrowSchema(Protocol):
 
 @overload
 def scan(
-    source: str | PathLike[str],
+    source: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
@@ -83,10 +83,13 @@ def scan(
     """Open a private table.
 
     Args:
-        source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
-            columns); "file.duckdb/table" for a table or view in a DuckDB file, "file.sqlite/table" in one of
-            SQLite, "postgresql://user@host/database/table" in PostgreSQL; a DuckDB relation; an Arrow table,
-            a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline brings later.
+        source: a path to Parquet, CSV or JSON of one object a line; a pattern, a folder, or a list of such
+            files with the same columns; an address of one, as "s3://bucket/visits.parquet", "gs://..." or
+            "https://...", which is fetched whole (extra `remote`); "file.duckdb/table" for a table or view in
+            a DuckDB file, "file.sqlite/table" in one of SQLite, "postgresql://user@host/database/table" in
+            PostgreSQL; a DuckDB relation; an Arrow table, dataset or stream of batches, as a cursor of ADBC
+            gives; a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline brings
+            later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped. Or a list of
             columns, and of SQL expressions of a row's columns, whose values tell it together, as in
             ["id", "date_trunc('week', day)"]: then a unit is one person in one week, and a person with
@@ -104,7 +107,8 @@ def scan(
             of temporary files where it is left out. These three are for rows that are read in this process,
             not by workers of Spark or Beam.
     Returns:
-        A Table, on which a question is built. No row is read yet.
+        A Table, on which a question is built. No row is read yet; a stream is read once, for the first
+        release, and its rows are kept.
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.

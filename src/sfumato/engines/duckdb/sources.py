@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,24 +13,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb import behind, declared, postgres, spill, sqlite
+from sfumato.engines.duckdb import behind, declared, postgres, remote, sqlite
 from sfumato.engines.duckdb.arrow import Fields, of_fields
 from sfumato.engines.duckdb.connection import connect, lender
+from sfumato.engines.duckdb.copied import is_dataset, open_dataset, open_relation, open_stream
 from sfumato.engines.duckdb.databases import Stored, open_table
 from sfumato.engines.duckdb.dummy import open_dummy
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
-    described,
-    harmless,
-    harmless_schema,
     harmless_table,
     may_become_null,
     within,
-    within_types,
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
+from sfumato.engines.duckdb.paths import CSV, JSON, PARQUET, as_paths, database, ending, files_of
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, no_rows, owned
+from sfumato.engines.duckdb.source import ROWS, Source, no_rows, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
@@ -40,9 +36,6 @@ from sfumato.files import whole_source
 from sfumato.query.dummy import DummyRows
 from sfumato.query.schema import FLOATS
 
-PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
-READERS = (*PARQUET, *CSV, *JSON)
-DATABASES = (".duckdb", ".db", ".ddb")
 # What Arrow raises on Python values that it makes no column of; the text may quote them.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -74,15 +67,15 @@ def open_source(
         EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
         QueryError: types are declared that are none, or for a source that has its own.
     """
-    if not multiline and not _is_csv(source):
+    if not multiline and ending(source) not in CSV:
         raise QueryError("multiline=False says how CSV is written; leave it out for other sources")
-    if isinstance(source, (str, os.PathLike)):
-        return _open_path(os.fspath(source), types, multiline, resources)
+    if (paths := as_paths(source)) is not None:
+        return _open_paths(paths, types, multiline, resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types, resources)
     declared.refuse_types(types, f"a {type(source).__name__}")
     if isinstance(source, duckdb.DuckDBPyRelation):
-        return _open_relation(source, resources)
+        return open_relation(source, resources)
     if isinstance(source, DummyRows):
         return open_dummy(source, resources)
     if isinstance(source, pa.Schema):
@@ -97,27 +90,26 @@ def open_source(
             return replace(opened, files=behind.lazy(source))
         case "polars", "DataFrame":
             return _open_frame("Polars frame", source, lambda frame: frame.to_arrow(), resources)
+    if is_dataset(source):
+        return open_dataset(source, resources)
+    if (stream := open_stream(source, resources)) is not None:
+        return stream
     raise EngineError(
-        f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, a "
-        "Polars, pandas or Spark data frame, or the Arrow schema of rows that a Beam pipeline brings"
+        f"scan: cannot read a {type(source).__name__}; pass a path or a list of paths, a DuckDB relation, an "
+        "Arrow table, dataset or stream, a Polars, pandas or Spark data frame, or the Arrow schema of rows "
+        "that a Beam pipeline brings"
     )
-
-
-def is_path(text: str) -> bool:
-    """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
-    stem = text.lower().removesuffix(".gz").removesuffix(".zst")
-    return "/" in text or stem.endswith((*READERS, *DATABASES, *sqlite.ENDINGS))
 
 
 def guesses(source: object) -> bool:
     """Whether types of a source are guessed from its first rows, where none are declared: of CSV and JSON."""
-    return isinstance(source, (str, os.PathLike)) and _suffix(str(os.fspath(source))) in (*CSV, *JSON)
+    return ending(source) in (*CSV, *JSON)
 
 
 def takes_types(source: object) -> bool:
     """Whether columns of a source have the types that somebody declares, and not types of its own."""
-    if isinstance(source, (str, os.PathLike)):
-        return guesses(source) or sqlite.address(str(os.fspath(source))) is not None
+    if (paths := as_paths(source)) is not None:
+        return guesses(source) or sqlite.address(paths[0]) is not None
     return type(source).__module__.partition(".")[0] == "pandas"
 
 
@@ -131,16 +123,6 @@ def without_rows(source: Any) -> Any:
         case "polars", "DataFrame" | "LazyFrame":
             return source.clear()
     return source
-
-
-def _is_csv(source: object) -> bool:
-    return isinstance(source, (str, os.PathLike)) and _suffix(str(os.fspath(source))) in CSV
-
-
-def _suffix(path: str) -> str:
-    """Return what kind of file a path says it is of, packed or not."""
-    suffix = Path(path).suffix.lower()
-    return Path(Path(path).stem).suffix.lower() if suffix in (".gz", ".zst") else suffix
 
 
 def _collected(frame: Any) -> Any:
@@ -235,54 +217,18 @@ def _well_named(stored: list[Stored]) -> list[Stored]:
     return stored
 
 
-def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> Source:
-    """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
-    connection = connect(resources=resources)
-    empty = no_rows(_schema_of(relation))
-    connection.register("empty_rows", empty)
-    kinds = described(connection, "empty_rows")
-    kept, columns = within(connection, "empty_rows", kinds)
-    connection.execute(f"CREATE TABLE {ROWS} AS FROM {kept}")
-    loaded: list[bool] = []
-    loading = threading.Lock()
-
-    def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        with loading:
-            if not loaded:
-                copy(cursor)
-
-    def copy(cursor: duckdb.DuckDBPyConnection) -> None:
-        batches = spill.keep(relation.to_arrow_reader())
-        schema = harmless_schema(batches.schema)
-        typed = (
-            pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=schema)
-            for batch in batches
-        )
-        # Interrupted once they were there, and not yet said to be, all rows would come a second time.
-        cursor.execute(f"TRUNCATE {ROWS}")
-        with arriving(cursor, schema, typed):
-            cursor.execute(f"INSERT INTO {ROWS} FROM {within_types('arriving', kinds)}").fetchall()
-        loaded.append(True)
-
-    files = behind.relation(relation)
-    return Source("DuckDB relation", ROWS, columns, owned(connection), pending=load, files=files)
-
-
-def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
-    with suppress(Exception), in_own_words():
-        return relation.limit(0).to_arrow_table().schema
-    raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
-
-
-def _open_path(path: str, types: object, multiline: bool, resources: Resources) -> Source:
+def _open_path(path: str, types: object, resources: Resources) -> Source | None:
+    """Open the table of a database that a path names; None where it names none."""
     if found := postgres.address(path):
         declared.refuse_types(types, "PostgreSQL")
         return open_table(found, resources, _well_named)
+    if remote.is_address(path):
+        return None
     scheme = re.match(r"[^/]*://", path)
     if scheme is not None and not path.startswith(sqlite.SCHEME):  # the rest may hold a password
         raise EngineError(
             f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
-            "sqlite:///FILE/TABLE, and paths of files"
+            f"sqlite:///FILE/TABLE, paths of files, and {', '.join(f'{one}://' for one in remote.SCHEMES)}"
         )
     if re.search(r"\bpassword\s*=", path, re.IGNORECASE):  # which no message shows
         raise EngineError(
@@ -293,42 +239,36 @@ def _open_path(path: str, types: object, multiline: bool, resources: Resources) 
         return open_table(
             found, resources, lambda stored: sqlite.typed(_well_named(stored), types, found.database)
         )
-    file, _, table = _database(path)
+    file, _, table = database(path)
     if file:
         declared.refuse_types(types, "a DuckDB database")
         return _open_database(file, table, resources)
-    suffix = _suffix(path)
-    if Path(path).is_dir():
-        ending = suffix if suffix in READERS else ".parquet"
-        inside = os.path.join(path, f"*{ending}")
-        raise EngineError(f"scan: {path!r} is a folder; name the files in it, such as {inside!r}")
-    files = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
-    if not files or not all(Path(f).is_file() for f in files):
-        raise EngineError(f"scan: there is no file {shown(path)} (looked in {os.getcwd()!r})")
-    if suffix not in READERS:
-        known = ", ".join([*READERS, *(f"{d}/table" for d in (*DATABASES, *sqlite.ENDINGS))])
-        raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
-    if suffix in PARQUET:
+    return None
+
+
+def _open_paths(paths: Sequence[str], types: object, multiline: bool, resources: Resources) -> Source:
+    if len(paths) == 1 and (stored := _open_path(paths[0], types, resources)) is not None:
+        return stored
+    if any(_names_database(path) for path in paths):
+        raise EngineError("scan: a list is of files of one kind; a table of a database is given alone")
+    found = files_of(paths, resources)
+    if found.ending in PARQUET:
         declared.refuse_types(types, "Parquet")
-        return replace(ParquetFiles(path, files, resources).source(), files=(whole_source(path),))
+        return replace(ParquetFiles(found.name, found.paths, resources).source(), files=found.sources)
     wanted = declared.checked_types(types)
     connection = connect(resources=resources)
-    if suffix in CSV:
-        tab = "\t" if suffix == ".tsv" else None
-        opened = open_csv(path, files, tab, wanted, connection, multiline)
+    if found.ending in CSV:
+        tab = "\t" if found.ending == ".tsv" else None
+        opened = open_csv(found.name, found.paths, tab, wanted, connection, multiline)
     else:
-        opened = open_json(path, files, wanted, connection)
-    return replace(opened, files=(whole_source(path),))
+        opened = open_json(found.name, found.paths, wanted, connection)
+    return replace(opened, files=found.sources)
 
 
-def _database(path: str) -> tuple[str, str, str]:
-    for ending in DATABASES:
-        head, found, table = path.partition(f"{ending}/")
-        if found:
-            return head + ending, found, table
-        if path.endswith(ending):
-            return path, "", ""
-    return "", "", ""
+def _names_database(path: str) -> bool:
+    if remote.is_address(path):
+        return False
+    return bool(re.match(r"[^/]*://", path) or sqlite.address(path) or database(path)[0])
 
 
 def _open_database(file: str, table: str, resources: Resources) -> Source:
