@@ -18,16 +18,18 @@ PACKAGE = ROOT / "src" / "sfumato"
 # What each room may import, besides itself.
 BELOW = {
     "errors": set(),
+    "names": {"errors"},
     "exact": {"errors"},
     "ownership": {"errors"},
     "display": set(),
     "files": {"errors", "ownership"},
     "noise": {"errors", "exact", "ownership"},
     "framework": {"errors", "exact", "ownership"},
-    "budget": {"display", "errors", "exact", "ownership", "noise", "framework"},
+    "budget": {"names", "display", "errors", "exact", "ownership", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
     "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {
+        "names",
         "display",
         "errors",
         "exact",
@@ -38,6 +40,7 @@ BELOW = {
         "transformations",
     },
     "query": {
+        "names",
         "display",
         "errors",
         "exact",
@@ -49,8 +52,9 @@ BELOW = {
         "transformations",
         "measurements",
     },
-    "catalogs": {"errors", "exact", "query"},
+    "catalogs": {"names", "errors", "exact", "query"},
     "dialect": {
+        "names",
         "errors",
         "exact",
         "catalogs",
@@ -64,6 +68,7 @@ BELOW = {
         "query",
     },
     "engines": {
+        "names",
         "display",
         "errors",
         "exact",
@@ -92,9 +97,10 @@ BELOW = {
         "engines",
         "audit",
     },
-    "service": {"errors", "exact", "budget", "catalogs", "query", "dialect", "engines"},
+    "service": {"names", "errors", "exact", "budget", "catalogs", "query", "dialect", "engines"},
     "client": {"display", "errors", "exact", "query", "service"},
     "cli": {
+        "names",
         "display",
         "errors",
         "exact",

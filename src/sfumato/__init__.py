@@ -152,14 +152,23 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+def _looked_up(name: str) -> Any:
+    from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+    if name not in _HOMES:
+        if name.startswith("_"):
+            raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+        from sfumato.names import unknown_name
+        from sfumato.names.foreign import MODULE
+
+        raise unknown_name("sfumato", name, __all__, MODULE)
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+if not TYPE_CHECKING:  # a checker of types knows the names above, and says which are none
+    __getattr__ = _looked_up
 
 
 def __dir__() -> list[str]:

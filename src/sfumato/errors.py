@@ -5,7 +5,9 @@
     │   ├── ParameterError             a number or option is not admissible
     │   ├── ColumnError                a column is unknown or of the wrong type
     │   ├── SqlError                   the SQL text is not understood
-    │   └── CatalogError               what a catalog declares is not admissible
+    │   ├── CatalogError               what a catalog declares is not admissible
+    │   └── ArgumentError (TypeError)  a function has no such argument, or lacks one
+    ├── UnknownNameError (also AttributeError)  there is no function, method or attribute of this name
     ├── BudgetError (also ValueError)  epsilon or delta cannot buy what is asked
     ├── EngineError                    a source cannot be read, or a part is not installed
     └── RefusalError                   there is no safe answer, as the question alone shows
@@ -56,11 +58,14 @@ class ColumnError(QueryError):
     """A column is unknown, or its type does not fit the question."""
 
     @classmethod
-    def unknown(cls, name: str, columns: Iterable[str], where: str) -> ColumnError:
-        """Name the nearest column and list what there is."""
+    def unknown(cls, name: str, columns: Iterable[str], where: str, advice: str = "") -> ColumnError:
+        """Name the nearest column, or give advice that is better, and list what there is."""
         columns = list(columns)
         near = nearest(name, columns)
-        hint = f"; did you mean {near!r}?" if near else "."
+        if advice:
+            hint = f"; {advice}."
+        else:
+            hint = f"; did you mean {near!r}?" if near else "."
         listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
         return cls(f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}")
 
@@ -80,6 +85,25 @@ class SqlError(QueryError):
 
 class CatalogError(QueryError):
     """A catalog declares what is not admissible, or does not fit its source; its text says where."""
+
+
+class ArgumentError(QueryError, TypeError):
+    """A function is called with an argument that it has not, or without one that it needs."""
+
+
+class UnknownNameError(SfumatoError, AttributeError):
+    """There is no function, method or attribute of this name; its text says what to write instead.
+
+    Args:
+        name: that was asked for.
+    """
+
+    def __init__(self, text: str = "", name: str = "") -> None:
+        # Python would keep the object, and offer names of it behind a message that has offered one.
+        super().__init__(text, name=name, obj=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.name)
 
 
 class BudgetError(SfumatoError, ValueError):
@@ -117,7 +141,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Enum):
         return f"{kind.__name__}.{value.name}"
     ours = kind.__module__.startswith("sfumato.") and not isinstance(value, tuple)  # as a row is
-    if ours or _is_number(value):
+    if _is_number(value) or (ours and len(repr(value)) <= _QUOTED):
         return repr(value)
     return f"the function {value.__name__}" if isinstance(value, FunctionType) else f"a {kind.__name__}"
 

@@ -173,9 +173,9 @@ def test_options_must_be_known(people):
     with pytest.raises(ParameterError, match="unsafe_words"):
         count_by_year(people).release(epsilon=1, delta=1e-6, unsafe_words=np.random.default_rng())
     for ask in (Question.release, Question.plan):  # they name themselves
-        with pytest.raises(TypeError, match=rf"Question\.{ask.__name__}\(\) .*'shards'"):
+        with pytest.raises(TypeError, match=rf"^{ask.__name__}: .*shards"):
             ask(count_by_year(people), epsilon=1, shards=4)
-    with pytest.raises(TypeError, match=r"Question\.plan\(\) .*'epsilon'"):
+    with pytest.raises(TypeError, match=r"^plan: epsilon is missing"):
         count_by_year(people).plan()
     with pytest.raises(BudgetError, match="epsilon is left out"):  # a share of a budget may be in its place
         count_by_year(people).release()

@@ -160,7 +160,7 @@ class Account:
             name, given, value, place = "delta", delta, asked.delta, 1
         over = limit[place] - total[place]
         return BudgetError(
-            f"{name}={shown(given)} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
+            f"{name}={told(given) if isinstance(given, Fraction) else shown(given)} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
             f"so that {round_up(value - over):g} is lacking. {binary}"
         )
 

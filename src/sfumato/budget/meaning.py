@@ -13,6 +13,7 @@ from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
 from sfumato.exact.directed import exp_bounds
+from sfumato.names import helpful
 
 PRIORS = (Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 
@@ -112,6 +113,7 @@ class EpsilonMeaning(Told):
         return "\n".join(lines)
 
 
+@helpful
 def explain_epsilon(
     epsilon: Number, delta: Number = 0, *, priors: Sequence[Number] = PRIORS
 ) -> EpsilonMeaning:

@@ -19,6 +19,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.display.numbers import exact
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import round_down
+from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Remaining(NamedTuple):
     share: float
 
 
-class Budget(Displayed, Owned):
+class Budget(Helpful, Displayed, Owned):
     """An (epsilon, delta) for all questions together, which cannot be overspent.
 
     What is asked next, and for how much, may depend on all answers before. A question that does not fit is
@@ -75,6 +76,7 @@ class Budget(Displayed, Owned):
         Thakurta 2022; Whitehouse, Ramdas, Rogers and Wu 2023.
     """
 
+    _foreign = foreign.BUDGET
     _elsewhere = (
         "what is spent in two places would be counted in neither; give each place a budget of its own"
     )

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import QueryError, nearest, shown
+from sfumato.names import Helpful
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class TableDeclaration:
 
 
 @dataclass(frozen=True)
-class Declarations:
+class Declarations(Helpful):
     """The tables of a catalog, by name.
 
     Args:

@@ -15,6 +15,7 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.given import OpenTable, check_no_secret, of_tables
 from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.payment import Form, Same, paying, payment, same_question
@@ -74,6 +75,7 @@ def sql(
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
 ) -> NoisyTable: ...
+@helpful
 def sql(
     text: str,
     *,

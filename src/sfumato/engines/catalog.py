@@ -13,6 +13,7 @@ from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.engines.given import as_collection
 from sfumato.errors import QueryError
+from sfumato.names import helpful
 from sfumato.query.dummy import Making
 from sfumato.query.public_table import PublicTable
 
@@ -119,6 +120,7 @@ class Catalog(Declarations):
         return checked(self)
 
 
+@helpful
 def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSession | None = None) -> Catalog:
     """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.asked import ask
 from sfumato.errors import ParameterError, QueryError
+from sfumato.names import helpful
 from sfumato.query.question import Question
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sfumato.engines.question_check import QuestionCheck
 
 
+@helpful
 def check(
     asked: str | Question[Any],
     *,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from sfumato.names import helpful
 from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.table import Table
@@ -69,6 +70,7 @@ def scan(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Release]: ...
+@helpful
 def scan(
     source: Any,
     *,
@@ -189,6 +191,7 @@ def is_arrow_schema(source: object) -> bool:
     return isinstance(source, pa.Schema)
 
 
+@helpful
 def public(
     source: Any,
     *,

@@ -17,6 +17,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.errors import EngineError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
+from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sfumato.query.top_explanation import TopExplanation
 
 
-class NoisyTable(Displayed, Owned, ABC):
+class NoisyTable(Helpful, Displayed, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
@@ -48,6 +49,7 @@ class NoisyTable(Displayed, Owned, ABC):
         engine: what reads the rows.
     """
 
+    _foreign = foreign.RELEASE
     _elsewhere = (
         "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
         "what to_arrow() gives, or make another release there"

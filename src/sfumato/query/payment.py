@@ -147,9 +147,7 @@ def paying(
     if budget is None:
         return free if made_up else unpaid
     if not isinstance(budget, Budget):
-        raise ParameterError(
-            "budget", type(budget).__name__, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)"
-        )
+        raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
     if made_up:
         return free
 

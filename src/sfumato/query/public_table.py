@@ -7,6 +7,7 @@ from typing import Any
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.names import Helpful
 from sfumato.query.cards.asked import public_card
 from sfumato.query.engine import Engine
 from sfumato.query.part import Part
@@ -14,7 +15,7 @@ from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expressio
 
 
 @dataclass(frozen=True, repr=False)
-class PublicTable(Displayed):
+class PublicTable(Helpful, Displayed):
     """A table that holds nothing about people: public knowledge, to be joined with private ones.
 
     Made by `sfumato.public`. Every method gives a new one.

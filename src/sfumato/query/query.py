@@ -232,7 +232,7 @@ class Query:
                 else:
                     near = nearest(of, known)
                     hint = f"; did you mean {near!r}?" if near else "."
-                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet'}"
+                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet, which agg names before it'}"
                 raise QueryError(f"agg: {name}: {why}")
 
     @property

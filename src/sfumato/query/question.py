@@ -14,6 +14,7 @@ from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number
+from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
 from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
@@ -38,8 +39,10 @@ Released = TypeVar("Released")
 
 
 @dataclass(frozen=True, repr=False)
-class Question(Displayed, Generic[Released]):
+class Question(Helpful, Displayed, Generic[Released]):
     """A complete question, validated; it can be planned (what would it cost?) and released."""
+
+    _foreign = foreign.QUESTION
 
     table: Table[Released]
     aggregates: tuple[tuple[str, Aggregate], ...]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import pyarrow as pa
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
+from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.cards.asked import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
@@ -42,12 +43,14 @@ PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Displayed, Generic[Released]):
+class Table(Helpful, Displayed, Generic[Released]):
     """A private table and what is to be done with it; every method gives a new one.
 
     Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a
     release is drawn.
     """
+
+    _foreign = foreign.TABLE | foreign.ASKED
 
     engine: Engine[Released]
     unit: str
@@ -73,6 +76,16 @@ class Table(Displayed, Generic[Released]):
         # A unit of several parts compares well; bytes too, but they print badly.
         if not self.unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
             check_flat("privacy_unit", self.unit, schema, "in the source, before scan")
+
+    def _advice(self, name: str) -> Mapping[str, str]:
+        if "engine" not in vars(self) or name not in self.schema:
+            return self._foreign
+        return {name: f'a column is named as text: filter("{name} IS NOT NULL"), sf.count("{name}")'}
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, _: object) -> Any:
+            raise ArgumentError(foreign.INDEXED)
 
     @property
     def schema(self) -> Schema:
@@ -232,9 +245,11 @@ class Table(Displayed, Generic[Released]):
         schema = self.schema
         for key in columns:
             if not isinstance(key, str):
-                raise ParameterError("group_by", key, "names of columns, as text")
+                raise ParameterError(
+                    "group_by", key, 'names of columns, one by one, as group_by("town", "year")'
+                )
             if key not in schema:
-                raise ColumnError.unknown(key, schema, "group_by")
+                raise ColumnError.unknown(key, schema, "group_by", not_a_column(key, schema))
             if key == self.unit:
                 raise QueryError(
                     f"group_by: {key!r} is the privacy unit; a group for each unit is not private"

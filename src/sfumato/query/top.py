@@ -16,6 +16,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fraction, positive_int, truth_value
 from sfumato.measurements.peeling import MOST_PEELS, checked_k
+from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.canonical import canonical_top
@@ -33,7 +34,7 @@ MOST_CANDIDATES = 10**9
 
 
 @dataclass(frozen=True, repr=False)
-class Top(Displayed):
+class Top(Helpful, Displayed):
     """The question for the k largest groups; made by `Table.top`.
 
     Args:
@@ -48,6 +49,8 @@ class Top(Displayed):
         notes: what whoever asks should know of the source.
         by: a sum with bounds on what each unit adds to a group, by which groups are large; None for units.
     """
+
+    _foreign = foreign.QUESTION
 
     engine: Engine[Any]
     schema: Schema

@@ -17,6 +17,7 @@ from sfumato.measurements.noise import NOISES, Law
 from sfumato.measurements.stratified.answers import read_answers
 from sfumato.measurements.stratified.estimate import noisy_stratum_sums, stratified_estimate
 from sfumato.measurements.stratified.interval import ProportionLimits
+from sfumato.names import helpful
 from sfumato.noise.rounded import RoundedNoise
 from sfumato.transformations.stratified import StratifiedDesign
 
@@ -130,6 +131,7 @@ class StratifiedProportion:
         return float(self._estimate[0])
 
 
+@helpful
 def stratified_proportion(
     table: Any,
     *,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.budget import Budget
 from sfumato.errors import BudgetError
 from sfumato.exact import Number, round_down
+from sfumato.names import helpful
 from sfumato.query.advice.asked import SHARE, Asked, Budgeted, checked
 from sfumato.query.advice.division import divided
 from sfumato.query.advice.looks import Looks, planned_looks
@@ -36,6 +37,7 @@ _BETTER = 0.9
 _NEAR = 3  # limits on each side of an advised one that a curve has, at least
 
 
+@helpful
 def advise(
     table: Table[Any],
     questions: Sequence[Question[Any]] | Mapping[str, Question[Any]],

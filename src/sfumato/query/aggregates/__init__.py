@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from sfumato.errors import QueryError, shown
+from sfumato.names import foreign
 from sfumato.query.aggregates.aggregate import (
     AUTO,
     Aggregate,
@@ -68,11 +69,20 @@ def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
     """
     for name, aggregate in asked:
         if not isinstance(aggregate, Aggregate):
-            *first, last = (function.__name__ for function in FUNCTIONS)
             raise QueryError(
-                f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are "
-                f"{', '.join(first)} and {last}"
+                f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; {_instead(aggregate)}"
             )
+
+
+def _instead(given: object) -> str:
+    """Say what to write, of a function that was not called, or of what other libraries call one."""
+    called = given if isinstance(given, str) else getattr(given, "__name__", "")
+    known = {function.__name__ for function in FUNCTIONS}
+    ours = called if called in known else foreign.AGGREGATES.get(called)
+    if ours is not None:
+        return f"write {foreign.example(ours)}"
+    *first, last = (function.__name__ for function in FUNCTIONS)
+    return f"there are {', '.join(first)} and {last}"
 
 
 __all__ = [

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
+from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 
 AUTO = "auto"
@@ -19,8 +20,10 @@ Number = int | float | str | Fraction
 
 
 @dataclass(frozen=True, repr=False)
-class Aggregate(Spelled, ABC):
+class Aggregate(Helpful, Spelled, ABC):
     """Something that is asked of each group. Made by the functions of this package."""
+
+    _foreign = foreign.AGGREGATE
 
     @property
     def each(self) -> Aggregate:
@@ -30,7 +33,7 @@ class Aggregate(Spelled, ABC):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is asked of."""
-        column = getattr(self, "column", None)
+        column = vars(self).get("column")
         return () if column is None else (column,)
 
     @property
@@ -79,7 +82,7 @@ class Aggregate(Spelled, ABC):
         """
         for column in self.columns:
             if column not in schema:
-                raise ColumnError.unknown(column, schema, f"agg: {name}")
+                raise ColumnError.unknown(column, schema, f"agg: {name}", not_a_column(column, schema))
 
     @abstractmethod
     def meaning(self, written: Mapping[str, str]) -> str:
@@ -156,9 +159,12 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
             f"{IN_PLACE}, or in Python vector_sum, the sum of vectors"
         )
     if not schema[column].kind.numeric:
+        kind, spelt = schema[column].type_name, spelled(column)
+        # No cast makes a number of a time.
+        of_time = kind.startswith(("DATE", "TIME"))
+        number = f"epoch({spelt}), seconds since 1970," if of_time else f"try_cast({spelt} AS DOUBLE)"
         raise ColumnError(
-            f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
-            f"use try_cast({spelled(column)} AS DOUBLE) {IN_PLACE}"
+            f"agg: {name} asks for numbers of column {column!r}, which is {kind}; use {number} {IN_PLACE}"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import as_fraction, one_of, truth_value
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, column_name
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
@@ -78,6 +79,7 @@ class InBins(Aggregate):
         return f"{kind} of {of} by {column}, {self.bins.count} bins"
 
 
+@helpful
 def histogram(
     column: str,
     edges: Sequence[Number],
@@ -138,6 +140,7 @@ def histogram(
     return weighted(asked, weights_of("histogram", weight, max_weight))
 
 
+@helpful
 def value_counts(
     column: str,
     values: Sequence[Any],
@@ -197,7 +200,9 @@ def _edges(edges: Any) -> tuple[float, ...]:
             found = [_edge(edge) for edge in edges]
     increasing = all(one < other for one, other in pairwise(found))
     if len(found) < 2 or not increasing:
-        raise ParameterError("edges", edges, "at least two numbers, each greater than the one before")
+        raise ParameterError(
+            "edges", edges, "at least two numbers, each greater than the one before: [0, 18, 65]"
+        )
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
 from sfumato.query.aggregates.weighted import weighted, weights_of
 
@@ -36,6 +37,7 @@ class CountPrivacyUnits(Aggregate):
         return "number of privacy units"
 
 
+@helpful
 def count(
     column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
 ) -> Aggregate:
@@ -55,6 +57,7 @@ def count(
     return weighted(CountRows(name), weights_of("count", weight, max_weight))
 
 
+@helpful
 def count_units() -> Aggregate:
     """Count privacy units (people): each counts once in each of its groups.
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import QueryError, shown
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, checked_bounds, column_name
 from sfumato.query.schema import Schema
 
@@ -89,6 +90,7 @@ class LinearRegression(OfColumns):
 Bounds = Mapping[str, tuple[Number, Number]]
 
 
+@helpful
 def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
     """Return the population covariance of two columns, over rows with a value of both.
 
@@ -105,6 +107,7 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
     return Covariance(_blocks("covariance", (x, y), bounds))
 
 
+@helpful
 def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
     """Return the correlation of two columns, over rows with a value of both; 0 where one does not vary.
 
@@ -119,6 +122,7 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
     return Correlation(_blocks("correlation", (x, y), bounds))
 
 
+@helpful
 def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> LinearRegression:
     """Explain a column by others, linearly, with an intercept, over rows with a value of all.
 

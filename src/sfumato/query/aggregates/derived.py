@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, shown
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate
 
 
@@ -129,6 +130,7 @@ class Combination(Derived):
         return f"({self.top}) / ({self.bottom})" if self.divides else str(self.top)
 
 
+@helpful
 def ratio(first: str, second: str) -> Aggregate:
     """Divide one output by another one, with an error bar for both together.
 
@@ -149,6 +151,7 @@ def ratio(first: str, second: str) -> Aggregate:
     return Ratio(*_names("ratio", first, second))
 
 
+@helpful
 def difference(first: str, second: str) -> Aggregate:
     """Take one output from another one, with an error bar for both together.
 

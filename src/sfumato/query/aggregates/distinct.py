@@ -8,6 +8,7 @@ from typing import get_args
 
 from sfumato.errors import ParameterError
 from sfumato.exact import one_of, positive_int
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.choices import DistinctMethod
 
@@ -38,6 +39,7 @@ class CountDistinct(Aggregate):
         return f"different values of {column}, at most {self.values:,} of a unit"
 
 
+@helpful
 def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
     """Count the different values of a column that are not NULL and not NaN.
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from sfumato.errors import QueryError
 from sfumato.exact import one_of
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
@@ -59,6 +60,7 @@ class StandardDeviation(BoundedAggregate):
     kind = "standard deviation"
 
 
+@helpful
 def sum(
     column: str,
     *,
@@ -109,6 +111,7 @@ def sum(
     return weighted(Sum(column_name("sum", column), *bounds, per if weights is None else "row"), weights)
 
 
+@helpful
 def mean(
     column: str,
     *,
@@ -144,6 +147,7 @@ def mean(
     return weighted(Mean(column_name("mean", column), *bounds), weights)
 
 
+@helpful
 def proportion(
     column: str,
     *,
@@ -190,6 +194,7 @@ def proportion(
     return stratified(column, stratum, asked, population, confidence)
 
 
+@helpful
 def variance(
     column: str,
     *,
@@ -206,6 +211,7 @@ def variance(
     return Variance(column_name("variance", column), *bounds_of("variance", column, lower, upper))
 
 
+@helpful
 def stddev(
     column: str,
     *,

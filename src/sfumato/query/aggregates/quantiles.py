@@ -9,6 +9,7 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fractions, truth_value
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
@@ -58,6 +59,7 @@ class Quantiles(BoundedAggregate):
         )
 
 
+@helpful
 def quantiles(
     column: str,
     ranks: Sequence[float] | float,
@@ -94,6 +96,7 @@ def quantiles(
     return _of_ranks(quantiles, column, floats, (("ranks", floats),), lower, upper, error_bars, False)
 
 
+@helpful
 def quantile(
     column: str,
     rank: float,
@@ -119,6 +122,7 @@ def quantile(
     return _of_ranks(quantile, column, (one,), (("rank", one),), lower, upper, error_bars)
 
 
+@helpful
 def median(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -137,6 +141,7 @@ def median(
     return _of_ranks(median, column, (0.5,), (), lower, upper, error_bars)
 
 
+@helpful
 def min(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -158,6 +163,7 @@ def min(
     return _of_ranks(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
 
 
+@helpful
 def max(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -179,10 +185,13 @@ def max(
     return _of_ranks(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)
 
 
+_RANK = "a number in [0, 1], such as 0.9; several are asked for by quantiles"
+
+
 def _rank(rank: object, name: str) -> float:
-    (one,) = as_fractions([rank], name, "a number in [0, 1]")
+    (one,) = as_fractions([rank], name, _RANK)
     if not 0 <= one <= 1:
-        raise ParameterError(name, rank, "a number in [0, 1]")
+        raise ParameterError(name, rank, _RANK)
     return float(one)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from sfumato.errors import QueryError, shown
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name
 from sfumato.query.aggregates.automatic import Automatic
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows
@@ -62,6 +63,7 @@ class Cumulative(Aggregate):
         )
 
 
+@helpful
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     """Add up a count or a sum over all time steps up to each, with little more noise than one step has.
 

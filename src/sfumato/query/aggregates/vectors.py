@@ -9,6 +9,7 @@ from typing import get_args
 
 from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import as_fraction, one_of, positive_int
+from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
@@ -61,6 +62,7 @@ class VectorMean(VectorSum):
         return super().meaning(written).replace("sum", "mean", 1)
 
 
+@helpful
 def vector_sum(
     column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
 ) -> Aggregate:
@@ -94,6 +96,7 @@ def vector_sum(
     return VectorSum(*_checked("vector_sum", column, length, bound, norm), per)
 
 
+@helpful
 def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
     """Average a column of vectors of one length, entry by entry, over the rows that have one.
 

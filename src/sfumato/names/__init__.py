@@ -1,0 +1,5 @@
+"""Names that are not here: what other libraries call a thing, and what is said to whoever writes it."""
+
+from sfumato.names.helpful import Helpful, helpful, not_a_column, unknown_name
+
+__all__ = ["Helpful", "helpful", "not_a_column", "unknown_name"]

@@ -1,0 +1,222 @@
+"""What is said to whoever uses a name that is not here: of a function, a method, an attribute or an argument.
+
+The name is all that a message tells of what was given: no value of an argument is in it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from sfumato.errors import ArgumentError, UnknownNameError, nearest, shown
+from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS
+
+_LONGEST = 60  # a longer name is no name that somebody meant
+_LISTED = 8
+_EXPRESSION = re.compile(r"[-+*/%=<>(]")
+_COLLECTING = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[str, str]) -> UnknownNameError:
+    """Make the error of a name that its owner does not have.
+
+    Args:
+        owner: as the sentence begins, such as "a Table".
+        name: that was asked for.
+        known: names that there are, of which the nearest is offered.
+        foreign: what to write in the place of foreign names; by "" where nothing is like the name.
+    """
+    near = nearest(name, known) if len(name) <= _LONGEST else None
+    advice = foreign.get(name) or (f"did you mean {near}?" if near else foreign.get("", ""))
+    return UnknownNameError(f"{owner} has no {_plain(name)}{advice and '; '}{advice}", name)
+
+
+class Helpful:
+    """Base of what users hold: it says what to write in the place of a name or an argument that it has not.
+
+    A class says by `_foreign` which foreign names mean something here. Names that begin with an underscore
+    are Python's, and are missing as ever: `hasattr`, `copy` and `pickle` ask for those.
+
+    >>> class Lamp(Helpful):
+    ...     _foreign = {"ignite": "write light(hours=1)"}
+    ...     def light(self, *, hours):
+    ...         return hours
+    >>> Lamp().ignite
+    Traceback (most recent call last):
+    sfumato.errors.UnknownNameError: a Lamp has no ignite; write light(hours=1)
+    >>> Lamp().light(hour=1)
+    Traceback (most recent call last):
+    sfumato.errors.ArgumentError: light: there is no argument hour; did you mean hours? Write light(hours=...)
+    """
+
+    _foreign: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, FunctionType) and (name == "__init__" or not name.startswith("_")):
+                setattr(cls, name, helpful(value))
+
+    def _advice(self, name: str) -> Mapping[str, str]:
+        """Return what to write in the place of foreign names, where this one was asked for."""
+        return self._foreign
+
+    if not TYPE_CHECKING:  # a checker of types goes on to say which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            # Of a property that fails, and of Python's own names, Python says what is missing.
+            if name.startswith("_") or hasattr(type(self), name):
+                return object.__getattribute__(self, name)
+            kind = type(self)
+            known = [n for n in dir(kind) if not n.startswith("_")]
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise unknown_name(f"{article} {kind.__name__}", name, known, self._advice(name)) from None
+
+
+def helpful(function: F) -> F:
+    """Let a function say what to write where it is called with an argument that it has not, or lacks one.
+
+    >>> @helpful
+    ... def mean(column, *, lower=None, upper=None):
+    ...     return column
+    >>> mean("age", bounds=(0, 1))
+    Traceback (most recent call last):
+    sfumato.errors.ArgumentError: mean: there is no argument bounds; did you mean lower and upper? Write ...
+    """
+
+    wrong_call = misuse
+
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except TypeError:
+            wrong = wrong_call(function, len(args), named)
+            if wrong is None:
+                raise
+        raise wrong
+
+    # With the globals of the function's own module: doctest looks there for the examples of what it holds.
+    own: dict[str, Any] = function.__globals__
+    made = FunctionType(call.__code__, own, function.__name__, None, call.__closure__)
+    return cast(F, wraps(function)(made))
+
+
+def misuse(function: Callable[..., Any], places: int, named: Iterable[str]) -> ArgumentError | None:
+    """Return what is wrong with a call; None where the function takes it.
+
+    Args:
+        function: that was called.
+        places: how many arguments were given by their place, with a method's own object.
+        named: the names of the others.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*[None] * places, **dict.fromkeys(named))
+    except TypeError:
+        return _Call(function, signature).error(places, list(named))
+    return None
+
+
+class _Call:
+    """What a function takes, and what is wrong with a call of it."""
+
+    def __init__(self, function: Callable[..., Any], signature: inspect.Signature) -> None:
+        parameters = list(signature.parameters.values())
+        self.owned = bool(parameters) and parameters[0].name == "self"
+        self.parameters = parameters[1:] if self.owned else parameters
+        self.name = function.__name__
+        if self.name == "__init__":
+            self.name = function.__qualname__.split(".")[-2]
+        kinds = inspect.Parameter
+        self.placed = [
+            p for p in self.parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        ]
+        self.by_name = [
+            p for p in self.parameters if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        ]
+        self.any_name = next((p.name for p in self.parameters if p.kind == kinds.VAR_KEYWORD), None)
+        self.any_place = any(p.kind == kinds.VAR_POSITIONAL for p in self.parameters)
+
+    def error(self, places: int, named: list[str]) -> ArgumentError:
+        """Return what is wrong with a call that the function does not take."""
+        known = [p.name for p in self.by_name]
+        strange = [n for n in named if n not in known] if self.any_name is None else []
+        if strange:
+            return self._refuse(self._no_argument(strange, known))
+        given = places - self.owned
+        if given > len(self.placed) and not self.any_place:
+            return self._refuse(self._too_many(given))
+        taken = [p.name for p in self.placed[:given]]
+        if twice := next((n for n in named if n in taken), None):
+            return self._refuse(f"{twice} is given twice, by its place and by its name")
+        needed = [p for p in self.parameters if p.default is p.empty and p.kind not in _COLLECTING]
+        missing = [p.name for p in needed if p.name not in (*taken, *named)]
+        return self._refuse(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+
+    def _too_many(self, given: int) -> str:
+        named = self.any_name is not None or len(self.by_name) > len(self.placed)
+        if not named:
+            return f"it takes {' and '.join(p.name for p in self.placed) or 'nothing'}, and {given} are given"
+        what = f"arguments behind {self.placed[-1].name}" if self.placed else "all arguments"
+        return f"{what} are given by name"
+
+    def _no_argument(self, strange: list[str], known: list[str]) -> str:
+        """Say what the arguments are called, or where else they belong."""
+        said = " and ".join(_plain(name) for name in strange[:_LISTED])
+        no = f"there is no argument {said}" if len(strange) == 1 else f"there are no arguments {said}"
+        ours: dict[str, None] = {}
+        for name in strange:
+            meant = ARGUMENTS.get(name, "").split(" and ")
+            near = nearest(name, known) if len(name) <= _LONGEST else None
+            if set(meant) <= set(known):
+                ours |= dict.fromkeys(meant)
+            elif name in ELSEWHERE:
+                return f"{no}: {ELSEWHERE[name]}"
+            elif near is None:
+                return f"{no}; it takes {', '.join(known)}" if known else no
+            else:
+                ours[near] = None
+        return f"{no}; did you mean {' and '.join(ours)}?"
+
+    def _refuse(self, why: str) -> ArgumentError:
+        end = "" if why.endswith("?") else "."
+        return ArgumentError(f"{self.name}: {why}{end} Write {FORMS.get(self.name) or self._form()}")
+
+    def _form(self) -> str:
+        """Return what needs to be given, and what may be."""
+        shown_ones = [
+            f"{'*' * (p.kind == p.VAR_POSITIONAL)}{p.name}" for p in self.parameters if p in self.placed
+        ]
+        others = [p for p in self.parameters if p.kind == p.KEYWORD_ONLY]
+        needed = [p for p in others if p.default is p.empty] or others[:2]
+        shown_ones += [f"{p.name}=..." for p in needed]
+        if len(needed) < len(others):
+            shown_ones.append("...")
+        return f"{self.name}({', '.join(shown_ones)})"
+
+
+def not_a_column(name: str, columns: Iterable[str]) -> str:
+    """Return what to write where something else than a column's name was given as one; else nothing.
+
+    >>> not_a_column("age // 10", ["age"])
+    'an expression is named first, with_columns(x="age // 10"), and asked of by that name'
+    """
+    if name == "*":
+        return "rows are counted by count()"
+    if "," in name and {part.strip() for part in name.split(",")} <= set(columns):
+        return "columns are named one by one, each as a text of its own"
+    if name.isidentifier() or len(name) > _LONGEST or not _EXPRESSION.search(name):
+        return ""
+    quote = "'" if '"' in name else '"'
+    return f"an expression is named first, with_columns(x={quote}{name}{quote}), and asked of by that name"
+
+
+def _plain(name: str) -> str:
+    """Return a name as a sentence has it; one that is none in quotes, and cut where it is long."""
+    return name if name.isidentifier() and len(name) <= _LONGEST else shown(name[: _LONGEST + 1])

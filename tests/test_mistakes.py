@@ -1,0 +1,239 @@
+"""What newcomers write by mistake, and what they are told: docs/mistakes.md is the list, each entry of it a test.
+
+`python tests/test_mistakes.py` writes the messages of today into the page, to be read as a newcomer would.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import SfumatoError
+from sfumato.names import foreign
+from sfumato.query.release import Release
+
+PAGE = Path(__file__).parent.parent / "docs" / "mistakes.md"
+MARK = "Private Value"  # a value of the table, which no message may hold
+ROWS = pa.table(
+    {
+        "id": [1, 1, 2, 3],
+        "town": [MARK, "B", "A", "B"],
+        "age": [30, 31, 40, 50],
+        "wage": [1500.5, 2000, 3000, 4000],
+        "day": [date(2020, 1, n) for n in (1, 2, 3, 4)],
+        "seen": [datetime(2020, 1, n) for n in (1, 2, 3, 4)],
+        "employed": [True, False, True, True],
+    }
+)
+
+
+class Entry(NamedTuple):
+    """A mistake: under which heading, the code, and the message as the page has it."""
+
+    heading: str
+    code: str
+    message: str
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """Yield the entries of a page: code, and below it, four spaces further in, what comes of it."""
+    for heading, block in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.M | re.S):
+        for fence in re.findall(r"^```text\n(.*?)^```", block, re.M | re.S):
+            for entry in re.split(r"\n\n(?! )", fence.strip("\n")):
+                code, _, told = entry.partition("\n    ")
+                yield Entry(heading, code, re.sub("^ {4}", "", told, flags=re.M))
+
+
+def names() -> dict[str, Any]:
+    """Return what the page has made before."""
+    people = sf.scan(ROWS, privacy_unit="id")
+    by_town = people.group_by("town").bound(groups=2, rows=1)
+    question = people.bound(groups=1, rows=2).agg(n=sf.count())
+    return {
+        "sf": sf,
+        "rows": ROWS,
+        "frame": pd.DataFrame({"age": [30]}),
+        "people": people,
+        "by_town": by_town,
+        "bounded": people.bound(groups=1, rows=2),
+        "question": question,
+        "budget": sf.Budget(epsilon=1),
+        "release": question.release(epsilon=1),
+    }
+
+
+def came(entry: Entry) -> tuple[str, BaseException | None]:
+    """Return what comes of an entry, as the page shows it."""
+    given = names()
+    try:
+        if entry.heading.startswith("SQL"):
+            made = sf.sql(entry.code, tables={"people": ROWS})
+        else:
+            made = eval(entry.code, given)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace(str(Path.cwd()), "/home/ann"), error
+    return f"nothing: it gives {type(made).__name__}", None
+
+
+LISTED = list(entries(PAGE.read_text())) if PAGE.exists() else []
+pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
+
+
+@pytest.fixture
+def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: Any) -> None:
+        pytest.fail("noise was drawn")
+
+    monkeypatch.setattr(Release, "_draw", drawn)
+
+
+@pytest.mark.parametrize("entry", LISTED, ids=lambda entry: entry.code.replace("\n", " ")[:60])
+def test_the_message(entry: Entry, nothing_drawn: None) -> None:
+    told, error = came(entry)
+    assert told == entry.message
+    assert error is not None and MARK not in told + repr(error.args) + repr(error.__context__)
+
+
+def test_the_list_is_long_and_has_nothing_twice() -> None:
+    codes = [entry.code for entry in LISTED]
+    assert len(codes) == len(set(codes)) >= 120
+
+
+def test_a_budget_pays_for_no_mistake() -> None:
+    for entry in LISTED:
+        if "budget=budget" in entry.code:
+            given = names()
+            with pytest.raises(SfumatoError):
+                eval(entry.code, given)
+            assert given["budget"].spent == (0, 0)
+
+
+def test_foreign_names_are_of_nothing_that_is_here() -> None:
+    made = names()
+    places = {
+        "sf": foreign.MODULE,
+        "people": foreign.TABLE | foreign.ASKED,
+        "question": foreign.QUESTION,
+        "release": foreign.RELEASE,
+        "budget": foreign.BUDGET,
+    }
+    for place, table in places.items():
+        hidden = set(table) & {name for name in dir(made[place]) if not name.startswith("_")}
+        assert not hidden - ({"noise", "testing", "audit", "errors", "framework"} | _rooms()), (place, hidden)
+    assert set(foreign.AGGREGATES.values()) <= set(sf.__all__)
+
+
+def _rooms() -> set[str]:
+    """Modules of the package, which are attributes of it once they are imported."""
+    return {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
+
+
+def test_what_is_told_to_write_can_be_written() -> None:
+    """Each example of a call runs, on a table with its columns."""
+    rows = ROWS.append_column("week", pa.array([1, 2, 3, 4])).append_column("steps", [[[1.0] * 7] * 4])
+    people = sf.scan(rows, privacy_unit="id")
+    for name in foreign._EXAMPLES.keys() | set(foreign._OF_A_COLUMN):
+        made = eval(foreign.example(name), {"sf": sf})
+        by = people.group_by("week", keys=[1, 2, 3]) if name == "cumulative" else people
+        assert by.bound(groups=1, rows=1).agg(x=made).output_names
+
+
+# Attributes that are not there.
+
+
+@pytest.mark.parametrize("name", ["sf", "people", "question", "release", "budget"])
+def test_python_asks_as_ever(name: str) -> None:
+    thing = names()[name]
+    for odd in ("__dataframe__", "_repr_odd_", "__odd__"):
+        with pytest.raises(AttributeError) as raised:
+            getattr(thing, odd)
+        assert not isinstance(raised.value, SfumatoError)
+    assert not hasattr(thing, "nowhere") and getattr(thing, "nowhere", 3) == 3
+    assert "nowhere" not in dir(thing)
+
+
+@pytest.mark.parametrize(
+    "odd", ["", " ", "a b", "é" * 5, "x" * 10**6, "\x1b[31m", "\ud800", "\n" * 9, "💥", "\0"]
+)
+def test_odd_names(odd: str) -> None:
+    for thing in names().values():
+        if type(thing).__module__.startswith("sfumato") or thing is sf:
+            with pytest.raises(AttributeError) as raised:
+                getattr(thing, odd)
+            told = str(raised.value)
+            assert len(told) < 400 and told.isprintable()
+    for called in (sf.mean, names()["people"].bound):
+        with pytest.raises(TypeError) as raised_too:
+            called(**{odd: MARK})
+        told = str(raised_too.value)
+        assert len(told) < 400 and told.isprintable() and MARK not in told
+
+
+def test_copies_and_pickles() -> None:
+    made = names()
+    for error in (sf.errors.UnknownNameError("told", "name"), sf.errors.ArgumentError("told")):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == "told" and vars(again) == vars(error)
+    for thing in (made["people"], made["question"], sf.mean("age", lower=0, upper=1)):
+        again = copy.copy(thing)
+        assert again == thing and not hasattr(again, "nowhere")
+        half = object.__new__(type(thing))  # as pickle makes it, before it has its attributes
+        assert not hasattr(half, "nowhere") and not hasattr(half, "engine") and not hasattr(half, "age")
+    deep = copy.deepcopy(sf.mean("age", lower=0, upper=1))
+    assert pickle.loads(pickle.dumps(deep)) == deep
+    assert pickle.loads(pickle.dumps(sf.mean)) is sf.mean
+
+
+def test_a_property_that_fails_says_so_itself() -> None:
+    from sfumato.names import Helpful
+
+    class Broken(Helpful):
+        @property
+        def size(self) -> int:
+            return self.missing
+
+    with pytest.raises(AttributeError, match="a Broken has no missing"):
+        Broken().size  # noqa: B018
+
+
+def test_a_type_error_within_a_function_is_its_own() -> None:
+    from sfumato.names import helpful
+
+    @helpful
+    def adds(x: Any) -> Any:
+        return x + 1
+
+    with pytest.raises(TypeError) as raised:
+        adds("a")
+    assert not isinstance(raised.value, SfumatoError)
+    with pytest.raises(sf.errors.ArgumentError, match="adds: it takes x, and 2 are given"):
+        adds(1, 2)
+
+
+def write() -> None:
+    """Write the messages of today into the page."""
+    text = PAGE.read_text()
+    for entry in entries(text):
+        told = "".join(f"    {line}".rstrip() + "\n" for line in came(entry)[0].split("\n"))
+        before = (
+            entry.code + "\n" + "".join(f"    {line}".rstrip() + "\n" for line in entry.message.split("\n"))
+            if entry.message
+            else entry.code + "\n"
+        )
+        text = text.replace(f"\n{before}", f"\n{entry.code}\n{told}", 1)
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
