@@ -62,10 +62,8 @@ class ColumnError(QueryError):
         """Name the nearest column, or give advice that is better, and list what there is."""
         columns = list(columns)
         near = nearest(name, columns)
-        if advice:
-            hint = f"; {advice}."
-        else:
-            hint = f"; did you mean {near!r}?" if near else "."
+        guess = f"; did you mean {near!r}?" if near else "."
+        hint = f"; {advice}." if advice else guess
         listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
         return cls(f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}")
 

@@ -159,8 +159,9 @@ class Account:
         if total[0] + value <= limit[0]:
             name, given, value, place = "delta", delta, asked.delta, 1
         over = limit[place] - total[place]
+        number = told(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={told(given) if isinstance(given, Fraction) else shown(given)} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
+            f"{name}={number} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
             f"so that {round_up(value - over):g} is lacking. {binary}"
         )
 

@@ -9,10 +9,13 @@ from collections.abc import Iterable
 import duckdb
 
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.slips import with_slip
 from sfumato.dialect.tree import Node, NotSql, statements
 from sfumato.dialect.words import Place
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+_NEAR = 40  # characters before, and words behind, in which what is wrong may stand
 
 
 class NotUnderstood(Exception):
@@ -69,8 +72,9 @@ class PlainSelect:
                 ) from None
             if error.at < 0:
                 raise NotUnderstood(error.why, None) from None
-            at = bisect_left(self._starts, error.at)
-            raise NotUnderstood(error.why, [*self._indices, self._end][at]) from None
+            at, near = bisect_left(self._starts, error.at), bisect_left(self._starts, error.at - _NEAR)
+            why = with_slip(error.why, "".join(self._pieces[near : at + _NEAR]))
+            raise NotUnderstood(why, [*self._indices, self._end][at]) from None
         except RecursionError:
             raise NotUnderstood("it is nested too deeply", None) from None
         except duckdb.Error:

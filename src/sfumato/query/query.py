@@ -28,6 +28,9 @@ from sfumato.transformations import Statistic
 LARGEST_WEIGHT = 1000
 
 
+_NONE_YET = "none yet, which agg names before it"
+
+
 @dataclass(frozen=True)
 class Query:
     """What is asked of a table.
@@ -232,7 +235,7 @@ class Query:
                 else:
                     near = nearest(of, known)
                     hint = f"; did you mean {near!r}?" if near else "."
-                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet, which agg names before it'}"
+                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or _NONE_YET}"
                 raise QueryError(f"agg: {name}: {why}")
 
     @property

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from sfumato.dialect.slips import slip, with_slip
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions import costs
@@ -48,6 +49,7 @@ _REFUSED = {
 _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
+_SHORT = 60  # of a name that is shown twice
 _MOST_OPERATIONS = 2048  # each takes some milliseconds to judge
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
@@ -92,6 +94,16 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         QueryError: it is none, or has a part that could raise on a row; the text says what and where.
     """
     _check_size(where, str(text))
+    try:
+        return _judged(where, text, columns)
+    except ColumnError:
+        raise
+    except QueryError as error:
+        why = with_slip(str(error), text)
+    raise QueryError(why)
+
+
+def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     try:
         tree = _parsed(where, text)
         for node in descendants(tree):
@@ -149,13 +161,22 @@ def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> 
     if kind == "COLUMN_REF":
         # A first part that is a column may have a field of a struct behind it.
         if same_name(node["column_names"][0]) not in map(same_name, columns):
-            raise ColumnError.unknown(node["column_names"][0], columns, f"{where}: {text!r}")
+            name = node["column_names"][0]
+            raise ColumnError.unknown(name, columns, f"{where}: {text!r}", _meant(name, text, columns))
     elif kind == "FUNCTION":
         _check_function(where, text, node)
     elif kind == "OPERATOR" and node["type"] not in OPERATORS:
         raise QueryError(_marked(where, text, _at(node), f"holds {node['type'].lower()}"))
     elif kind not in _ALLOWED:
         raise QueryError(_marked(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
+
+
+def _meant(name: str, text: str, columns: Mapping[str, Column]) -> str:
+    """Return what was meant by a name that is no column, where it is likely a text; else nothing."""
+    told = slip(text)
+    if not told and len(name) <= _SHORT and (f'"{name}"' in text or nearest(name, columns) is None):
+        return f"a text is written in single quotes, '{name}'"
+    return told
 
 
 def _check_function(where: str, text: str, node: Node) -> None:
