@@ -237,7 +237,7 @@ RELEASE = _said(
         "filter where group_by groupby sort sort_values order_by join select agg": (
             "compute with what to_pandas() gives: it is noisy already, and costs nothing more"
         ),
-        "error accuracy confidence confidence_interval confidence_intervals intervals ci std stderr": "write "
+        "error accuracy confidence_interval confidence_intervals intervals ci std stderr": "write "
         "errors(confidence=0.95)",
         "epsilon delta cost budget loss privacy_loss": "what it cost is in .spent",
         "summary describe info summarize": "write explain()",
