@@ -94,12 +94,17 @@ def open_source(
         return open_dataset(source, resources)
     if (stream := open_stream(source, resources)) is not None:
         return stream
+    raise _no_source(source)
+
+
+def _no_source(source: object) -> EngineError:
+    """Say what may be opened, or how what was given becomes that."""
     if isinstance(source, dict | list):
         how = "Table.from_pydict" if isinstance(source, dict) else "Table.from_pylist"
-        raise EngineError(
+        return EngineError(
             f"scan: cannot read a {type(source).__name__}; make a table of it first, as pyarrow.{how} does"
         )
-    raise EngineError(
+    return EngineError(
         f"scan: cannot read a {type(source).__name__}; pass a path or a list of paths, a DuckDB relation, an "
         "Arrow table, dataset or stream, a Polars, pandas or Spark data frame, or the Arrow schema of rows "
         "that a Beam pipeline brings"
