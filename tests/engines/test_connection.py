@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import arrow, connection, sources, spill, workers
-from sfumato.engines.duckdb.connection import MOST_IDLE, connect, lent
+from sfumato.engines.duckdb.connection import MOST_IDLE, closed, connect, lent
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError
 from sfumato.query.exact import ExactQuery
@@ -112,6 +112,35 @@ def test_what_a_session_has_ends_with_it():
         assert found == [(None, False)]
 
 
+def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a\n1\n")
+    for _ in range(2):
+        with closed("Europe/Berlin", locked=True) as session:
+            assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
+            for text in (
+                "FROM given",
+                "FROM view",
+                f"FROM '{file}'",
+                "SET threads = 3",
+                "SET TimeZone = 'UTC'",
+            ):
+                with pytest.raises(duckdb.Error, match="exception_type"):  # as JSON
+                    session.execute(text)
+            session.register("given", ROWS)
+            session.execute("CREATE TEMP VIEW view AS FROM given; SET VARIABLE v = 'private'")
+            assert session.sql("FROM view").to_arrow_table() == ROWS
+        (database,) = (database for _, database in connection._idle.values())
+    with closed("Europe/Berlin", locked=True) as session:
+        assert session.execute("SELECT getvariable('v')").fetchall() == [(None,)]
+    with closed("UTC", locked=True) as session:
+        assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+    with closed("UTC") as session, pytest.raises(duckdb.Error) as error:
+        session.execute("FROM given")
+    assert "exception_type" not in str(error.value)
+    assert len(connection._idle) == 3 and database in [d for _, d in connection._idle.values()]
+
+
 @pytest.mark.parametrize(
     "leave",
     [
@@ -161,6 +190,9 @@ def test_a_database_that_is_broken_is_not_lent_again(monkeypatch):
                 raise duckdb.Error("FATAL Error: database has been invalidated")
             self.broken = True
             return self.found.cursor()
+
+        def execute(self, text):  # which asks the first one for its time zone
+            return self.found.execute(text)
 
         def close(self):
             self.found.close()

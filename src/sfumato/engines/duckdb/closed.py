@@ -48,8 +48,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     """
     fields = [field for table in tables.values() for field in table.rows.schema]
     zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
-    with closed(zones[0] if zones else None, resources, errors_as_json=True) as connection:
-        connection.execute("SET lock_configuration = true")
+    with closed(zones[0] if zones else None, resources, locked=True) as connection:
         before = "as texts "
         while any(name.casefold().startswith(before) for name in tables):
             before = f"_{before}"

@@ -43,6 +43,7 @@ _LEFT = (
 # same bits.
 _CLOSED = {
     "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "enable_external_access": False,
@@ -59,8 +60,9 @@ class _Kind(NamedTuple):
     local_timezone: str | None
     timezone: str | None
     resources: Resources
-    large_texts: bool
-    own_types: bool
+    large_texts: bool = False
+    own_types: bool = False
+    given: str = ""  # how closed it is: "" for what may read files
 
 
 # In the order in which they were given back. Who takes a number out has the database; no lock, which a fork
@@ -114,20 +116,17 @@ def connect(
 
 
 def closed(
-    timezone: str | None = None, resources: Resources = DEFAULTS, *, errors_as_json: bool = False
-) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that reaches nothing but the tables that it is given.
+    timezone: str | None = None, resources: Resources = DEFAULTS, *, locked: bool = False
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """Lend a session of a database that reaches nothing but the tables that it is given; as for `lent`.
 
     Args:
         timezone: as for `connect`.
         resources: of which the memory is bounded here too.
-        errors_as_json: whether errors say as JSON where in the text they are.
+        locked: whether no statement may change a setting, and errors say as JSON where in the text they are.
     """
-    limits = {name: value for name, value in resources.settings.items() if name == "memory_limit"}
-    connection = duckdb.connect(config=_CLOSED | {"errors_as_json": errors_as_json} | limits)
-    if timezone is not None:
-        connection.execute(f"SET TimeZone = {literal(timezone)}")
-    return connection
+    memory = Resources(memory_bytes=resources.memory_bytes)
+    return _lent(os.environ.get("TZ"), timezone, memory, given="locked" if locked else "closed")
 
 
 def timezone_of(session: duckdb.DuckDBPyConnection) -> str:
@@ -143,7 +142,7 @@ def lender(
     if timezone is None and local not in _zones:
         with lent(resources=resources, leaves_nothing=True):  # which learns its name
             pass
-    return partial(_lent, local, timezone, resources, False, False)
+    return partial(_lent, local, timezone, resources)
 
 
 def lent(
@@ -161,7 +160,9 @@ def lent(
     Args:
         leaves_nothing: whether all its statements describe and set nothing, so that no look is needed after.
     """
-    return _lent(os.environ.get("TZ"), timezone, resources, large_texts, own_types, leaves_nothing)
+    return _lent(
+        os.environ.get("TZ"), timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing
+    )
 
 
 @contextmanager
@@ -169,12 +170,14 @@ def _lent(
     local: str | None,
     timezone: str | None,
     resources: Resources,
-    large_texts: bool,
-    own_types: bool,
+    large_texts: bool = False,
+    own_types: bool = False,
+    given: str = "",
+    *,
     leaves_nothing: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
-    kind = _Kind(here, local, timezone, resources, large_texts, own_types)
+    kind = _Kind(here, local, timezone, resources, large_texts, own_types, given)
     database = _taken(kind) or _opened(kind)
     session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
@@ -194,9 +197,22 @@ def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
     local, timezone = kind.local_timezone, kind.timezone
     if timezone is None and local != os.environ.get("TZ"):
         timezone = _zones.get(local)
+    if kind.given:
+        return _opened_closed(timezone, kind)
     database = connect(timezone, kind.resources, large_texts=kind.large_texts, own_types=kind.own_types)
     if timezone is None and local not in _zones:
         _zones[local] = timezone_of(database)
+    return database
+
+
+def _opened_closed(timezone: str | None, kind: _Kind) -> duckdb.DuckDBPyConnection:
+    locked = kind.given == "locked"
+    limits = {name: value for name, value in kind.resources.settings.items() if name == "memory_limit"}
+    database = duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits)
+    if timezone is not None:
+        database.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
+    if locked:
+        database.execute("SET GLOBAL lock_configuration = true")
     return database
 
 

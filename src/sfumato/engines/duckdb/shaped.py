@@ -5,7 +5,8 @@ Each is one relation in SQL over its parts' own, as those of `combined`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import duckdb
@@ -185,13 +186,14 @@ def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
         return described(here, f"({sql})")
 
 
-def _empty(parts: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
-    """Return a database with the tables and no row."""
-    here = closed()
-    for name, part in parts.items():
-        columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))
-        here.execute(f"CREATE TEMP TABLE {identifier(name)} ({columns})")
-    return here
+@contextmanager
+def _empty(parts: Mapping[str, Rows]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend a database with the tables and no row."""
+    with closed() as here:
+        for name, part in parts.items():
+            columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))
+            here.execute(f"CREATE TEMP TABLE {identifier(name)} ({columns})")
+        yield here
 
 
 def _typed(part: Rows) -> list[tuple[str, str]]:
