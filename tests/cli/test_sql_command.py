@@ -231,7 +231,7 @@ class TestErrors:
             ([COUNT.replace("'visits.parquet'", "visits")], 2, "--table visits=PATH"),
             ([COUNT.replace("'visits.parquet'", "visitz"), "-t", "visits=x.csv"], 2, "did you mean 'visits'?"),
             ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
-            ([COUNT, "-o", "out.xlsx"], 2, ".parquet, .csv or .json"),
+            ([COUNT, "-o", "out.xls"], 2, ".parquet, .csv, .json or .xlsx"),
             ([COUNT, "-o", "no/such/out.csv"], 2, "in a folder that exists"),
             ([COUNT, "-o", "a.csv", "-o", "a.csv"], 2, "named twice"),
             ([COUNT, "--plot", "out.pdf"], 2, "ends in .png or .svg"),

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 import sfumato as sf
-from sfumato.cli.plot import _Chart, bar_chart
-from sfumato.cli.processed import check_processed, drawable
+from sfumato.cli.processed import check_processed
 from sfumato.cli.table import print_table
 from sfumato.errors import QueryError
+from sfumato.query.chart import Chart, bar_chart
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
 
@@ -36,7 +36,7 @@ def test_a_table(release):
 
 
 def test_a_picture(release):
-    assert _Chart.of(release, 0.95, False).labels == [
+    assert Chart.of(release, 0.95, False).labels == [
         "N · NULL", "S · 1", "S · 2", "N · all", "S · all", "all · all",
     ]  # fmt: skip
 
@@ -56,14 +56,16 @@ def test_totals_of_sql_are_drawn_as_they_were_released(monkeypatch):
 
     rollup = asked("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town) ORDER BY n")
     check_processed(rollup, plot=True, errors=False)
-    drawn, told = drawable(rollup)
-    chart = _Chart.of(drawn, 0.95, False, told)
+    chart = rollup.chart(0.95, False)
+    assert isinstance(chart, Chart)
     assert chart.labels[-1] == "all · all" and len(chart.labels) == 6
     assert chart.footer.endswith("before the SQL computes with them.")
-    assert sorted(drawn.to_arrow()["n"].to_pylist()) == rollup.to_arrow()["n"].to_pylist()
+    assert sorted(rollup.released["n"]) == rollup["n"]
     plain = asked("p.region, p.town, COUNT(*) * 2 AS n", "GROUP BY p.region, p.town")
     with pytest.raises(QueryError, match="leave out what is computed"):
         check_processed(plain, plot=True, errors=False)
+    with pytest.raises(QueryError, match="draw .released"):
+        plain.plot()
 
 
 @pytest.mark.long

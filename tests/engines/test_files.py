@@ -21,10 +21,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import Report
-from sfumato.cli.plot import bar_chart
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.errors import EngineError, ParameterError, RefusalError
+from sfumato.query.chart import bar_chart
 from sfumato.query.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter("files are compared with what was drawn, whatever it is")

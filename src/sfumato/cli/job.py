@@ -135,14 +135,14 @@ class Job:
         from sfumato.query.output import checked_path
 
         for path in self.outputs:
-            checked_path(path)
+            checked_path(path, workbook=True)
         if self.receipt is not None:
             if self.dry_run or self.preview:
                 raise QueryError("--receipt: nothing is released, so there is none; leave one of them out")
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.cli.plot import checked_plot
+            from sfumato.query.chart import checked_plot
 
             checked_plot(self.plot)
 
@@ -172,17 +172,8 @@ class Job:
             with Watch(f"Writing {path}"):
                 release.write(path, confidence=bars, simultaneous=self.simultaneous)
         if self.plot is not None:
-            from sfumato.cli.plot import bar_chart
-            from sfumato.cli.processed import drawable
-
-            shown = drawable(release)
-            assert shown is not None  # as was checked before
-            drawn, told = shown
             with Watch(f"Drawing {self.plot}"):
-                bar_chart(
-                    drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told
-                )
-
+                release.plot(self.plot, confidence=self.confidence, simultaneous=self.simultaneous)
         if self.receipt is not None:
             release.receipt(confidence=bars, simultaneous=self.simultaneous).write(self.receipt)
 

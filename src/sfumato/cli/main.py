@@ -189,7 +189,7 @@ def sql(
     ] = False,
     output: Annotated[
         list[Path] | None,
-        outputs("the table to .parquet, .csv or .json"),
+        outputs("the table to .parquet, .csv, .json or .xlsx"),
     ] = None,
     errors: Annotated[
         bool,

@@ -61,7 +61,7 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         checked_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.cli.plot import checked_plot
+    from sfumato.query.chart import checked_plot
 
     checked_plot(plot)
     return [*((path, "--output") for path in outputs), (plot, "--plot")]

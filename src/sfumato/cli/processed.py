@@ -25,21 +25,6 @@ def is_processed(release: NoisyTable) -> bool:
     return isinstance(release, ProcessedRelease)
 
 
-def drawable(release: NoisyTable) -> tuple[Release | TopRelease, str] | None:
-    """Return what a picture is drawn of, and what it says of that beside the rest; None where there is none.
-
-    Of groups and totals that SQL has computed with, as it always has where they are of ROLLUP, it is what was
-    released.
-    """
-    if isinstance(release, Release | TopRelease):
-        return release, ""
-    if isinstance(release, ProcessedRelease) and len(release.releases) == 1:
-        (one,) = release.releases
-        if isinstance(one, Release) and one.plan.query.totals is not None:
-            return one, "Groups and totals as they were released, before the SQL computes with them."
-    return None
-
-
 def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
     """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
 
@@ -48,7 +33,7 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
     """
     if not isinstance(release, ProcessedRelease):
         return
-    if plot and drawable(release) is None:
+    if plot and not release.drawable:
         raise QueryError(
             "--plot draws groups with their aggregates as they are released; leave out what is computed with "
             "them, or write --output and draw that"

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import EngineError, RefusalError, in_own_words
+from sfumato.errors import ColumnError, EngineError, ParameterError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
+from sfumato.query.beside import with_errors
 from sfumato.query.comparing import Comparison
 from sfumato.query.exact import Evaluator
 from sfumato.query.kept import packed, unpacked
@@ -29,7 +30,9 @@ from sfumato.query.payment import Paid
 if TYPE_CHECKING:
     import pandas
     import polars
+    from matplotlib.figure import Figure
 
+    from sfumato.query.chart import Chart
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.query import Query
@@ -69,6 +72,11 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         """The budget (epsilon, delta) that the release stays within."""
         epsilon, delta = self._spent
         return float(epsilon), float(delta)
+
+    @property
+    def cost(self) -> tuple[Fraction, Fraction]:
+        """What `spent` says, exactly."""
+        return self._spent
 
     @property
     @abstractmethod
@@ -149,6 +157,91 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 
+    def frame(
+        self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
+    ) -> pandas.DataFrame:
+        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+
+        Args:
+            errors: whether each number `n` has its half-width in a column `n_error` behind it.
+            confidence: of these, in (0, 1); left out, that of the release, or 0.95.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: there are no error bars.
+        """
+        output.require("pandas", "pandas")
+        if not truth_value(errors, "errors"):
+            return self.to_pandas()
+        truth_value(simultaneous, "simultaneous")
+        return with_errors(self, self.bars_at if confidence is None else confidence, simultaneous).to_pandas()
+
+    def plot(
+        self, path: str | Path | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> Figure | None:
+        """Draw a panel for each output: a bar for each group, with its error bar.
+
+        Of more than 9 outputs or 60 groups the first are drawn, and the picture says so. The same release
+        gives the same file, byte for byte.
+
+        Args:
+            path: where to, a .png or .svg; left out, a notebook shows what is returned.
+            confidence, simultaneous: of the error bars, as of `errors`.
+        Returns:
+            A figure of matplotlib; None where it was written to a path.
+        Raises:
+            ParameterError: the path or the confidence is not admissible.
+            QueryError: something was computed with the groups, or numbers were left out.
+            EngineError: matplotlib is not installed.
+        """
+        from sfumato.query.chart import bar_chart
+
+        return bar_chart(self, path, confidence=confidence, simultaneous=simultaneous)
+
+    @abstractmethod
+    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+        """Return what a picture shows, as plain data.
+
+        Raises:
+            QueryError: as of `plot`.
+        """
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Return a column as a list of Python's values.
+
+        Args:
+            name: of a column of the table.
+        Raises:
+            QueryError: there is none of that name.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release), release["people"] == [row["people"] for row in release]
+        (1, True)
+        """
+        table = self.to_arrow()
+        if not isinstance(name, str):
+            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
+        if name not in table.column_names:
+            raise ColumnError.unknown(name, table.column_names, "release[...]")
+        values: list[Any] = table[name].to_pylist()
+        return values
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Go through the rows, each a dict of Python's values."""
+        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
+            yield from batch.to_pylist()
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
+        return True
+
     def to_polars(self) -> polars.DataFrame:
         """Return the table as a Polars data frame."""
         return output.to_polars(self.to_arrow())
@@ -198,7 +291,10 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
 
     @abstractmethod
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
-        """Write the table to .parquet, .csv or .json (one object a line).
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+
+        A workbook has error bars beside the numbers, where there are any, and a sheet of what the release is:
+        cost, privacy unit, limits, bounds, and a digest of its plan.
 
         Args:
             path: where to; the ending names the format.
@@ -206,6 +302,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
             simultaneous: as for `errors`.
         Raises:
             ParameterError: the path is not admissible, or a file that rows come from.
+            EngineError: XlsxWriter is not installed, for .xlsx.
             QueryError: a name of an error bar's column is taken.
             RefusalError: error bars are asked for, and there are none.
             OSError: the file cannot be written; nothing is drawn where that shows before.
@@ -242,7 +339,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         if confidence is not None:
             self.check_bars(confidence, simultaneous)
         answer = Answer.of(self.to_arrow())
-        bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
+        bars = None if confidence is None else Answer.of(self.with_bars(confidence, simultaneous))
         return Receipt(
             self._spent,
             self.canonical(),
@@ -325,7 +422,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         """
 
     @abstractmethod
-    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
 
     @abstractmethod
@@ -357,6 +454,7 @@ def _no_answer(_: Exception) -> EngineError:
     )
 
 
+NO_LISTS = (".csv", ".xlsx")
 _DIGESTED = 10_000  # rows, of which digests take some milliseconds
 _NOT_BY_GROUP = (
     "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars
 
 FORMATS = (".parquet", ".csv", ".json")
+WORKBOOK = ".xlsx"
 ROW_GROUP = 1 << 16
 _OTHER = (
     "{} is no longer the file that this release was written to, which alone holds its numbers: it is gone, "
@@ -24,14 +25,26 @@ _OTHER = (
 )
 
 
-def checked_path(path: str | Path) -> Path:
+def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
     """Return the whole path, if its ending names a format and a file can be there.
 
+    Args:
+        path: to be written.
+        workbook: whether Excel's format is one of them.
     Raises:
         ParameterError: no path, another ending, no such folder, or something else than a file.
+        EngineError: what writes workbooks is not installed.
         OSError: no file can have the name.
     """
-    return checked_place(path, "output path", FORMATS)
+    target = checked_place(path, "output path", (*FORMATS, WORKBOOK) if workbook else FORMATS)
+    if is_workbook(target):
+        require("xlsxwriter", "excel")
+    return target
+
+
+def is_workbook(path: Path) -> bool:
+    """Whether a path is that of a workbook, which is written in one piece."""
+    return path.suffix.lower() == WORKBOOK
 
 
 def write(

@@ -16,16 +16,18 @@ from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
+from sfumato.query.beside import write_workbook
 from sfumato.query.canonical import VERSION
 from sfumato.query.cards.released import error_bars, processed_facts, release_card
 from sfumato.query.comparing import Comparison
 from sfumato.query.explanation import Explanation
-from sfumato.query.noisy_table import NoisyTable
+from sfumato.query.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.numbers import arrow_column
 from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
+    from sfumato.query.chart import Chart
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.payment import Paid
 
@@ -182,7 +184,7 @@ class ProcessedRelease(NoisyTable):
         return pa.table(given, names=table.schema.names)
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
-        """Write the table to .parquet, .csv or .json (one object a line).
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         Args:
             path: where to; the ending names the format.
@@ -194,13 +196,36 @@ class ProcessedRelease(NoisyTable):
             RefusalError: error bars are asked for where columns are not followed.
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
-        target = output.checked_path(path)
+        target = output.checked_path(path, workbook=True)
         self.check_no_source(target)
         if confidence is not None:
             self.check_bars(confidence, simultaneous)
         self.check_lists(Path(path))
-        table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, lambda: self.check_no_source(target))
+            return
+        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), lambda: self.check_no_source(target))
+
+    @property
+    def drawable(self) -> bool:
+        """Whether there is a picture of it: of groups and totals, as they were released before the SQL."""
+        one = self.releases[0]
+        return len(self.releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
+
+    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+        """Return what a picture shows, as plain data; that of what was released, where it has totals."""
+        one = self.releases[0]
+        if not self.drawable or not isinstance(one, Release):
+            raise QueryError(
+                "plot: groups with their aggregates are drawn as they are released; draw .released, or "
+                "to_pandas() by other means"
+            )
+        return one.chart(
+            confidence,
+            simultaneous,
+            "Groups and totals as they were released, before the SQL computes with them.",
+        )
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
@@ -219,7 +244,7 @@ class ProcessedRelease(NoisyTable):
 
     def check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists; raises as any release does."""
-        if path.suffix.lower() == ".csv" and any(map(pa.types.is_nested, self.computation.schema.types)):
+        if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self.computation.schema.types)):
             raise ParameterError(
                 "output path", str(path), ".parquet or .json, as a column is a list or the like"
             )
@@ -287,7 +312,8 @@ class ProcessedRelease(NoisyTable):
             **self.computation.content(),
         }
 
-    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
         table, widths = self.to_arrow(), self.errors(confidence, simultaneous=simultaneous)
         for name in self.measured:
             table = table.append_column(f"{name}_error", widths[name])

@@ -16,17 +16,19 @@ from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
+from sfumato.query.beside import write_workbook
 from sfumato.query.canonical import canonical
 from sfumato.query.cards.released import release_card, release_facts
 from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
-from sfumato.query.noisy_table import NoisyTable, stopped
+from sfumato.query.noisy_table import NO_LISTS, NoisyTable, stopped
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.plan import Plan
 
 if TYPE_CHECKING:
+    from sfumato.query.chart import Chart
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.query import Query
@@ -178,7 +180,7 @@ class Release(NoisyTable):
             return self._draw_all()
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
-        """Write the released table to .parquet, .csv or .json (one object a line).
+        """Write the released table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         A release that was not looked at before is streamed, a batch of groups at a time. A file of that
         name is replaced, when the new one is complete.
@@ -194,11 +196,14 @@ class Release(NoisyTable):
             RefusalError: error bars of a release that was streamed to a file are asked for.
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
-        target = output.checked_path(path)
+        target = output.checked_path(path, workbook=True)
         self.check_lists(Path(path))
         truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, check)
+            return
         if confidence is None:
             confidence = self.confidence
         else:
@@ -256,7 +261,8 @@ class Release(NoisyTable):
         """Refuse error bars that could not be written; raises as any release does."""
         check_error_columns(self.plan, confidence)
 
-    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
         batches = self._kept(confidence)
         among = self._numbers(batches) if simultaneous else 1
         return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
@@ -264,8 +270,8 @@ class Release(NoisyTable):
     def check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists; raises as any release does."""
         for estimate in self.plan.requirements.estimates:
-            if estimate.entries and path.suffix.lower() == ".csv":
-                wanted = f".parquet or .json, as CSV has no lists, and {estimate.name} is one"
+            if estimate.entries and path.suffix.lower() in NO_LISTS:
+                wanted = f".parquet or .json, as CSV and Excel have no lists, and {estimate.name} is one"
                 raise ParameterError("output path", str(path), wanted)
 
     @property
@@ -295,6 +301,12 @@ class Release(NoisyTable):
             if self._written is not None and self._batches is None:
                 return ()
             return hints(self.plan, self._draw_all())
+
+    def chart(self, confidence: float, simultaneous: bool, told: str = "") -> Chart:
+        """Return what a picture shows, as plain data; with a line more to stand below."""
+        from sfumato.query.chart import Chart
+
+        return Chart.of(self, confidence, simultaneous, told)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

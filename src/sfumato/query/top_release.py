@@ -15,6 +15,7 @@ from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import output
+from sfumato.query.beside import write_workbook
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy_table import NoisyTable, stopped
@@ -24,6 +25,7 @@ from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
 
 if TYPE_CHECKING:
+    from sfumato.query.chart import Chart
     from sfumato.query.top import Top
 
 _BATCH = 1 << 16
@@ -91,7 +93,7 @@ class TopRelease(NoisyTable):
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
-        """Write the table to .parquet, .csv or .json (one object a line).
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         Args:
             path: where to; the ending names the format.
@@ -103,12 +105,15 @@ class TopRelease(NoisyTable):
             RefusalError: error bars are asked for, and numbers were left out.
             OSError: the file cannot be written.
         """
-        target = output.checked_path(path)
+        target = output.checked_path(path, workbook=True)
         check = partial(self.check_no_source, target)
         check()
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, check)
+            return
         if confidence is not None:
             self.check_bars(confidence, simultaneous)
-        table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
+        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), check)
 
     def kept(self) -> Any:
@@ -134,10 +139,21 @@ class TopRelease(NoisyTable):
         if name in {key.casefold() for key in self.question.keys}:
             raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
 
-    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
         widths = self.errors(confidence, simultaneous=simultaneous)
         bars = widths.column(widths.num_columns - 1)
         return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
+
+    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+        """Return what a picture shows, as plain data."""
+        from sfumato.query.chart import Chart
+
+        if self.plan.law is None:
+            raise QueryError(
+                "plot: the numbers of the largest groups were left out, so that there is nothing"
+            )
+        return Chart.of_largest(self, confidence, simultaneous)
 
     def explain(self) -> TopExplanation:
         """Return each step with its noise and cost; nothing in it depends on rows."""

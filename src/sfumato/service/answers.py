@@ -105,12 +105,12 @@ def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
                 **made.about,
             }
         )
-    return _csv(_with_bars(made)[0]) if media == CSV else pack(made)
+    return _csv(with_bars(made)[0]) if media == CSV else pack(made)
 
 
 def pack(made: Answer) -> bytes:
     """Return all of an answer as an Arrow stream."""
-    table, names = _with_bars(made)
+    table, names = with_bars(made)
     about = {**made.about, "keys": list(made.keys), "errors": names}
     table = table.replace_schema_metadata({ABOUT: as_json(about)})
     written = io.BytesIO()
@@ -130,7 +130,7 @@ def unpacked(stream: bytes) -> Answer:
     return Answer(table, widths, tuple(keys), about)
 
 
-def _with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
+def with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
     """Return the table with its error bars beside it, and the names of their columns."""
     table, names = made.table, {}
     for name, column in made.widths.items():

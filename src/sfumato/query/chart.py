@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import warnings
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.choices import titled
 from sfumato.query.keys import shown_keys
-from sfumato.query.release import Release
-from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from sfumato.query.aggregates import Aggregate
     from sfumato.query.estimates import Estimate
     from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 FORMATS = (".png", ".svg")
 MOST_PANELS = 9
@@ -45,22 +46,24 @@ def checked_plot(path: str | Path) -> Path:
         OSError: no file can have the name.
         EngineError: matplotlib is not installed.
     """
-    from importlib.util import find_spec
-
     target = checked_place(path, "plot path", FORMATS)
-    if find_spec("matplotlib") is None:
-        raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
+    check_matplotlib()
     return target
 
 
+def check_matplotlib() -> None:
+    """Refuse to draw where matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
+
+
 def bar_chart(
-    release: Release | TopRelease,
-    path: str | Path,
+    release: NoisyTable,
+    path: str | Path | None = None,
     *,
     confidence: float = 0.95,
     simultaneous: bool = False,
-    told: str = "",
-) -> None:
+) -> Figure | None:
     """Draw a release: small multiples of bars with error bars.
 
     The same release gives the same file, byte for byte. Where there are more than 9 answers or 60
@@ -68,26 +71,27 @@ def bar_chart(
 
     Args:
         release: what to draw; its noise is drawn first if it was not yet.
-        path: a name that ends in .png or .svg.
+        path: a name that ends in .png or .svg; None for the figure itself.
         confidence, simultaneous: of the error bars, as in `Release.errors`.
-        told: a line more to stand below.
     Raises:
         ParameterError: the path or the confidence is not admissible.
         EngineError: matplotlib is not installed.
     """
+    if path is None:
+        check_matplotlib()
+        with _plain_style():
+            return _figure(release.chart(confidence, simultaneous))
     target = checked_plot(path)
     check = partial(release.check_no_source, target, "plot path")
     check()
-    if isinstance(release, TopRelease):
-        chart = _Chart.of_largest(release, confidence, simultaneous)
-    else:
-        chart = _Chart.of(release, confidence, simultaneous, told)
+    chart = release.chart(confidence, simultaneous)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         with replacing(target, check) as file:
             figure.savefig(file, format=kind, dpi=160, metadata=metadata)
+    return None
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class _Panel:
 
 
 @dataclass(frozen=True)
-class _Chart:
+class Chart:
     """All that a picture shows, as plain data."""
 
     keys: str
@@ -156,7 +160,7 @@ class _Chart:
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
-    def of_largest(cls, release: TopRelease, confidence: float, simultaneous: bool) -> _Chart:
+    def of_largest(cls, release: TopRelease, confidence: float, simultaneous: bool) -> Chart:
         """Draw the largest groups in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
         width, shown = release.errors(confidence, simultaneous=simultaneous), table.slice(0, MOST_GROUPS)
@@ -176,7 +180,8 @@ class _Chart:
         )
 
     @classmethod
-    def of(cls, release: Release, confidence: float, simultaneous: bool, told: str = "") -> _Chart:
+    def of(cls, release: Release, confidence: float, simultaneous: bool, told: str = "") -> Chart:
+        """Draw groups, with a panel for what is asked of each; `told` is a line more below."""
         widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
@@ -279,14 +284,14 @@ def _plain_style() -> Iterator[None]:
         yield
 
 
-def _figure(chart: _Chart) -> Figure:
-    from matplotlib.figure import Figure
+def _figure(chart: Chart) -> Figure:
+    from sfumato.display.picture import Picture
 
     across = min(len(chart.panels), 3 if len(chart.panels) != 4 else 2)
     down = math.ceil(len(chart.panels) / across)
     tall = max(2.4, 0.9 + 0.2 * len(chart.labels)) if chart.lying else 2.5
     high = tall * down + FOOT
-    figure = Figure(figsize=(max(3.4 * across, WIDE), high), layout="constrained")
+    figure = Picture(figsize=(max(3.4 * across, WIDE), high), layout="constrained")
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(w_pad=0.1, h_pad=0.1, rect=(0, FOOT / high, 1, 1 - FOOT / high))  # type: ignore[call-arg]
@@ -361,7 +366,7 @@ def _error_bars(
     )  # fmt: skip
 
 
-def _groups(axis: Axes, chart: _Chart, first: bool) -> None:
+def _groups(axis: Axes, chart: Chart, first: bool) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     count = len(chart.labels)
