@@ -232,7 +232,7 @@ RELEASE = _said(
         "to_df to_dataframe df toPandas pandas collect show head tail display data values result table rows "
         "fetchall compute": "write to_pandas(), to_polars() or to_arrow()",
         "to_csv to_parquet to_json write_csv write_parquet save export to_excel": (
-            "a file is made by write('table.csv'), or .parquet or .json"
+            "a file is made by write('table.csv'), or .parquet, .json or .xlsx"
         ),
         "filter where group_by groupby sort sort_values order_by join select agg": (
             "compute with what to_pandas() gives: it is noisy already, and costs nothing more"

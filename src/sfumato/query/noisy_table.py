@@ -74,11 +74,6 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         return float(epsilon), float(delta)
 
     @property
-    def cost(self) -> tuple[Fraction, Fraction]:
-        """What `spent` says, exactly."""
-        return self._spent
-
-    @property
     @abstractmethod
     def _spent(self) -> tuple[Fraction, Fraction]:
         """What `spent` says, exactly."""

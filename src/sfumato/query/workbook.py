@@ -1,7 +1,7 @@
 """A release as a workbook for Excel: its numbers, error bars beside them, and a second sheet of what it is.
 
 What a cell holds was in somebody's rows, or is a name that somebody gave: texts are written as texts, also
-those that begin as formulas do. Imports XlsxWriter, which is an optional part.
+those that begin as formulas do. XlsxWriter is an optional part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from xlsxwriter import Workbook
 
 from sfumato.errors import QueryError
 from sfumato.files import replacing
@@ -44,6 +43,8 @@ def write(
             f"write: a sheet has {MOST_ROWS:,} rows beside the names, and the release {table.num_rows:,}; it "
             "is drawn and kept: write it to a .parquet or .csv file"
         )
+    from xlsxwriter import Workbook
+
     with replacing(path, check) as file:
         # Numbers that are none are written as texts below, and nothing is guessed from a text.
         book = Workbook(file, {"in_memory": True, "strings_to_urls": False, "strings_to_formulas": False})
@@ -67,7 +68,7 @@ def write(
         book.close()
 
 
-def _fill(book: Workbook, sheet: Any, place: int, column: pa.ChunkedArray) -> None:
+def _fill(book: Any, sheet: Any, place: int, column: pa.ChunkedArray) -> None:
     """Write the values of a column below its name."""
     forms = {datetime: "yyyy-mm-dd hh:mm:ss.000", date: "yyyy-mm-dd", time: "hh:mm:ss.000"}
     formats = {kind: book.add_format({"num_format": form}) for kind, form in forms.items()}

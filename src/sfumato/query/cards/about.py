@@ -22,7 +22,7 @@ def about(release: NoisyTable, bars: tuple[float, bool] | None) -> list[tuple[st
     """
     from sfumato.query.cards.released import error_bars
 
-    epsilon, delta = release.cost
+    epsilon, delta = release._spent
     content: dict[str, Any] = release.explain().to_dict()
     lines: list[tuple[str, Any]] = [("released by", f"sfumato {__version__}, with differential privacy")]
     if release.engine.made_up:
