@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from sfumato.dialect.calls import is_call, is_window
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.functions import meant
 from sfumato.dialect.tree import Node, aggregates, descendants
 from sfumato.dialect.vocabulary import GROUPINGS, NO_FORM, NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import Place, refusal
@@ -58,7 +59,9 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
             message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
             raise words.refuse(message, words.tokens[i])
         if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):
-            raise words.refuse(f"{word} is not a private aggregate: {NO_FORM}", words.tokens[i])
+            near = meant(word)
+            message = f"write {near}" if near else NO_FORM
+            raise words.refuse(f"{word} is not a private aggregate: {message}", words.tokens[i])
         i += 1
 
 
@@ -76,6 +79,8 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
             message = None
         if message == "" and node["function_name"].lower() in aggregates():
             message = f"an aggregate in an expression of {where}: only a row's own columns are known"
+            near = meant(node["function_name"]) if where == "the SELECT list" else None
+            message += f"; the private aggregate is {near}" if near else ""
         if message:
             raise refusal(text, place, message)
 

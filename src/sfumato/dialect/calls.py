@@ -25,7 +25,9 @@ from sfumato.dialect.vocabulary import (
 )
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
+from sfumato.names import foreign
 
+_BOUNDS_FORM = f"bounds are written {BOUNDS[1]} => (lower, upper)"
 _CLAMPED = "write CLAMPED BETWEEN lower AND upper"
 
 
@@ -106,7 +108,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         elif words.after.word == "=>":
             given = _named_bounds(words, function)
         elif bounds or ranks:
-            raise words.refuse(f"{function} takes no further argument here")
+            raise words.refuse(f"{function} takes no further argument here; {_BOUNDS_FORM}")
         else:
             listed = words.take("[")
             ranks = _ranks(words, function) if listed else _rank(words, function)
@@ -148,6 +150,8 @@ def _end_of_argument(words: Cursor, stop: int) -> int:
 def _rank(words: Cursor, function: str) -> list[Literal]:
     if function == "VALUE_COUNTS":
         raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
+    if words.after.word == "=":
+        raise words.refuse(f"write => for = behind {words.token.text}", words.after)
     return [words.number(f"{function}'s second argument")]
 
 
@@ -270,10 +274,9 @@ def _named_bounds(words: Cursor, function: str) -> Bounds:
     if name not in BOUNDS:
         known = (*BOUNDS, ERROR_BARS, WEIGHT, MAX_WEIGHT, *NAMED.get(function, ()))
         near = nearest(name, known)
-        raise words.refuse(
-            f"there is no argument {token.text}; "
-            + (f"did you mean {near}?" if near else f"there are {' and '.join(known)}")
-        )
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        of_bounds = foreign.ARGUMENTS.get(name, name) in ("lower and upper", "bounds", "lower", "upper")
+        raise words.refuse(f"there is no argument {token.text}; {_BOUNDS_FORM if of_bounds else hint}")
     words.at += 2
     more: list[tuple[Literal, Literal]] = []
     if words.token.word == "(" and words.after.word == "(":

@@ -10,6 +10,7 @@ from sfumato.dialect.vocabulary import CLAUSES
 from sfumato.dialect.words import Place, Token
 from sfumato.errors import nearest
 
+_COMPUTING = ("(", "*", "/", "+", "-", "^")
 _FORM = "an option is written name = value, such as {} = 1"
 
 
@@ -33,7 +34,9 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
     options: list[tuple[Literal, Literal]] = []
     while not words.take(")"):
         if options and not words.take(","):
-            raise words.refuse("a comma or ) is missing between options")
+            computed = words.token.word in _COMPUTING
+            also = "; a value is written as it is, without arithmetic and functions" if computed else ""
+            raise words.refuse(f"a comma or ) is missing between options{also}")
         if not re.fullmatch(r"\w+", words.token.text):
             raise words.refuse(_FORM.format("epsilon"))
         name = words.literal("name")

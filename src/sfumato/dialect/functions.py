@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.dialect.vocabulary import CUMULATIVE
+from sfumato.errors import nearest
+from sfumato.names import foreign
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 
@@ -76,3 +78,22 @@ WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
 LISTED = (ask.histogram, ask.value_counts, ask.vector_sum, ask.vector_mean)
 # What may do without error bars, for less noise.
 QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)
+
+
+def meant(name: str, anonymization: bool = False) -> str | None:
+    """Return the private aggregate that a function of another name is: of another library, or mistyped.
+
+    Args:
+        name: as it is written.
+        anonymization: whether names of the older clause are meant.
+
+    >>> meant("AVERAGE"), meant("std"), meant("CUONT"), meant("length_of_stay")
+    ('AVG', 'STDDEV', 'COUNT', None)
+    """
+    known = {n: make.__name__ for n, make in FUNCTIONS.items() if n.startswith("ANON_") == anonymization}
+    bare = name.lower().removeprefix("anon_")
+    ours = foreign.AGGREGATES.get(bare, bare)
+    ours = "quantiles" if ours == "quantile" else ours
+    same = [n for n, made in known.items() if made == ours]
+    preferred = [n for n in same if n.endswith("PERCENTILE_CONT")] or same
+    return preferred[0] if preferred else nearest(name, known)

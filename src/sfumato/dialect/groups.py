@@ -7,12 +7,12 @@ from collections.abc import Hashable
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import check_size
 from sfumato.catalogs.notes import groups_note
-from sfumato.dialect.functions import FUNCTIONS
+from sfumato.dialect.functions import meant
 from sfumato.dialect.options import Options
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import QueryError, SqlError, nearest
+from sfumato.errors import QueryError, SqlError
 from sfumato.query.totals import GroupingSets
 
 
@@ -156,12 +156,9 @@ class Groups:
         """Say why what is selected beside aggregates is no key."""
         written = self.statement.spell(value)
         first = value.tokens[0].text
-        if len(value.tokens) > 1 and value.tokens[1].word == "(":
-            anonymization = self.statement.clause == "ANONYMIZATION"
-            known = [name for name in FUNCTIONS if name.startswith("ANON_") == anonymization]
-            near = nearest(first, known)
-            if near:
-                return f"{first} is not an aggregate that is known here; did you mean {near}?"
+        called = len(value.tokens) > 1 and value.tokens[1].word == "("
+        if called and (near := meant(first, self.statement.clause == "ANONYMIZATION")):
+            return f"{first} is not an aggregate that is known here; did you mean {near}?"
         return (
             f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
             "aggregate of it"

@@ -14,6 +14,7 @@ from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Literal, Statement, positive
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.names.foreign import ARGUMENTS, ELSEWHERE
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.units import checked_parts, unit_name
 
@@ -41,11 +42,28 @@ OPTION_NAMES = (
         *_canonical,
     ),
 )
+# By the names that they have in Python, of which foreign ones are known.
+_OURS = {
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "privacy_unit": "privacy_unit_column",
+    "groups": "max_groups_contributed",
+    "rows": "max_rows_per_group",
+    "total_rows": "max_rows_contributed",
+    "noise": "noise",
+    "group_selection": "group_selection",
+    "pre_threshold": "min_privacy_units_per_group",
+}
 _of_release = ("noise", "group_selection", "min_privacy_units_per_group", "diagnostics", "auto_share")
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _MOST_PARTS = 50
 _refused = {
+    **{name: ELSEWHERE[name] for name in ("seed", "random_state", "sensitivity", "scale", "sigma")},
+    **dict.fromkeys(
+        ("bounds", "lower", "upper", "clamp"),
+        "bounds stand in an aggregate: AVG(x, contribution_bounds_per_row => (0, 100))",
+    ),
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
     "group_selection_epsilon": "the budget is divided by itself; leave it out",
     "anonymization_userid_column": "write privacy_unit_column = column",
@@ -190,7 +208,7 @@ class _Given:
         if name.text in _refused:
             raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
         if name.text not in OPTION_NAMES:
-            near = nearest(name.text, OPTION_NAMES)
+            near = _OURS.get(ARGUMENTS.get(name.text, "")) or nearest(name.text, OPTION_NAMES)
             listed = ", ".join(n for n in OPTION_NAMES if n not in _canonical)
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")

@@ -17,6 +17,7 @@ from sfumato.dialect.grouping import is_grouping, sets_of, spans_of_keys
 from sfumato.dialect.inside.queries import CommonTables, Written
 from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
+from sfumato.dialect.slips import with_slip
 from sfumato.dialect.syntax import Computed, Expression, Item, Statement
 from sfumato.dialect.tree import Node
 from sfumato.dialect.vocabulary import (
@@ -28,11 +29,14 @@ from sfumato.dialect.vocabulary import (
     REFUSED_SOURCES,
 )
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import SqlError
+from sfumato.errors import SqlError, nearest
 
 _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _END = "the question should end here"
+_CLAUSES = ("DESC", "ASC", "ORDER BY", "LIMIT", "GROUP BY", "HAVING")
+_OTHER_CLAUSES = {"TOP": "LIMIT", "SORT": "ORDER BY", "FILTER": "WHERE"}
+_NEAR = 40  # characters around a word, in which what is wrong with it may stand
 _NO_ALIAS = "a name is missing after AS"
 _BEFORE_BRACKETS = ("USING", "ON", "AND", "OR", "NOT")
 _MOST_KEYS = 2000  # DuckDB's parser compares each with each
@@ -320,10 +324,14 @@ class _Reader:
             more = " FROM t" if part == "SELECT" else ""
             missing, inner = ("a comma or FROM is missing" if more else _END), self.parts[part]
         if token.kind != "end" and at > inner.start and is_query(f"{before} {more}"):
-            return words.refuse(missing, token)
+            return words.refuse(
+                missing + _go_on(token.word, words.tokens[at - 1].word) * (missing == _END), token
+            )
         if where == "FROM":
             return words.refuse(_NO_SOURCE, token)
-        return words.refuse(f"this is not understood as an expression in {where}", token)
+        why = f"this is not understood as an expression in {where}"
+        near = words.text[max(0, token.start - _NEAR) : token.stop + _NEAR]
+        return words.refuse(with_slip(why, near), token)
 
     def _item(self, span: range, node: Node) -> Item:
         words, tokens, stop = self.words, self.words.tokens, span.stop
@@ -377,3 +385,10 @@ class _Reader:
 
     def _missing(self, span: range, where: str) -> SqlError:
         return self.words.refuse(f"an expression is missing in {where}", self.words.tokens[span.start])
+
+
+def _go_on(word: str, before: str) -> str:
+    """Say which word was meant where a text goes on with one that is none, if that is likely."""
+    # A word behind a table may be its alias, and what is odd the word behind.
+    meant = _OTHER_CLAUSES.get(word) or _OTHER_CLAUSES.get(before) or nearest(word, _CLAUSES)
+    return f"; did you mean {meant}?" if meant else ""

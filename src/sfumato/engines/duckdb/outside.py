@@ -122,7 +122,7 @@ class OutsideSql:
 
     def _refused(self, error: Exception) -> SqlError:
         told, at = _told(error)
-        missing = re.match(r'Referenced column "?(.+?)"? not found', _first(told))
+        missing = re.match(r'Referenced column "?(.+?)"? (?:was )?not found', _first(told))
         if missing:
             hidden = {*(t.row for t in self.outside.released), *(name for name, *_ in self._intervals())}
             names = (name for table in self._empty.values() for name in table.schema.names)
