@@ -11,12 +11,16 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
@@ -30,9 +34,50 @@ PICTURES = DOCS / "pictures" / "tutorials"
 PAGES = [DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 # Of which nothing runs for more than a second.
 SHORT = {"index.md", "first_table.md"}
+SAYS = (
+    "text",
+    "prose",
+    "example",
+)  # of an example, which is of one run, other words may come than at its begin
 ANEW = "SFUMATO_PICTURES" in os.environ
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e-?\d+)?%?")
+TOKEN = re.compile(r"\b[\w-]{30,}\b")
 BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<code>.*?)^```$", flags=re.S | re.M)
+
+
+@dataclass
+class Terminal:
+    """Where a reader types commands, 100 columns wide; what serves, does so until the end of the page."""
+
+    serving: contextlib.ExitStack
+    token: str = ""
+
+    def run(self, line: str) -> str:
+        program, *arguments = shlex.split(line)
+        if program == "pytest":
+            ran = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
+            return subprocess.run(ran, capture_output=True, text=True, check=False).stdout
+        if arguments[0] == "serve":
+            self.serve(arguments)
+            return ""
+        done = CliRunner().invoke(app, arguments, env={"COLUMNS": "100", "TERM": "dumb"})
+        if arguments[:2] == ["token", "create"]:
+            (self.token,) = TOKEN.findall(done.stdout)
+        return str(done.output)
+
+    def serve(self, arguments: list[str]) -> None:
+        started = "import sys; from sfumato.cli.main import app; app(sys.argv[1:])"
+        process = subprocess.Popen([sys.executable, "-c", started, *arguments], stderr=subprocess.DEVNULL)
+        self.serving.callback(process.wait)
+        self.serving.callback(process.terminate)
+        url = f"http://127.0.0.1:{arguments[arguments.index('--port') + 1]}/health"
+        for _ in range(3000):
+            assert process.poll() is None
+            with contextlib.suppress(URLError):
+                urlopen(url).close()
+                return
+            time.sleep(0.1)
+        raise AssertionError("the service did not start")
 
 
 @dataclass(frozen=True)
@@ -43,12 +88,23 @@ class Step:
     code: str
     said: str | None
     place: tuple[int, int]
+    example: bool
 
-    def run(self, names: dict[str, Any]) -> str:
+    def on(self, port: str) -> Step:
+        """The same with a port that is free, in the place of 8000."""
+        return replace(self, code=self.code.replace("8000", port))
+
+    def compared(self, text: str) -> str:
+        """What must be the same in each run."""
+        text = without_numbers(text)
+        return " ".join(text.split()[:3]) if self.example else text
+
+    def run(self, names: dict[str, Any], terminal: Terminal) -> str:
         """Return what it prints; of an error its last line, as Python prints it."""
         if self.kind == "sh":
-            lines = self.code.replace("\\\n", " ").splitlines()
-            return "".join(command(line) for line in lines if line.startswith("sfumato "))
+            lines = [line for line in self.code.splitlines() if line.startswith(("sfumato ", "pytest "))]
+            return "".join(map(terminal.run, lines))
+        names["token"] = terminal.token
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
                 exec(compile(self.code, "page", "exec"), names)
@@ -60,47 +116,47 @@ class Step:
 
 
 def steps(text: str) -> list[Step]:
-    """The steps of a page, in order: what is in a block of `text` or `prose` behind one is what that prints."""
+    """The steps of a page, in order: what is in a block of `text`, `prose` or `example` behind one is what that prints."""
     blocks = list(BLOCK.finditer(text))
     found = []
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         if block["kind"] in ("python", "sh"):
-            says = following is not None and following["kind"] in ("text", "prose")
+            says = following is not None and following["kind"] in SAYS
             said = following if says else None
-            found.append(
-                Step(
-                    block["kind"], block["code"], said and said["code"], said.span("code") if said else (0, 0)
-                )
-            )
+            span = said.span("code") if said else (0, 0)
+            example = said is not None and said["kind"] == "example"
+            found.append(Step(block["kind"], block["code"], said and said["code"], span, example))
     return found
 
 
 def without_numbers(text: str) -> str:
-    """What does not depend on noise: no number, nor how wide a column of numbers is."""
-    return " ".join(re.sub("─+", "─", NUMBER.sub("#", text)).split())
+    """What does not depend on noise and chance: no number or token, nor how wide a column of numbers is."""
+    return " ".join(re.sub("─+", "─", NUMBER.sub("#", TOKEN.sub("token", text))).split())
 
 
-def anew(page: Path, outputs: list[tuple[Step, str]]) -> None:
-    text = page.read_text()
+def anew(page: Path, text: str, outputs: list[tuple[Step, str]]) -> None:
+    assert page.read_text() == text, "it was changed meanwhile"
     for step, printed in reversed(outputs):
         if step.said is not None:
-            lines = "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").splitlines())
+            shown = TOKEN.sub(f"sfumato_{'x' * 56}", printed).strip("\n")
+            lines = "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
             text = text[: step.place[0]] + lines + text[step.place[1] :]
     page.write_text(text)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("registry") / "rwm5yr.parquet"
+    subprocess.run([sys.executable, ROOT / "examples" / "rwm5yr.py", path], check=True, capture_output=True)
+    return path
+
+
 @pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registry(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that a reader is in, with the data of the first step."""
+    shutil.copy(written, tmp_path)
     monkeypatch.chdir(tmp_path)
-    subprocess.run([sys.executable, ROOT / "examples" / "rwm5yr.py"], check=True, capture_output=True)
     return tmp_path
-
-
-def command(line: str) -> str:
-    """Run the command line on a terminal of 100 columns."""
-    done = CliRunner().invoke(app, shlex.split(line)[1:], env={"COLUMNS": "100", "TERM": "dumb"})
-    return str(done.output)
 
 
 @pytest.mark.noise_cannot_matter("numbers are left out of what is compared")
@@ -108,18 +164,24 @@ def command(line: str) -> str:
     "page",
     [pytest.param(p, id=p.stem, marks=[] if p.name in SHORT else [pytest.mark.long]) for p in PAGES],
 )
-def test_a_page(page: Path, registry: Path) -> None:
+def test_a_page(page: Path, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, names = page.read_text(), {"__name__": "page"}
-    outputs = [(step, step.run(names)) for step in steps(text)]
+    monkeypatch.syspath_prepend(registry)
+    with contextlib.ExitStack() as serving:
+        terminal = Terminal(serving)
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = str(one.getsockname()[1])
+        outputs = [(step, step.on(port).run(names, terminal)) for step in steps(text)]
     drawn = re.findall(r"\]\((?:\.\./)?pictures/tutorials/([\w.]+)\)", text)
     if ANEW:
-        anew(page, outputs)
+        anew(page, text, outputs)
         PICTURES.mkdir(exist_ok=True)
         for name in drawn:
             shutil.copy(registry / name, PICTURES / name)
     for step, printed in outputs:
         if step.said is not None and not ANEW:
-            assert without_numbers(printed) == without_numbers(step.said), step.code
+            assert step.compared(printed) == step.compared(step.said), step.code
     for name in drawn:
         assert (registry / name).exists() and (PICTURES / name).exists(), f"{page.name} does not draw {name}"
 

@@ -76,7 +76,7 @@ def assert_approx_equal(
       'b': 998, expected 100 within 54: off by +898 = 16.6 tolerances; probability at most 10^-389.8
 
     Source:
-        shared document 000, "Tolerance calculation for ApproxEquals", with its errata.
+        Privacy on Beam, "Tolerance calculation for ApproxEquals in tests", with its errata.
     """
     if is_largest(actual):
         _given_nothing(tolerance, law, keys)
@@ -139,7 +139,7 @@ def assert_noisy(
     AssertionError: noise is missing: 1000 of 1000 values show none; probability at most 10^-2302
 
     Source:
-        shared document 000, "Complementary tolerance calculation for checkMetricsAreNoisy".
+        Privacy on Beam, "Complementary tolerance calculation for checkMetricsAreNoisy".
     """
     if is_largest(actual):
         _given_nothing(tolerance, law, keys)

@@ -1,0 +1,79 @@
+"""The reference of the API has every public name, and a name that is missing is found."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api"
+PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
+# Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
+# named here.
+INSIDE = {"names"}  # for other rooms alone
+DEFINED = {"client": (), "errors": ("in_own_words", "nearest", "shown")}
+ENTRY = re.compile(r"^\.\. (?:auto|py:)\w+:: (sfumato[\w.]*)$", re.M)
+
+
+def public() -> set[str]:
+    """Every name that users may use, from where they may import it. Nothing is imported to tell."""
+    names = set(public_of(PACKAGE / "__init__.py", "sfumato"))
+    for place in PACKAGE.iterdir():
+        room, source = place.stem, place if place.suffix == ".py" else place / "__init__.py"
+        if source.exists() and room not in INSIDE | {"__init__"}:
+            names |= public_of(source, f"sfumato.{room}")
+    return names
+
+
+def public_of(source: Path, module: str) -> set[str]:
+    """Names of `__all__`, or of classes and functions of a file that is here for all of them."""
+    body = ast.parse(source.read_text()).body
+    found = [
+        ast.literal_eval(node.value)
+        for node in body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    if not found and source.stem in DEFINED:
+        defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        found = [[n for n in defined if not n.startswith("_") and n not in DEFINED[source.stem]]]
+    return {f"{module}.{name}" for name in (found[0] if found else ())}
+
+
+def entries(pages: dict[str, str]) -> list[str]:
+    return [entry for text in pages.values() for entry in ENTRY.findall(text)]
+
+
+def missing(pages: dict[str, str]) -> set[str]:
+    return public() - set(entries(pages))
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return {page.name: page.read_text() for page in REFERENCE.glob("*.md")}
+
+
+def test_every_public_name_is_in_the_reference_once(pages: dict[str, str]) -> None:
+    assert not missing(pages)
+    found = entries(pages)
+    assert len(found) == len(set(found)), sorted({n for n in found if found.count(n) > 1})
+
+
+@pytest.mark.parametrize("name", ["sfumato.count", "sfumato.errors.SqlError", "sfumato.framework.Odometer"])
+def test_a_name_that_is_missing_is_found(pages: dict[str, str], name: str) -> None:
+    without = {
+        page: re.sub(rf"^\.\. \S+ {re.escape(name)}$", "", text, flags=re.M) for page, text in pages.items()
+    }
+    assert missing(without) == {name}
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
+    for entry in entries(pages):
+        module, _, name = entry.rpartition(".")
+        value = getattr(importlib.import_module(module), name)
+        if module != "sfumato" and not callable(value):
+            continue
+        assert (getattr(value, "__doc__", None) or "").strip(), f"{entry} has no docstring"
