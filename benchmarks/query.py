@@ -10,7 +10,7 @@ nothing and adds no noise. A quantile's floor is that of count and sum; a chosen
 K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. A
 histogram has twenty bins, a vector eight entries, totals ten regions of a hundred groups each, whose floor is a ROLLUP; a stratified
 proportion is of all rows, as respondents, with the groups as strata, and `strata` the same of a scan, by units. The ten largest groups
-have no limit; their floor counts units and sorts. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+have no limit; their floor counts units and sorts. `compare` is of each group with the first one. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
 machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
 environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
 PipelineDP on a tenth of the rows.
@@ -46,6 +46,7 @@ SHAPES = {
     "correlation": "unit, grp, x, 75 * random() - 10 AS y",
     "ratio": "",
     "difference": "",
+    "compare": "",
     "shares of total": "",
     "proportion by weight": "unit, grp, x > 25 AS yes, 1 + 49 * random() AS w",
     "vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
@@ -166,7 +167,7 @@ def release():
         asked = {"least": sf.min("x", **bounds), "most": sf.max("x", **bounds)}
     elif shape == "difference":
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "more": sf.difference("total", "n")}
-    elif shape == "shares of total":
+    elif shape in ("compare", "shares of total"):
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds)}
     elif shape == "proportion by weight":
         asked = {"p": sf.proportion("yes", weight="w", max_weight=50)}
@@ -201,7 +202,13 @@ def release():
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "mean": sf.mean("x", **bounds)}
     noise = {"noise": "k_norm"} if shape == "chosen quantile" else {"delta": 1e-6}
     made = table.agg(**asked).release(epsilon=1, **noise)
-    made.share_of_total("total") if shape == "shares of total" else made.to_arrow()
+    if shape == "compare":  # each of the other groups with the first
+        first, *others = made.to_arrow()["grp"].to_pylist()
+        [made.compare("total", other, first) for other in others]
+    elif shape == "shares of total":
+        made.share_of_total("total")
+    else:
+        made.to_arrow()
     return start
 
 def peer_pipelinedp():
