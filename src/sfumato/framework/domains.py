@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from sfumato.errors import ParameterError
@@ -85,13 +86,23 @@ class AtomDomain(Domain):
             return self.null
         if isinstance(value, bool) or self.kind is bool:
             return self.kind is bool and isinstance(value, bool)
-        if not isinstance(value, (int, Fraction) if self.kind is Fraction else self.kind):
+        kind = (int, Fraction) if self.kind is Fraction else self.kind
+        if type(value) is not self.kind and not isinstance(value, kind):  # the first takes less time
             return False
         if isinstance(value, str):
             return True
         if isinstance(value, float) and math.isnan(value):
             return self.nan
-        return (self.lower is None or value >= self.lower) and (self.upper is None or value <= self.upper)
+        low, high = self._ends
+        return (low is None or value >= low) and (high is None or value <= high)
+
+    @cached_property
+    def _ends(self) -> tuple[Any, Any]:
+        """The bounds, as ints where they are whole, with which comparing takes a tenth of the time."""
+        ends = [
+            None if b is None else b.numerator if b.denominator == 1 else b for b in (self.lower, self.upper)
+        ]
+        return ends[0], ends[1]
 
     def includes(self, other: Domain) -> bool:
         """Whether every member of `other` is a member of this."""

@@ -44,9 +44,11 @@ class PrivacyUnitDistance(Metric):
         """Return the number of units that are in one of the two alone; a changed unit is two."""
         if isinstance(one, Mapping):
             return self._of_contributions(one, other)
-        a, b = _by_unit(one), _by_unit(other)
-        changed = [unit for unit in a.keys() & b.keys() if a[unit] != b[unit]]
-        return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
+        a, b = map(_by_unit, _apart(one, other))
+        changed = sum(a[unit] != b[unit] for unit in a.keys() & b.keys())
+        alone = a.keys() ^ b.keys()  # or changed: a unit that has more in one may have rows in both
+        mine, theirs = ({record_key(row.unit) for row in rows} if alone else set() for rows in (one, other))
+        return Fraction(len(alone) + len(alone & mine & theirs) + 2 * changed)
 
     def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
         # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or

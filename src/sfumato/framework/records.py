@@ -18,7 +18,7 @@ from hashlib import blake2b
 from numbers import Integral, Rational, Real
 from typing import Any
 
-_PLAIN = {int, str, bytes, bool, type(None)}  # asking what else a record may be is slow
+_PLAIN = {int, str, bytes, bool, Fraction, type(None)}  # asking what else a record may be is slow
 _LONGEST = 5000  # decimals with exponents beyond this stay decimals: as a whole number they fill the memory
 
 
@@ -28,11 +28,12 @@ def record_key(record: Any) -> Any:
     >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
     (False, True)
     """
-    if type(record) in _PLAIN:
-        return type(record).__name__, record
+    kind = type(record)
+    if kind in _PLAIN:
+        return kind.__name__, record
     if isinstance(record, float):
         return "float", "nan" if math.isnan(record) else struct.pack("d", record)
-    if isinstance(record, Mapping):
+    if kind is dict or (kind is not tuple and isinstance(record, Mapping)):
         return "record", tuple(sorted((name, record_key(v)) for name, v in record.items()))
     if isinstance(record, (list, tuple)):
         return "tuple", tuple(map(record_key, record))
