@@ -13,10 +13,28 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
+
+# Tests of many like cases, each of which is told by few of them, mostly.
+MOSTLY_LONG = frozenset((Path(__file__).parent / "mostly_long.txt").read_text().split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is mostly long, leave one case in three to the first tier: the same ones in every order."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if test in MOSTLY_LONG and not item.get_closest_marker("long"):
+            cases.setdefault(test, []).append(item)
+    for found in cases.values():
+        for place, item in enumerate(sorted(found, key=lambda item: item.nodeid)):
+            if place % 3:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -269,3 +269,24 @@ def test_tests_have_no_examples_in_docstrings() -> None:
         for file in (ROOT / "tests").rglob("*.py")
         if file != Path(__file__) and ">>> " in file.read_text()
     ]
+
+
+def test_tests_that_are_mostly_long_are_there() -> None:
+    """One that has another name now would be of the first tier with all its cases, and nobody would see it."""
+    for line in (ROOT / "tests" / "mostly_long.txt").read_text().split():
+        file, _, name = line.partition("::")
+        assert f"\ndef {name}(" in (ROOT / file).read_text(), line
+
+
+@pytest.mark.long
+def test_each_case_is_of_one_tier() -> None:
+    def collected(*chosen: str) -> set[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", *chosen, "tests/snapping/test_law.py"]
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        return {line for line in found.splitlines() if "::" in line}
+
+    first, second = collected("-m", "not long"), collected("-m", "long")
+    assert first | second == collected() and not first & second
+    cut = "tests/snapping/test_law.py::test_accuracy_is_the_smallest_and_its_chance_is_stated["
+    mostly = [sum(id.startswith(cut) for id in tier) for tier in (first, second)]
+    assert mostly[0] == -(-sum(mostly) // 3) > 1
