@@ -153,6 +153,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "framework.md": SHOWN,
     "many_tables.md": SHOWN,
     "journal.md": "what was asked is shown, no answer",
+    "logging.md": "what is logged is shown, no answer",
     "ledger.md": "what is spent is shown, no answer",
     "liver_study.md": (100, "private groups of more than 500 people are shown, where 50 are enough"),
     "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),

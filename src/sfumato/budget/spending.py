@@ -6,7 +6,9 @@ as long as one of the three would stay within its limit (`account`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _MOST = 20  # questions that are shown
+
+LOG = logging.getLogger("sfumato.budget")
 
 
 class Remaining(NamedTuple):
@@ -144,7 +148,10 @@ class Budget(Helpful, Displayed, Owned):
             raise ParameterError("plan", type(plan).__name__, "the canonical form of a plan, or left out")
         asked = Spent(str(what), eps, dlt, loss or Loss(approximate=((eps, dlt, 1),)))
         with self._turn():
-            return self._pay(asked, epsilon, delta, plan)
+            entry = self._pay(asked, epsilon, delta, plan)
+        with suppress(Exception):  # of a handler: what is spent is spent
+            LOG.info("spent epsilon=%.6g, delta=%.6g", eps, dlt)
+        return entry
 
     def ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.

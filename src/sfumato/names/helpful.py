@@ -6,15 +6,20 @@ The name is all that a message tells of what was given: no value of an argument 
 from __future__ import annotations
 
 import inspect
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from sfumato.errors import ArgumentError, UnknownNameError, nearest, shown
+from sfumato.errors import ArgumentError, SfumatoError, UnknownNameError, nearest, shown
 from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS
 
+LOG = logging.getLogger("sfumato.names")
+LOG.addHandler(logging.NullHandler())
 _LONGEST = 60  # a longer name is no name that somebody meant
 _LISTED = 8
 _EXPRESSION = re.compile(r"[-+*/%=<>(]")
@@ -35,6 +40,24 @@ def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[s
     near = nearest(name, known) if len(name) <= _LONGEST else None
     advice = foreign.get(name) or (f"did you mean {near}?" if near else foreign.get("", ""))
     return UnknownNameError(f"{owner} has no {_plain(name)}{advice and '; '}{advice}", name)
+
+
+class _Refusals:
+    """Logs what a function refuses, where nothing else of ours called it: the kind alone, of no text."""
+
+    _depth = threading.local()
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._depth.calls = getattr(self._depth, "calls", 0) + 1
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._depth.calls -= 1
+        if kind is not None and not self._depth.calls and issubclass(kind, SfumatoError):
+            with suppress(Exception):  # of a handler, which would hide the refusal
+                LOG.info("refused: %s, %s", self._name, kind.__name__)
 
 
 class Helpful:
@@ -90,16 +113,17 @@ def helpful(function: F) -> F:
     sfumato.errors.ArgumentError: mean: there is no argument bounds; did you mean lower and upper? Write ...
     """
 
-    wrong_call = misuse
+    wrong_call, refusals = misuse, _Refusals(function.__qualname__)
 
     def call(*args: Any, **named: Any) -> Any:
-        try:
-            return function(*args, **named)
-        except TypeError:
-            wrong = wrong_call(function, len(args), named)
-            if wrong is None:
-                raise
-        raise wrong
+        with refusals:
+            try:
+                return function(*args, **named)
+            except TypeError:
+                wrong = wrong_call(function, len(args), named)
+                if wrong is None:
+                    raise
+            raise wrong
 
     # With the globals of the function's own module: doctest looks there for the examples of what it holds.
     own: dict[str, Any] = function.__globals__

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from sfumato.query.beside import with_errors
 from sfumato.query.comparing import Comparison
 from sfumato.query.exact import Evaluator
 from sfumato.query.kept import packed, unpacked
+from sfumato.query.logs import answered
 from sfumato.query.payment import Paid
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         self.journals = True
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._table: pa.Table | None = None
+        self._began = 0.0
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -362,6 +365,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         Args:
             rows: how many it has; None where nobody counted them.
         """
+        answered(self.engine.name, monotonic() - self._began)
         if self.paid and self.journals:
             digest = None
             if rows is not None and rows <= _DIGESTED:
@@ -380,6 +384,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
     @contextmanager
     def _telling(self) -> Iterator[None]:
         """Write what fails within."""
+        self._began = monotonic()
         try:
             yield
         except Exception as error:

@@ -24,6 +24,7 @@ from sfumato.query.cards.asked import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
+from sfumato.query.logs import looking, planned
 from sfumato.query.payment import Paid, Pay, paying, payment, same_question
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -356,10 +357,12 @@ class Question(Helpful, Displayed, Generic[Released]):
             del options["delta"]
             if self.automatic:
                 means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
-                found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
+                planned(self.engine.name, len(self.aggregates), share=share)
+                with looking():
+                    found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
                 return table.engine.release(found, **drawing, pay=lambda: tuple(paid))
             plan, _ = Share.of(budget, share).best(self.query, options)
-            return table.engine.release(plan, **drawing, pay=pay(plan))
+            return self._released(plan, **drawing, pay=pay(plan))
         if epsilon is None:
             raise BudgetError(
                 "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
@@ -370,16 +373,22 @@ class Question(Helpful, Displayed, Generic[Released]):
             all_of = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
             means = of_epsilon(whole - beside, looks, options, lambda dlt: paid.extend(all_of(delta=dlt)()))
             check = partial(self._diagnosed, beside=beside)
-            plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
+            planned(self.engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
+            with looking():
+                plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
             return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(paid))
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
-        return table.engine.release(plan, **drawing, pay=pay(plan))
+        return self._released(plan, **drawing, pay=pay(plan))
 
     def _card(self) -> Card:
         return question_card(self)
 
     def __repr__(self) -> str:
         return f"<Question: {self.told}>"
+
+    def _released(self, plan: Plan, **drawing: Any) -> Released:
+        planned(self.engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
+        return self.table.engine.release(plan, **drawing)
 
     def _check_nothing_left(self, what: str) -> None:
         check_nothing_left(self.aggregates, self.table.auto_limits, what)

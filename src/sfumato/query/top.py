@@ -23,6 +23,7 @@ from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.asked import top_card
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
+from sfumato.query.logs import planned
 from sfumato.query.payment import payment, same_question
 from sfumato.query.schema import Kind, Schema, Step
 from sfumato.query.top_draw import RANK, SUM, UNITS, TopDraw
@@ -221,5 +222,6 @@ class Top(Helpful, Displayed):
         form = partial(canonical_top, self, plan)
         same = None if unsafe_words is not None else same_question(form, [self.engine])
         pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self.engine.made_up)
+        planned(self.engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
         released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released
