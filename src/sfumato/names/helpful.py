@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-import threading
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
-from types import FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from sfumato.errors import ArgumentError, SfumatoError, UnknownNameError, nearest, shown
@@ -40,24 +40,6 @@ def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[s
     near = nearest(name, known) if len(name) <= _LONGEST else None
     advice = foreign.get(name) or (f"did you mean {near}?" if near else foreign.get("", ""))
     return UnknownNameError(f"{owner} has no {_plain(name)}{advice and '; '}{advice}", name)
-
-
-class _Refusals:
-    """Logs what a function refuses, where nothing else of ours called it: the kind alone, of no text."""
-
-    _depth = threading.local()
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._depth.calls = getattr(self._depth, "calls", 0) + 1
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._depth.calls -= 1
-        if kind is not None and not self._depth.calls and issubclass(kind, SfumatoError):
-            with suppress(Exception):  # of a handler, which would hide the refusal
-                LOG.info("refused: %s, %s", self._name, kind.__name__)
 
 
 class Helpful:
@@ -113,22 +95,42 @@ def helpful(function: F) -> F:
     sfumato.errors.ArgumentError: mean: there is no argument bounds; did you mean lower and upper? Write ...
     """
 
-    wrong_call, refusals = misuse, _Refusals(function.__qualname__)
+    said_of = _said_of
 
     def call(*args: Any, **named: Any) -> Any:
-        with refusals:
-            try:
-                return function(*args, **named)
-            except TypeError:
-                wrong = wrong_call(function, len(args), named)
-                if wrong is None:
-                    raise
-            raise wrong
+        try:
+            return function(*args, **named)
+        except Exception as error:
+            wrong = said_of(error, function, len(args), named)
+            if wrong is None:
+                raise
+        raise wrong
 
     # With the globals of the function's own module: doctest looks there for the examples of what it holds.
     own: dict[str, Any] = function.__globals__
     made = FunctionType(call.__code__, own, function.__name__, None, call.__closure__)
     return cast(F, wraps(function)(made))
+
+
+def _said_of(
+    error: Exception, function: Callable[..., Any], places: int, named: Iterable[str]
+) -> ArgumentError | None:
+    """Return the error of a call that does not fit the function, and log a refusal: the kind, and no text."""
+    wrong = misuse(function, places, named) if type(error) is TypeError else None
+    refused = error if wrong is None else wrong
+    if isinstance(refused, SfumatoError):
+        with suppress(Exception):  # of a handler, which would hide the refusal
+            caller = sys._getframe(1)
+            if not _within(caller.f_back, caller.f_code):
+                LOG.info("refused: %s, %s", function.__qualname__, type(refused).__name__)
+    return wrong
+
+
+def _within(frame: FrameType | None, code: CodeType) -> bool:
+    """Whether another function of ours called this one: then that one tells, or has handled it."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def misuse(function: Callable[..., Any], places: int, named: Iterable[str]) -> ArgumentError | None:
