@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from contextlib import AbstractContextManager, suppress
-from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
+from typing import Any, ClassVar, Self, SupportsIndex
 
 from sfumato.errors import RefusalError, SfumatoError
 
@@ -108,7 +108,7 @@ class Owned:
         if not self._at_home:
             raise self._refusal(self._told())
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Refuse: `copy.copy`, `copy.deepcopy` and every kind of pickling come by here."""
         raise self._refusal(self._told())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from sfumato.query.comparing import Comparison
 from sfumato.query.exact import Evaluator
 from sfumato.query.kept import packed, unpacked
 from sfumato.query.logs import answered
+from sfumato.query.passed_on import rebuilt
 from sfumato.query.payment import Paid
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
     `ProcessedRelease`, which SQL has computed of such. The noise is drawn when it is first looked at, and
     once: every later look sees the same numbers. A process that is forked from this one sees the same numbers
-    where they were drawn before, and else draws none; there are no copies.
+    where they were drawn before, and else draws none. Once it is drawn it can be copied and pickled: copies
+    have the same numbers, can never draw, and hold nothing of rows; before, that is refused.
 
     Args:
         engine: what reads the rows.
@@ -62,6 +64,9 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
 
     def __init__(self, engine: Evaluator) -> None:
         self.engine = engine
+        # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
+        self.was_unsafe = False
+        self.entered: list[Any] | None = None
         # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
         # there as soon as it is drawn.
         self.paid: tuple[Paid, ...] = ()
@@ -122,6 +127,30 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
             if one.again.body is not None:
                 with in_own_words(_no_answer, Exception):
                     self.restore(unpacked(one.again.body))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pass on what was drawn; refuse where it was not.
+
+        Raises:
+            RefusalError: it was not drawn.
+        """
+        with self._turn():
+            if not self.drawn:
+                return super().__reduce_ex__(protocol)  # which refuses
+            return rebuilt, (type(self), self.passed_on())
+
+    def passed_on(self) -> dict[str, Any]:
+        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
+        return {"unsafe": self._unsafe, "entered": self._entered}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        self.entered, self.was_unsafe = state["entered"], state["unsafe"]
+
+    @property
+    def _entered(self) -> list[Any] | None:
+        """What ledgers entered for it, as plain data."""
+        return self.entered or [paid.entry.row() for paid in self.paid] or None
 
     @abstractmethod
     def kept(self) -> Any:
@@ -345,7 +374,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
             bars,
             dummy=self._dummy,
             unsafe_words=self._unsafe,
-            ledger=[paid.entry.row() for paid in self.paid] or None,
+            ledger=self._entered,
         )
 
     def answered(self, **said: Any) -> None:

@@ -38,6 +38,7 @@ from sfumato.query.explanation import (
     selection_content,
 )
 from sfumato.query.noising import Noising
+from sfumato.query.passed_on import ToldBeside
 from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
 from sfumato.transformations import (
@@ -205,6 +206,13 @@ class Plan(Displayed):
                 f"With {titled(self.noise.name)} noise the errors of the outputs are about {compared}."
             )
         return tuple(found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all of it but what is asked beside, which is of rows: what that costs goes along."""
+        one, state = self.diagnostics, dict(self.__dict__)
+        if one is not None:
+            state["diagnostics"] = ToldBeside(one.epsilon, one.delta, one.loss, one.content())
+        return state
 
     def _card(self) -> Card:
         return plan_card(self)

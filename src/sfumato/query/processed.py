@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,7 @@ from sfumato.query.comparing import Comparison
 from sfumato.query.explanation import Explanation
 from sfumato.query.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.numbers import arrow_column
+from sfumato.query.passed_on import Computed, stream, table
 from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
 
@@ -298,6 +300,19 @@ class ProcessedRelease(NoisyTable):
         self._rows = None if rows is None else rows["rows"].combine_chunks()
         for release, one in zip(self.releases, numbers, strict=True):
             release.restore(one)
+
+    def passed_on(self) -> dict[str, Any]:
+        """Return its releases, and what was computed with them."""
+        what = self.computation
+        said = tuple(map(copy, self.releases)), Computed(what.text, what.schema, what.columns, what.content())
+        return super().passed_on() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        ProcessedRelease.__init__(self, *state["said"])
+        super().arrive(state)
+        drawn, self._rows = state["drawn"]
+        self._table = table(drawn)
 
     @property
     def _unsafe(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.noisy_table import NO_LISTS, NoisyTable, stopped
 from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.passed_on import LeftBehind, one_batch, stream, table
 from sfumato.query.plan import Plan
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ class Release(NoisyTable):
 
     The noise is drawn when the result is first looked at, and once: every later look sees the same
     numbers. `write` streams; a result that was only written is read back from its file. A process that
-    is forked from this one sees the same numbers where they were drawn before, and else draws none;
-    there are no copies.
+    is forked from this one sees the same numbers where they were drawn before, and else draws none. Once
+    it is drawn it can be copied and pickled; copies never draw.
 
     Args:
         plan: what to do.
@@ -249,9 +251,29 @@ class Release(NoisyTable):
             for keys, values, trees, chosen, totals in kept
         ]
 
+    def passed_on(self) -> dict[str, Any]:
+        """Return its noisy numbers and its plan, or the table that was streamed to a file."""
+        batches = self._batches
+        drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
+        numbers = stream(self.to_arrow()) if drawn is None else drawn
+        engine = LeftBehind.of(self.engine, self.plan.query.steps)
+        return super().passed_on() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        plan, engine, confidence = state["said"]
+        # Diagnostics stay where they were drawn; their cost is that of the plan.
+        Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
+        super().arrive(state)
+        self.plan, self._started, drawn = plan, True, state["drawn"]
+        if isinstance(drawn, bytes):
+            self._table, self._written = table(drawn), (Path("elsewhere"), ())
+            return
+        self._batches = [NoisyBatch(plan.noising, one_batch(keys), numbers) for keys, numbers in drawn]
+
     @property
     def _unsafe(self) -> bool:
-        return self._words is not None
+        return self._words is not None or self.was_unsafe
 
     def canonical(self) -> dict[str, Any]:
         """Return the canonical form of what was asked."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy_table import NoisyTable, stopped
 from sfumato.query.numbers import arrow_column
+from sfumato.query.passed_on import LeftBehind, stream, table
 from sfumato.query.top_draw import RANK
 from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
@@ -124,9 +127,21 @@ class TopRelease(NoisyTable):
         """Have the noisy table that a release of the same question had."""
         self._table, self._started = kept, True
 
+    def passed_on(self) -> dict[str, Any]:
+        """Return its noisy table and its plan."""
+        engine: Any = LeftBehind.of(self.engine, self.question.steps)
+        said = replace(self.question, engine=engine), self.plan
+        return super().passed_on() | {"said": said, "drawn": stream(self.to_arrow())}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        TopRelease.__init__(self, *state["said"])
+        super().arrive(state)
+        self._table, self._started = table(state["drawn"]), True
+
     @property
     def _unsafe(self) -> bool:
-        return self._words is not None
+        return self._words is not None or self.was_unsafe
 
     def canonical(self) -> dict[str, Any]:
         """Return the canonical form of what was asked."""
