@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,28 @@ AMOUNT = Fraction(1, 10**9)
 WRITES = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
+#include <sys/mman.h>
 #include <sys/types.h>
-static int left = -1, when = 0;  /* when: 0 before, 1 after, 2 in the middle */
-void arm(int calls, int how) { left = calls; when = how; }
+#include <sys/uio.h>
+struct armed { int left, when; };  /* when: 0 before, 1 after, 2 in the middle */
+static struct armed own = {-1, 0}, *all = &own;
+void arm(int calls, int how) { own.left = calls; own.when = how; }
 static void end(void) { kill(getpid(), SIGKILL); for (;;) pause(); }
-static int now(void) { return left > 0 && --left == 0; }
+/* All processes of a server count together, in a file that they share. */
+__attribute__((constructor)) static void shared(void) {
+  const char *p = getenv("SFUMATO_KILL");
+  int f = p ? open(p, O_RDWR) : -1;
+  if (f < 0) return;
+  void *m = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+  if (m != MAP_FAILED) all = m;
+  close(f);
+}
+static int now(void) { return all->left > 0 && __sync_sub_and_fetch(&all->left, 1) == 0; }
+#define when (all->when)
 ssize_t pwrite64(int f, const void *b, size_t n, off_t o) {
   ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite64");
   if (now()) {
@@ -51,8 +67,19 @@ ssize_t pwrite64(int f, const void *b, size_t n, off_t o) {
   return real(f, b, n, o);
 }
 ssize_t pwrite(int f, const void *b, size_t n, off_t o) { return pwrite64(f, b, n, o); }
+ssize_t pwritev64(int f, const struct iovec *v, int n, off_t o) {
+  ssize_t (*real)(int, const struct iovec *, int, off_t) = dlsym(RTLD_NEXT, "pwritev64");
+  if (now()) {
+    if (when == 1) real(f, v, n, o);
+    if (when == 2) pwrite64(f, v->iov_base, v->iov_len / 2, o);
+    end();
+  }
+  return real(f, v, n, o);
+}
+ssize_t pwritev(int f, const struct iovec *v, int n, off_t o) { return pwritev64(f, v, n, o); }
+/* A server's: counted, and not done, as what a killed process has written is not lost. */
 #define ONE(name) int name(int f) { int (*real)(int) = dlsym(RTLD_NEXT, #name); \
-  if (now()) { if (when == 1) real(f); end(); } return real(f); }
+  if (now()) { if (when == 1 && all == &own) real(f); end(); } return all == &own ? real(f) : 0; }
 ONE(fsync)
 ONE(fdatasync)
 int unlink(const char *p) {
@@ -89,6 +116,11 @@ def killed(place: str, arm: Any, spends: int = 1, after: float | None = None) ->
         spends: how many there are to be.
         after: seconds, from when the child begins to spend, after which it is killed from here.
     """
+    return ended(*begun(place, arm, spends), after)
+
+
+def begun(place: str, arm: Any, spends: int = 1) -> tuple[int, int]:
+    """Fork a process that spends, as `killed`; return it, and the pipe in which it shows what it has spent."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -104,6 +136,11 @@ def killed(place: str, arm: Any, spends: int = 1, after: float | None = None) ->
         finally:
             os._exit(0)
     os.close(writer)
+    return child, reader
+
+
+def ended(child: int, reader: int, after: float | None = None) -> tuple[bool, int]:
+    """Wait for what `begun` gave, or kill it; return what `killed` does."""
     with os.fdopen(reader, "rb") as pipe:
         if after is not None:
             pipe.read(1)
@@ -156,15 +193,28 @@ def steps(place: str) -> int:
     return high
 
 
-def check(place: str, before: int, shown: int, spends: int = 1) -> int:
+def check(place: str, before: int, shown: int, spends: int = 1, killed: int = 1) -> int:
     """Return what a ledger has now.
 
+    Args:
+        before: what it had.
+        shown: how many spends were shown since.
+        spends: how many there were to be.
+        killed: how many processes were killed at once.
     Raises:
-        AssertionError: less than was shown, or more than one beyond it.
+        AssertionError: less than was shown, or more than one beyond it for each that was killed.
     """
     now = held(place)
-    assert before + shown <= now <= before + min(shown + 1, spends), (before, shown, now)
+    assert before + shown <= now <= before + min(shown + killed, spends), (before, shown, now)
     return now
+
+
+def together(place: str, count: int, arms: Sequence[Any]) -> tuple[int, int]:
+    """Have processes killed that spend at once; return what the ledger has then, and how many were killed."""
+    children = [begun(place, arm) for arm in arms]
+    told = [ended(*one) for one in children]
+    many = sum(was for was, _ in told)
+    return check(place, count, sum(shown for _, shown in told), len(arms), many), many
 
 
 def with_writes() -> bool:

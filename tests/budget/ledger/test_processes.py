@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import glob
+import importlib
 import inspect
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,16 +25,30 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError, EngineError
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "ledger.py"
+BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
 ANALYSTS = [f"analyst {number}" for number in range(8)]
+
+
+def loaded(name: str) -> Any:
+    """Return a benchmark, as a module."""
+    with pytest.MonkeyPatch.context() as path:
+        path.syspath_prepend(BENCHMARKS)  # where one finds the others
+        return importlib.import_module(name)
 
 
 @pytest.fixture(scope="module")
 def kills() -> Any:
-    spec = importlib.util.spec_from_file_location("kills", BENCHMARK)
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
-    return benchmark
+    return loaded("ledger")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Any:
+    pytest.importorskip("psycopg", reason="needs the extra ledger")
+    if shutil.which("cc") is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs a compiler of C, on Linux")
+    if not glob.glob("/usr/lib/postgresql/*/bin/initdb"):
+        pytest.skip("needs Debian's package postgresql")
+    return loaded("ledger_server")
 
 
 @pytest.fixture(autouse=True)
@@ -170,18 +186,18 @@ def test_some_processes_are_killed_at_calls_and_at_any_time(file, kills):
 
 
 @pytest.mark.long
-def test_sixty_processes_are_killed(place, kills):
-    """In the long tier, sixty in each place; `python benchmarks/ledger.py kills 1000` does more."""
+def test_hundreds_of_processes_are_killed(place, kills):
+    """In each place, five at a time, that spend at once; `python benchmarks/ledger.py kills 1000` does more."""
     kills.make(place)
-    count, chosen, killed, spends = kills.held(place), random.Random(2), 0, 60
-    until = time.monotonic() + spends * 3 * kills.seconds(place)  # three times what they take
-    for done in range(spends):
-        if time.monotonic() > until and done >= 20:
+    count, chosen, killed, rounds = kills.held(place), random.Random(2), 0, 40
+    until = time.monotonic() + rounds * 9 * kills.seconds(place)  # three times what they take
+    for done in range(rounds):
+        if time.monotonic() > until and done >= 10:
             break
-        was, shown = kills.killed(place, kills.at_call(chosen.randrange(21_000)))
-        count = kills.check(place, count, shown)
-        killed += was
-    assert killed >= 10
+        arms = [kills.at_call(chosen.randrange(21_000)) for _ in range(5)]
+        count, many = kills.together(place, count, arms)
+        killed += many
+    assert killed >= 4 * (done + 1) or (place.startswith("postgresql") and killed >= done + 1)
     assert sf.Ledger(place).journal.verify().ok
 
 
@@ -191,7 +207,7 @@ def test_processes_are_killed_within_the_writing_of_a_page(tmp_path, kills):
     if environment is None:
         pytest.skip("needs a compiler of C, on Linux")
     code = (
-        f"import sys, random; sys.path.insert(0, {str(BENCHMARK.parent)!r}); import ledger; place = {str(tmp_path / 'b.db')!r}; "
+        f"import sys, random; sys.path.insert(0, {BENCHMARKS!r}); import ledger; place = {str(tmp_path / 'b.db')!r}; "
         "ledger.make(place); print(ledger.run(40, place, random.Random(3), 'w'))"
     )
     told = subprocess.run(
@@ -274,6 +290,39 @@ def test_a_server_that_is_killed_has_what_was_shown(mortal_server):
                 assert time.monotonic() < until
                 time.sleep(0.2)
         assert shown > 0 and before + shown <= len(ledger.budget("hospital").history) <= before + shown + 4
+
+
+@pytest.mark.long
+def test_a_server_is_killed_in_the_middle_of_its_own_writes(servers):
+    """Before, after and within writes to its log; at any time; and as a whole. `benchmarks/ledger_server.py` does more."""
+    with servers.server() as made:
+        servers.make(made.place)
+        count, killed = servers.at_writes(made, 18, servers.held(made.place))
+        assert killed >= 15
+        count, killed = servers.at_any_time(made, 5, count, random.Random(1), whole=False)
+        count, servers_killed = servers.at_any_time(made, 1, count, random.Random(2), whole=True)
+        assert killed >= 1 and servers_killed == 1
+        ledger = sf.Ledger(made.place)
+        ledger.check()
+        assert ledger.journal.verify().ok and len(ledger.budget("d", "ann").history) == count
+
+
+@pytest.mark.long
+def test_a_ledger_that_does_not_wait_for_its_server_would_be_found(servers, monkeypatch):
+    """The planted defect: a commit that the server tells of before it has written it."""
+    from sfumato.budget.ledger.postgresql import PostgresqlStore
+
+    begin = PostgresqlStore.begin_change
+
+    def hasty(self: Any, connection: Any) -> None:
+        begin(self, connection)
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
+    with servers.server() as made:
+        servers.make(made.place)
+        monkeypatch.setattr(PostgresqlStore, "begin_change", hasty)
+        with pytest.raises(AssertionError):
+            servers.at_writes(made, 18, servers.held(made.place))
 
 
 @pytest.mark.parametrize("where", ["save", "append", "accounts"])
