@@ -16,6 +16,7 @@ from typing import Any, cast
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, in_own_words, nearest, shown
 from sfumato.exact import as_int
+from sfumato.names.foreign import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
 from sfumato.query.units import checked_parts, unit_name
 
@@ -67,7 +68,8 @@ def _toml(path: str) -> dict[str, Any]:
             return EngineError(f"catalog: {path!r} cannot be read: {error.strerror or type(error).__name__}")
         # Its own text may quote the file, which may be another one than was meant.
         place = re.search(r"at line \d+, column \d+|at end of document", str(error))
-        return CatalogError(f"{path}: this is no TOML{' ' + place[0] if place else ''}; see docs/catalog.md")
+        where = f" {place[0]}" if place else ""
+        return CatalogError(f"{path}: this is no TOML{where}; texts stand in quotes; see docs/catalog.md")
 
     with in_own_words(says, OSError, ValueError, RecursionError):  # what is no UTF-8 is a ValueError, too
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"), parse_float=Decimal)
@@ -321,7 +323,9 @@ def _mapping(where: str, given: object, example: str) -> Mapping[str, Any]:
 def _known(where: str, given: Mapping[str, Any], known: tuple[str, ...], of: str) -> None:
     for key in given:
         if key not in known:
-            near = nearest(key, known) if isinstance(key, str) else None
+            meant = ARGUMENTS.get(key, "") if isinstance(key, str) else ""
+            ours = [n for n in known if n in (meant, f"max_{meant}") or n in meant.split(" and ")]
+            near = " and ".join(ours) or (nearest(key, known) if isinstance(key, str) else None)
             hint = f"; did you mean {near}?" if near else "."
             raise CatalogError(
                 f"{where}: there is no key {shown(key)} of a {of}{hint} The keys are: {', '.join(known)}"

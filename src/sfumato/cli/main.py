@@ -21,6 +21,7 @@ from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
 from sfumato.cli.job import Job
 from sfumato.cli.journal import journal
+from sfumato.cli.mistaken import Told
 from sfumato.cli.options import fail, flag, optional, outputs
 from sfumato.cli.payer import payer
 from sfumato.cli.serve import serve, token
@@ -37,6 +38,7 @@ class ExitCode(IntEnum):
 
 
 app = typer.Typer(
+    cls=Told,
     help="Ask a table of personal rows; get noisy numbers that are safe to publish.",
     no_args_is_help=True,
     add_completion=False,

@@ -343,3 +343,27 @@ FORMS = {name: example(name) for name in (*_EXAMPLES, *_OF_A_COLUMN)} | {
     "Budget": "sf.Budget(epsilon=3, delta=1e-6)",
     "Ledger": 'sf.Ledger("budget.db")',
 }
+
+# Commands and options of the command line.
+COMMAND_LINE = _said(
+    {
+        "query run ask select execute release": 'write sfumato sql "SELECT ..."',
+        "preview dry-run plan cost": 'write sfumato sql --preview "SELECT ..."',
+        "explain": 'write sfumato sql --explain "SELECT ..."',
+        "server start": "write sfumato serve catalog.toml",
+        "ledger": "write sfumato budget",
+        ("--epsilon --eps --delta --privacy-unit --unit --noise --groups"): (
+            "it is an option of the question: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = "
+            "1, delta = 1e-6, privacy_unit_column = id)"
+        ),
+        ("--input --source --data --csv --from --db"): (
+            "the source stands in the question, FROM 'file.parquet', or is named by --table NAME=PATH"
+        ),
+        ("--out --save --export --format --csv-out --to"): (
+            "write --output table.csv, or .parquet, .json or .xlsx"
+        ),
+        "--query --sql --text": "the SQL is given by itself, or by --file query.sql",
+        "--seed": "noise is drawn from a secure source, and has no seed",
+        "--budget": "write --ledger budget.db --dataset NAME",
+    }
+)
