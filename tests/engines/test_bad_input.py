@@ -188,7 +188,10 @@ def test_what_is_not_there(tmp_path):
     for path in ("nowhere.parquet", "no*.parquet", "folder/", "", ".", "x.duckdb/t", str(tmp_path)):
         with pytest.raises(EngineError):
             sf.scan(path, privacy_unit="id")
-    for source in (None, 3, [1, 2], {"id": [1]}, pandas.Series([1]), pandas.Index([1]), polars.Series([1])):
+    for source in ([1, 2], {"id": [1]}):
+        with pytest.raises(EngineError, match="cannot read a.*; make a table of it first"):
+            sf.scan(source, privacy_unit="id")
+    for source in (None, 3, pandas.Series([1]), pandas.Index([1]), polars.Series([1])):
         with pytest.raises(EngineError, match="cannot read a.*Spark.*Arrow schema"):
             sf.scan(source, privacy_unit="id")
 

@@ -187,6 +187,23 @@ def test_the_same_name_in_another_folder_is_another_table(tmp_path, ledger, tmp_
     assert elsewhere(ledger, tmp_path_factory, monkeypatch) == [None, None]
 
 
+def test_the_file_in_another_home_is_another_table(tmp_path, ledger, monkeypatch):
+    def of_home(budget: sf.Budget) -> NoisyTable:
+        return (
+            sf.scan("~/visits.parquet", privacy_unit="id")
+            .agg(n=sf.count_units())
+            .release(epsilon=1, budget=budget)
+        )
+
+    found = []
+    for home in ("one", "other", "one"):
+        (tmp_path / home).mkdir(exist_ok=True)
+        pq.write_table(ROWS, tmp_path / home / "visits.parquet")
+        monkeypatch.setenv("HOME", str(tmp_path / home))
+        found += paid(ledger, of_home)
+    assert found == [None, None, 4]
+
+
 def test_a_journal_that_knew_tables_by_their_name_would_be_found(
     tmp_path, ledger, tmp_path_factory, monkeypatch
 ):

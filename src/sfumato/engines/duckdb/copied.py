@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,31 +14,39 @@ import pyarrow as pa
 from sfumato.engines.duckdb import behind, spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within, within_types
+from sfumato.engines.duckdb.nested import parts
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, no_rows, owned
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, check_names, no_rows, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.files import whole_source
 
 # Formats whose values have types, so that none can stop the reading of others.
 _TYPED = ("parquet", "ipc", "orc")
+# Readers that were given to `scan`: their rows are another source's.
+_taken: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 
 
 def open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> Source:
     """Open a relation of DuckDB, on whatever connection it is."""
+    schema: pa.Schema | None = None
     with suppress(Exception), in_own_words():
         schema = relation.limit(0).to_arrow_table().schema
-        return _opened(
-            "DuckDB relation", schema, relation.to_arrow_reader, resources, behind.relation(relation)
-        )
-    raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
+    if schema is None:
+        raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
+    return _opened("DuckDB relation", schema, relation.to_arrow_reader, resources, behind.relation(relation))
 
 
 def open_dataset(dataset: Any, resources: Resources) -> Source:
     """Open a dataset of Arrow, whose files may be anywhere.
 
     Raises:
-        EngineError: its files are text, in which one row can stop the reading.
+        EngineError: its files are text, or others in which one row can stop the reading; it is filtered.
     """
+    if getattr(dataset, "_scan_options", None):
+        raise EngineError(
+            "scan: the dataset is filtered, and a filter may stop at a row, which would tell of it; give the "
+            "dataset without, and choose rows by filter() of the table"
+        )
     for part in _parts(dataset):
         kind = getattr(getattr(part, "format", None), "default_extname", None)
         if kind is not None and kind not in (*_TYPED, "feather", "arrow"):
@@ -45,6 +54,7 @@ def open_dataset(dataset: Any, resources: Resources) -> Source:
                 f"scan: a dataset of {kind} files stops at a row that is not written well, which would "
                 f"tell of it; give the files themselves, such as 'folder/*.{kind}'"
             )
+        _check_types(part, dataset.schema)
     files = tuple(whole_source(file) for part in _parts(dataset) for file in getattr(part, "files", ()))
     return _opened("Arrow dataset", dataset.schema, lambda: dataset.scanner().to_reader(), resources, files)
 
@@ -55,15 +65,49 @@ def open_stream(stream: Any, resources: Resources) -> Source | None:
     None of what gives no batches, or something else than rows, as a column does.
 
     Raises:
-        EngineError: a cursor has no rows.
+        EngineError: a cursor has no rows; a reader was given before.
     """
-    name = type(stream).__name__
+    if isinstance(stream, pa.RecordBatchReader) and stream in _taken:
+        raise EngineError(
+            "scan: the Arrow stream was given to scan before, and gives its rows once; ask the table that "
+            "was made of it, or make the stream again"
+        )
+    reader: pa.RecordBatchReader | None = None
     with suppress(Exception), in_own_words():
         reader = _reader(stream)  # which of anything else raises
-        return _opened(f"Arrow stream ({name})", reader.schema, _once(reader), resources)
-    if _is_cursor(stream):
-        raise EngineError("scan: the cursor has no rows; execute a query first")
-    return None
+    if reader is None:
+        if _is_cursor(stream):
+            raise EngineError("scan: the cursor has no rows; execute a query first")
+        return None
+    opened = _opened(f"Arrow stream ({type(stream).__name__})", reader.schema, _once(reader), resources)
+    _taken.add(reader)
+    return opened
+
+
+def _check_types(part: Any, wanted: pa.Schema) -> None:
+    """Refuse files whose columns would be cast, or are of a type that Arrow converts: it stops at a value."""
+    if getattr(getattr(part, "format", None), "default_extname", None) == "orc":
+        for field in wanted:
+            if _has_times(field.type):
+                raise EngineError(
+                    f"scan: {field.name!r} of the dataset has times, and Arrow stops at those in ORC files "
+                    "that are before 1677 or after 2262; write them as Parquet, or leave the column out"
+                )
+    for fragment in part.get_fragments():
+        found = fragment.physical_schema
+        for field in wanted:
+            place = found.get_field_index(field.name)
+            if place >= 0 and found.field(place).type != field.type:
+                raise EngineError(
+                    f"scan: {field.name!r} of the dataset is {field.type}, but {found.field(place).type} in "
+                    "one of its files, and Arrow stops at a value that does not fit; write all files alike"
+                )
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_times(kind.storage_type)
+    return bool(pa.types.is_timestamp(kind)) or any(_has_times(one.type) for one in parts(kind))
 
 
 def is_dataset(source: object) -> bool:
@@ -110,6 +154,7 @@ def _opened(
     resources: Resources,
     files: tuple[str, ...] = (),
 ) -> Source:
+    check_names(schema.names)
     connection = connect(resources=resources)
     empty = no_rows(schema.remove_metadata())
     connection.register("empty_rows", empty)

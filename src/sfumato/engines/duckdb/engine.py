@@ -28,8 +28,8 @@ from sfumato.engines.duckdb.origin import Origin, address_of
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
-from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.sources import check_names, open_source
+from sfumato.engines.duckdb.source import Source, check_names
+from sfumato.engines.duckdb.sources import open_source
 from sfumato.engines.duckdb.text import same_name
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words

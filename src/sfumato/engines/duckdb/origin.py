@@ -22,7 +22,7 @@ def address_of(source: Any, types: object, multiline: bool) -> str | None:
     """Return a digest of where a source is, which may hold a password, and how it is read; None in memory."""
     if not isinstance(source, str | os.PathLike):
         return None
-    place = os.fspath(source)
+    place = os.path.expanduser(os.fspath(source))  # to each user a home of their own
     remote = "://" in place and not place.lower().startswith(("sqlite", "file"))
     told = [place, "" if remote or os.path.isabs(place) else os.getcwd(), repr(types), multiline]
     return hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()

@@ -7,6 +7,8 @@ is NULL, and all others are the same as before.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +38,8 @@ from sfumato.errors import EngineError, in_own_words
 BATCH_ROWS = 1 << 16
 # Arrow has no such types, and what it gives instead would be other values.
 _DUCKDB_ALONE = ("VARIANT", "GEOMETRY", "UNION", "INTERVAL")
+# What a folder such as year=2024 names, in a path.
+_KEY = re.compile(r"(?:^|[/\\])([^/?\\=]+)=[^/\\]*(?=[/\\])")
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ class ParquetFiles:
                     f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
                     "another kind of file"
                 )
-            if len(self.files) > 1:
-                self._check_alike(connection)
+            self._check_alike(connection)
             required, rows, proven = told
             inside = within(connection, self.relation, kinds, decoded=False, proven=proven)
         complete = required & {name for name, kind in kinds if not may_become_null(kind)}
@@ -95,7 +98,10 @@ class ParquetFiles:
         return None
 
     def _check_alike(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Refuse files with other columns: what becomes of these would depend on their rows."""
+        """Refuse files with other columns than the first, or with one that a folder names too.
+
+        What becomes of these would depend on their rows.
+        """
         first: dict[str, str] = {}
         for file in self.files:
             alone = f"read_parquet({literal(file)}, hive_partitioning = false)"
@@ -107,6 +113,12 @@ class ParquetFiles:
                 raise EngineError(
                     f"scan: {file!r} and {self.files[0]!r} differ in columns or their types{columns}. Give "
                     "all files the same"
+                )
+            of_folders = {found.casefold() for found in _KEY.findall(os.path.dirname(file) + os.sep)}
+            if both := [name for name in kinds if name.casefold() in of_folders]:
+                raise EngineError(
+                    f"scan: {file!r} has a column {both[0]!r}, and the name of a folder that it is in gives "
+                    "one too; rename the folder, or drop the column"
                 )
 
     def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
@@ -164,7 +176,9 @@ class ParquetFiles:
         if not absent:
             return {}
         texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in absent)
-        found = cursor.execute(f"SELECT {texts} FROM read_parquet({literal(file)}) LIMIT 1").fetchall()
+        # As text: of the files together a type was guessed from the folders of all.
+        read = f"read_parquet({literal(file)}, hive_types_autocast = false)"
+        found = cursor.execute(f"SELECT {texts} FROM {read} LIMIT 1").fetchall()
         values = found[0] if found else [None] * len(absent)
         return {n: "NULL" if v is None else literal(str(v)) for n, v in zip(absent, values, strict=True)}
 

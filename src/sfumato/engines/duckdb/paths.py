@@ -84,6 +84,8 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
         EngineError: one is not there, or twice; they are of no kind that is known, or of several kinds.
     """
     found = [_files(path, resources) for path in paths]
+    files = tuple(file for one in found for file in one.paths)
+    _check_files(files, "in the list" if len(found) > 1 else "there")
     if len(found) == 1:
         return found[0]
     kinds = sorted({_family(one.ending) for one in found})
@@ -91,14 +93,6 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
         raise EngineError(
             f"scan: the files in the list are of several kinds, {' and '.join(kinds)}; give those of one"
         )
-    files = tuple(file for one in found for file in one.paths)
-    seen: set[str] = set()
-    for file in files:
-        if os.path.realpath(file) in seen:
-            raise EngineError(
-                f"scan: {shown(file)} is in the list twice, and its rows would be too; name it once"
-            )
-        seen.add(os.path.realpath(file))
     return Files(
         f"{found[0].name} and {len(found) - 1} more",
         files,
@@ -108,6 +102,33 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
     )
 
 
+def _check_files(files: Sequence[str], where: str) -> None:
+    """Refuse what is none, whose rows would come twice, or whose name means others too."""
+    seen: set[str] = set()
+    for file in files:
+        if not os.path.isfile(file):  # a pipe, at which reading would wait for ever, or a link to nothing
+            raise EngineError(f"scan: {shown(file)} is not a file; take it out of the folder, or name others")
+        # DuckDB takes each name for a pattern where it can be one, and has names in UTF-8 alone.
+        if "*" in file or "?" in file or (not file.isascii() and _unspeakable(file)):
+            raise EngineError(
+                f"scan: the name of {shown(file)} has '*' or '?' in it, as patterns have, or is not UTF-8; "
+                "rename it"
+            )
+        if os.path.realpath(file) in seen:
+            raise EngineError(
+                f"scan: {shown(file)} is {where} twice, and its rows would be too; name it once"
+            )
+        seen.add(os.path.realpath(file))
+
+
+def _unspeakable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def _files(path: str, resources: Resources) -> Files:
     if remote.is_address(path):
         name, suffix = remote.called(path), _ending(urlsplit(path).path)
@@ -115,7 +136,8 @@ def _files(path: str, resources: Resources) -> Files:
         return Files(name, remote.fetched(path, suffix, resources), suffix)
     if os.path.isdir(path):
         return _of_folder(path)
-    files = sorted(glob(path, recursive=True)) if has_magic(path) else [path]
+    # A file may be called what a pattern looks like, such as "visits [1].csv".
+    files = sorted(glob(path, recursive=True)) if has_magic(path) and not os.path.isfile(path) else [path]
     if not files or not all(os.path.isfile(file) for file in files):
         raise EngineError(f"scan: there is no file {shown(path)} (looked in {os.getcwd()!r})")
     suffix = _ending(path)
@@ -152,7 +174,12 @@ def _of_folder(path: str) -> Files:
 
 def _inside(folder: str) -> Iterator[str]:
     """Yield files that can be read, but for hidden ones and marks of programs, as _SUCCESS."""
-    for place, folders, names in os.walk(folder):
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if os.path.realpath(place) in seen:  # by a link to a folder around it, which would go on for ever
+            folders.clear()
+            continue
+        seen.add(os.path.realpath(place))
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(names):
             if not name.startswith((".", "_")) and _ending(name) in READERS:

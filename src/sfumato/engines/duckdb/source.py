@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.errors import in_own_words
+from sfumato.errors import EngineError, in_own_words
 
 ROWS = "source_rows"
 
@@ -109,3 +109,17 @@ def no_rows(schema: pa.Schema) -> pa.Table:
     0
     """
     return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that are equal whatever their case: what reads one could take the other's type."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise EngineError(
+                f"scan: there are two columns {name!r} (names are equal whatever their case); rename or "
+                "drop one"
+            )
+        seen.add(name.casefold())
+    if not names:
+        raise EngineError("scan: there are no columns; give at least the one of the privacy unit")

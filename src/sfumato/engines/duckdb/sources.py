@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.harmless import (
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.paths import CSV, JSON, PARQUET, as_paths, database, ending, files_of
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, no_rows, owned
+from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
@@ -206,20 +206,6 @@ def _open_arrow(
         session.register(ROWS, harmless_table(rows, columns))
 
     return replace(source, pending=load, rows=rows.num_rows)
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse names that are equal whatever their case: what reads one could take the other's type."""
-    seen: set[str] = set()
-    for name in names:
-        if name.casefold() in seen:
-            raise EngineError(
-                f"scan: there are two columns {name!r} (names are equal whatever their case); rename or "
-                "drop one"
-            )
-        seen.add(name.casefold())
-    if not names:
-        raise EngineError("scan: there are no columns; give at least the one of the privacy unit")
 
 
 def _well_named(stored: list[Stored]) -> list[Stored]:

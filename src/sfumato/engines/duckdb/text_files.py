@@ -21,6 +21,9 @@ from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 
 _DELIMITERS = ",;\t|"
+# What is guessed is of the lines alone; DuckDB would take columns from the names of folders too.
+_CSV = "ignore_errors = true, hive_partitioning = false"
+_LINES = f"format = 'newline_delimited', {_CSV}"
 _EXAMPLE = "'id': 'BIGINT', 'amount': 'DOUBLE'"
 
 Reader = Callable[[str, Sequence[str]], Iterator[pa.RecordBatch]]
@@ -82,9 +85,7 @@ def open_json(
     notes: tuple[str, ...] = ()
     if types is None:
         listed = ", ".join(map(literal, files))
-        found = _described(
-            connection, f"read_json([{listed}], format = 'newline_delimited', ignore_errors = true)"
-        )
+        found = _described(connection, f"read_json([{listed}], {_LINES})")
         if not found or [name for name, _ in found] == ["json"]:
             raise declared.no_guess(path, _EXAMPLE)
         types = dict(found)
@@ -184,7 +185,7 @@ def _guessed_csv(
     path: str, file: str, connection: duckdb.DuckDBPyConnection
 ) -> tuple[Csv, dict[str, str], dict[str, str]]:
     """Let DuckDB guess how a file is written, and its types, from its first rows."""
-    kinds = _described(connection, f"read_csv({literal(file)}, ignore_errors = true)")
+    kinds = _described(connection, f"read_csv({literal(file)}, {_CSV})")
     sniffed: list[Any] = []
     with suppress(Exception), in_own_words():
         sniffed = connection.execute(

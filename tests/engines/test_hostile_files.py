@@ -1,0 +1,200 @@
+"""Files, folders, datasets and streams in which a name, a link or one value could change what is read."""
+
+from __future__ import annotations
+
+import decimal
+import os
+import re
+import signal
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.errors import EngineError
+
+TABLE = pa.table({"id": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
+WRITERS = {"parquet": pq.write_table, "csv": pyarrow.csv.write_csv}
+
+exactly = pytest.mark.noise_cannot_matter("noise of scale 10/10^6 is rounded to nothing")
+
+
+def rows_of(source, **asked):
+    told = sf.scan(source, privacy_unit="id").bound(rows=10).agg(n=sf.count(), **asked).release(epsilon=10**6)
+    return {name: values[0] for name, values in told.to_arrow().to_pydict().items()}
+
+
+@exactly
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_name_that_looks_like_a_pattern(kind, tmp_path):
+    for name in ("part[1]", "part1", "{a,b}"):
+        WRITERS[kind](TABLE, tmp_path / f"{name}.{kind}")
+    assert rows_of(tmp_path)["n"] == 12
+    assert rows_of(tmp_path / f"part[1].{kind}")["n"] == 4
+    assert rows_of([tmp_path / f"part[1].{kind}", tmp_path / f"part1.{kind}"])["n"] == 8
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("name", ["*", "part?", os.fsdecode(b"part\xff")])
+def test_a_name_that_would_name_others_too(kind, name, tmp_path):
+    """DuckDB took it for a pattern, and read the other file a second time."""
+    for one in (name, "part1"):
+        (tmp_path / f"{one}.{kind}").touch()
+        WRITERS[kind](TABLE, os.fspath(tmp_path / "written"))
+        (tmp_path / "written").rename(tmp_path / f"{one}.{kind}")
+    for source in (tmp_path, tmp_path / f"{name}.{kind}"):
+        with pytest.raises(EngineError, match="has '\\*' or '\\?' in it, as patterns have, or is not UTF-8"):
+            sf.scan(source, privacy_unit="id")
+
+
+@exactly
+@pytest.mark.parametrize("kind", WRITERS)
+def test_links_in_a_folder(kind, tmp_path):
+    inside, beside = tmp_path / "inside", tmp_path / "beside"
+    inside.mkdir(), beside.mkdir()
+    WRITERS[kind](TABLE, inside / f"a.{kind}")
+    WRITERS[kind](TABLE, beside / f"b.{kind}")
+    (inside / "linked").symlink_to(beside)
+    (inside / "around").symlink_to(inside)
+    assert rows_of(inside)["n"] == 8
+    (inside / f"again.{kind}").symlink_to(inside / f"a.{kind}")
+    with pytest.raises(EngineError, match="is there twice, and its rows would be too"):
+        sf.scan(inside, privacy_unit="id")
+    (inside / f"again.{kind}").unlink()
+    (inside / f"none.{kind}").symlink_to(tmp_path / "nothing")
+    with pytest.raises(EngineError, match="is not a file; take it out of the folder"):
+        sf.scan(inside, privacy_unit="id")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_a_pipe_in_a_folder(kind, tmp_path):
+    os.mkfifo(tmp_path / f"rows.{kind}")
+    signal.alarm(20)  # opening it for reading waits until somebody writes
+    try:
+        with pytest.raises(EngineError, match="is not a file"):
+            sf.scan(tmp_path, privacy_unit="id")
+    finally:
+        signal.alarm(0)
+
+
+@exactly
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_folders_give_text_files_no_columns(kind, tmp_path):
+    """DuckDB guessed columns from folders, which no line has: of CSV an error, of JSON nothing but NULL."""
+    for year in (2024, 2025):
+        (tmp_path / f"year={year}").mkdir()
+        text = "id,x\n1,2\n" if kind == "csv" else '{"id": 1, "x": 2}\n'
+        (tmp_path / f"year={year}" / f"rows.{kind}").write_text(text)
+    assert list(sf.scan(tmp_path, privacy_unit="id").schema) == ["id", "x"]
+    assert rows_of(tmp_path)["n"] == 2
+
+
+BAD = pa.array([b"a", b"a", b"a", b"\xff"]).view(pa.string())
+
+
+def test_a_folder_that_names_a_column_of_its_files(tmp_path):
+    """DuckDB takes the folder's value, and Arrow, where one text is broken, that of the file: of all rows."""
+    (tmp_path / "Year=2024").mkdir()
+    pq.write_table(TABLE.append_column("year", [[7] * 4]), tmp_path / "Year=2024" / "rows.parquet")
+    for source in (tmp_path, tmp_path / "Year=2024", tmp_path / "Year=2024" / "rows.parquet"):
+        with pytest.raises(EngineError, match=r"has a column 'year', and the name of a folder"):
+            sf.scan(source, privacy_unit="id")
+
+
+@exactly
+@pytest.mark.parametrize("text", [pa.array(["a"] * 4), BAD])
+def test_values_of_folders_are_the_same_beside_a_broken_text(text, tmp_path):
+    """Of one file alone 007 is a number, and beside another folder a text."""
+    for year in ("007", "none"):
+        (tmp_path / f"agent={year}").mkdir()
+        pq.write_table(TABLE.append_column("s", text), tmp_path / f"agent={year}" / "rows.parquet")
+    table = sf.scan(tmp_path, privacy_unit="id").with_columns(bond="CAST(agent = '007' AS INTEGER)")
+    told = (
+        table.bound(rows=10).agg(n=sf.sum("bond", lower=0, upper=1), m=sf.count("s")).release(epsilon=10**6)
+    )
+    assert told.to_arrow()["n"].to_pylist() == [4]
+
+
+CASTS = {
+    "narrower": (pa.array([1, 300]), pa.int8()),
+    "number": (pa.array(["1", "a private value"]), pa.int64()),
+    "text": (pa.array([b"a", b"\xff"]), pa.string()),
+    "digits": (pa.array([decimal.Decimal("1.0"), decimal.Decimal("9999.9")]), pa.decimal128(4, 1)),
+    "whole": (pa.array([1.0, 1.5]), pa.int64()),
+    "nested": (pa.array([[1], [300]]), pa.list_(pa.int8())),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_no_value_of_a_dataset_is_cast(name, tmp_path):
+    """Arrow stops at one that does not fit, after the question was paid."""
+    values, kind = CASTS[name]
+    pq.write_table(pa.table({"id": [1, 2], "x": values}), tmp_path / "rows.parquet")
+    schema = pa.schema([("id", pa.int64()), ("x", kind)])
+    dataset = pyarrow.dataset.dataset(tmp_path, schema=schema)
+    for one in (dataset, pyarrow.dataset.dataset([dataset])):
+        with pytest.raises(
+            EngineError, match=r"'x' of the dataset is .*, and Arrow stops at a value"
+        ) as refused:
+            sf.scan(one, privacy_unit="id")
+        assert "private" not in str(refused.value)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_of_orc(unit, nested, tmp_path):
+    """Arrow stops at one that nanoseconds in 64 bits do not hold."""
+    times = pa.array([0, 2**40], pa.timestamp(unit))
+    column = pa.StructArray.from_arrays([times], ["t"]) if nested else times
+    pyarrow.orc.write_table(pa.table({"id": [1, 2], "t": column}), tmp_path / "rows.orc")
+    with pytest.raises(EngineError, match="'t' of the dataset has times, and Arrow stops at those in ORC"):
+        sf.scan(pyarrow.dataset.dataset(tmp_path, format="orc"), privacy_unit="id")
+
+
+@exactly
+def test_datasets_whose_files_are_alike(tmp_path):
+    pyarrow.orc.write_table(pa.table({"id": [1, 2], "s": BAD[2:]}), tmp_path / "rows.orc")
+    assert rows_of(pyarrow.dataset.dataset(tmp_path, format="orc"))["n"] == 2
+    pq.write_table(TABLE, tmp_path / "all.parquet")
+    pq.write_table(TABLE.select(["id"]), tmp_path / "less.parquet")
+    files = [tmp_path / "all.parquet", tmp_path / "less.parquet"]
+    assert rows_of(pyarrow.dataset.dataset(files), m=sf.count("x")) == {"n": 8, "m": 4}
+
+
+def test_a_filtered_dataset():
+    risky = pyarrow.dataset.dataset(pa.table({"id": [1, 2], "s": ["1", "a private value"]}))
+    risky = risky.filter(pyarrow.dataset.field("s").cast("int64") > 0)
+    with pytest.raises(EngineError, match=r"the dataset is filtered.*choose rows by filter\(\) of the table"):
+        sf.scan(risky, privacy_unit="id")
+
+
+def same_names():
+    return pa.schema([("id", pa.int64()), ("ID", pa.int64())]).empty_table()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: pyarrow.dataset.dataset(same_names()),
+        lambda: same_names().to_reader(),
+    ],
+)
+def test_names_that_differ_in_case_alone(source):
+    with pytest.raises(EngineError, match=re.escape("names are equal whatever their case")):
+        sf.scan(source(), privacy_unit="id")
+
+
+@exactly
+def test_a_stream_that_is_given_twice():
+    """The second table would have no rows, and nobody would be told."""
+    stream = TABLE.to_reader()
+    table = sf.scan(stream, privacy_unit="id")
+    for _ in range(2):
+        with pytest.raises(EngineError, match="was given to scan before, and gives its rows once"):
+            sf.scan(stream, privacy_unit="id")
+    told = table.bound(rows=10).agg(n=sf.count()).release(epsilon=10**6).to_arrow()
+    assert told["n"].to_pylist() == [4]
