@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import resources, spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, checked_resources, machine_memory
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.query.exact import ExactQuery
 from sfumato.transformations import CountUnits
 
@@ -284,3 +284,21 @@ def test_few_threads_and_little_memory_change_no_number():
 def test_a_connection_without_a_word_takes_the_default():
     found = connect().execute("SELECT current_setting('threads')").fetchone()
     assert found[0] >= 1
+
+
+def test_where_there_is_no_place_for_rows_it_is_said(monkeypatch, tmp_path):
+    """As in a container that can be read alone; not that the source cannot be read, which it can."""
+
+    def nowhere(*_: object, **__: object) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    with monkeypatch.context() as now:
+        now.setattr(spill, "_mine", {})
+        now.setattr(spill.tempfile, "mkdtemp", nowhere)
+        with pytest.raises(
+            EngineError, match="no folder for rows that do not fit in memory can be made in TMPDIR"
+        ):
+            spill.ready()
+        with pytest.raises(EngineError, match="can be made in " + re.escape(str(tmp_path))):
+            sf.scan(str(tmp_path / "a.parquet"), privacy_unit="id", temp_directory=tmp_path)

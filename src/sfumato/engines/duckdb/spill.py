@@ -16,6 +16,7 @@ import stat
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from typing import Any, TypeVar
@@ -72,7 +73,7 @@ def ready(within: str | None = None) -> str:
     Args:
         within: the folder that it is in; None for the folder of temporary files, or the one of `inside`.
     Raises:
-        EngineError: something else stands in its place.
+        EngineError: something else stands in its place, or none can be made.
     """
     if within not in _mine:
         sweep(within)
@@ -82,12 +83,12 @@ def ready(within: str | None = None) -> str:
             if not _mine:
                 # In a child of multiprocessing too, where nothing that is registered with atexit is called.
                 Finalize(None, _remove, exitpriority=0)
-            mine = _mine[within] = _made(tempfile.mkdtemp(prefix=NEW, dir=within or _inside))
+            mine = _mine[within] = _made(_new(within))
         elif not os.path.lexists(mine.path):
             # Something clears the folder of temporary files from time to time.
             _close(mine)
             mine.opened = None  # its number is another file's soon, should the next line raise
-            mine = _mine[within] = _made(tempfile.mkdtemp(prefix=NEW, dir=within or _inside), mine.path)
+            mine = _mine[within] = _made(_new(within), mine.path)
         found = os.lstat(mine.path)
         if not stat.S_ISDIR(found.st_mode) or not _own(found):
             raise EngineError(
@@ -97,6 +98,17 @@ def ready(within: str | None = None) -> str:
         if stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
             os.chmod(mine.path, stat.S_IRWXU)
         return mine.path
+
+
+def _new(within: str | None) -> str:
+    """Return a new folder that only this user may enter."""
+    with suppress(OSError):
+        return tempfile.mkdtemp(prefix=NEW, dir=within or _inside)
+    where = within or _inside or "TMPDIR, /tmp, or the current folder"
+    raise EngineError(
+        f"no folder for rows that do not fit in memory can be made in {where}; set TMPDIR, or "
+        "temp_directory, to a folder that you may write to and that has space"
+    )
 
 
 def keep(thing: Kept) -> Kept:
