@@ -143,6 +143,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
         100,
         "noise of scale 0.01 or less moves no mean of 1000 people by 0.005; else what is shown has none",
     ),
+    "notebooks.md": (100, "noise of scale 2 or less moves no count of 2000 people by 300"),
     "choosing.md": (
         15,
         "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound; noise "

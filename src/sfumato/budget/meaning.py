@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card, Sentences
 from sfumato.display.displayed import Told
+from sfumato.display.numbers import exact
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
 from sfumato.exact.directed import exp_bounds
@@ -85,6 +87,10 @@ class EpsilonMeaning(Told):
         axis.legend(fontsize=8, loc="upper left")
         svg = str(path).lower().endswith(".svg")
         figure.savefig(path, metadata={"Date": None} if svg else None)
+
+    def _card(self) -> Card:
+        title = f"What epsilon {exact(self.epsilon)} means for one person"
+        return Card(title, [Sentences(str(self).split("\n"))])
 
     def __str__(self) -> str:
         """Return it in words."""

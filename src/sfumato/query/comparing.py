@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.display.card import Card, Sentences
 from sfumato.display.displayed import Told
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
@@ -43,6 +44,9 @@ class Comparison(Told):
         """Whether the noise alone does not explain that the two are not equal."""
         low, high = self.difference
         return low > 0 or high < 0
+
+    def _card(self) -> Card:
+        return Card(f"Two groups compared by {self.output}", [Sentences([str(self)])])
 
     def __str__(self) -> str:
         less, more = self.difference
