@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
 import re
@@ -248,6 +249,21 @@ def test_a_type_error_within_a_function_is_its_own() -> None:
     assert not isinstance(raised.value, SfumatoError)
     with pytest.raises(sf.errors.ArgumentError, match="adds: it takes x, and 2 are given"):
         adds(1, 2)
+
+
+@pytest.mark.parametrize("place", ["__init__.py", "names/helpful.py", "query/table.py"])
+def test_a_checker_of_types_goes_on_to_say_which_names_are_none(place: str) -> None:
+    """What answers for all names is for Python alone."""
+    tree = ast.parse((PAGE.parent.parent / "src" / "sfumato" / place).read_text())
+    hidden = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "not TYPE_CHECKING"
+    ]
+    answers = re.compile("def __get(attr|item)__|^ *__getattr__ =", re.M)
+    assert (
+        sum(len(answers.findall(ast.unparse(one))) for one in hidden)
+        == len(answers.findall(ast.unparse(tree)))
+        > 0
+    )
 
 
 def write() -> None:

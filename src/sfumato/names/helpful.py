@@ -101,7 +101,7 @@ def helpful(function: F) -> F:
         try:
             return function(*args, **named)
         except Exception as error:
-            wrong = said_of(error, function, len(args), named)
+            wrong = said_of(error, function, args, named)
             if wrong is None:
                 raise
         raise wrong
@@ -113,10 +113,11 @@ def helpful(function: F) -> F:
 
 
 def _said_of(
-    error: Exception, function: Callable[..., Any], places: int, named: Iterable[str]
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], named: Iterable[str]
 ) -> ArgumentError | None:
     """Return the error of a call that does not fit the function, and log a refusal: the kind, and no text."""
-    wrong = misuse(function, places, named) if type(error) is TypeError else None
+    made = type(args[0]).__name__ if args and function.__name__ == "__init__" else ""
+    wrong = misuse(function, len(args), named, made) if type(error) is TypeError else None
     refused = error if wrong is None else wrong
     if isinstance(refused, SfumatoError):
         with suppress(Exception):  # of a handler, which would hide the refusal
@@ -133,32 +134,33 @@ def _within(frame: FrameType | None, code: CodeType) -> bool:
     return frame is not None
 
 
-def misuse(function: Callable[..., Any], places: int, named: Iterable[str]) -> ArgumentError | None:
+def misuse(
+    function: Callable[..., Any], places: int, named: Iterable[str], made: str = ""
+) -> ArgumentError | None:
     """Return what is wrong with a call; None where the function takes it.
 
     Args:
         function: that was called.
         places: how many arguments were given by their place, with a method's own object.
         named: the names of the others.
+        made: the class that is made, where the function is what makes it.
     """
     signature = inspect.signature(function)
     try:
         signature.bind(*[None] * places, **dict.fromkeys(named))
     except TypeError:
-        return _Call(function, signature).error(places, list(named))
+        return _Call(made or function.__name__, signature).error(places, list(named))
     return None
 
 
 class _Call:
     """What a function takes, and what is wrong with a call of it."""
 
-    def __init__(self, function: Callable[..., Any], signature: inspect.Signature) -> None:
+    def __init__(self, name: str, signature: inspect.Signature) -> None:
         parameters = list(signature.parameters.values())
         self.owned = bool(parameters) and parameters[0].name == "self"
         self.parameters = parameters[1:] if self.owned else parameters
-        self.name = function.__name__
-        if self.name == "__init__":
-            self.name = function.__qualname__.split(".")[-2]
+        self.name = name
         kinds = inspect.Parameter
         self.placed = [
             p for p in self.parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)

@@ -15,7 +15,6 @@ from sfumato.budget.ledger.transactions import Transactions
 from sfumato.budget.ledger.written import as_written, inward, named
 from sfumato.errors import BudgetError, EngineError, nearest
 from sfumato.exact import one_of, truth_value
-from sfumato.names import Helpful
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.journal.journal import Journal
 
 
-class Ledger(Helpful, Transactions):
+class Ledger(Transactions):
     """A file, or a database of PostgreSQL, that holds budgets and all that was ever spent of them.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from sfumato.errors import BudgetError, EngineError, ParameterError
+from sfumato.names import Helpful
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Transactions(Owned):
+class Transactions(Helpful, Owned):
     """What a ledger does with its database, whatever stands there.
 
     Args:
