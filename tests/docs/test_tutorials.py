@@ -31,7 +31,7 @@ from sfumato.errors import SfumatoError
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "pictures" / "tutorials"
-PAGES = [DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+PAGES = [DOCS / "index.md", *sorted(DOCS.glob("tutorials/*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
 # Of which nothing runs for more than a second.
 SHORT = {"index.md", "first_table.md"}
 SAYS = (
