@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,16 @@ def test_what_failed_or_was_streamed_is_not_given_again(ledger, monkeypatch):
             COUNTED(budget).to_arrow()
     COUNTED(budget).write("a.parquet")
     assert paid(ledger, COUNTED, COUNTED) == [None, 6]
+
+
+@pytest.mark.parametrize(("column", "value"), [("analyst", "bob"), ("entry", 5), ("dataset", "shop ")])
+def test_an_answer_that_was_made_somebody_elses_is_not_given(column, value, ledger):
+    paid(ledger, COUNTED)
+    with sqlite3.connect("budget.db") as connection:
+        connection.execute(f"UPDATE sfumato_journal SET {column} = ? WHERE kind = 'answered'", [value])
+    connection.close()
+    with pytest.raises(EngineError, match="was changed by hand, or is damaged"):
+        paid(ledger, COUNTED, analyst="bob" if column == "analyst" else "ann")
 
 
 def test_an_answer_that_is_none_is_refused_in_words(ledger, monkeypatch):

@@ -189,14 +189,14 @@ def breaks(connection: Connection, begins: str, kept: str) -> Iterator[str]:
             yield f"{missing} missing"
         elif row.sha256 != after(digest, row.content):
             yield f"line {row.id} is not what was written, or what stands before it is not"
-        elif not _found_as_written(row):
+        elif not found_as_written(row):
             yield f"line {row.id} would be found as another than it is"
         number, digest = row.id, row.sha256
     if digest != kept:
         yield f"behind line {number} the end is missing, or was changed"
 
 
-def _found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
+def found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
     """Whether a line's columns say what its content says."""
     try:
         content = json.loads(row.content)

@@ -289,6 +289,7 @@ class Journal:
         said = chain.read(line).detail.get("body")
         if (
             body is None
+            or not chain.found_as_written(line)
             or hashlib.sha256(body).hexdigest() != said
             or chain.after(connection.execute(before).scalar() or "", line.content) != line.sha256
         ):
