@@ -189,6 +189,20 @@ def test_names_that_differ_in_case_alone(source):
 
 
 @exactly
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("source", ["rows", "rows/part.{}", "rows/*.{}", ["rows/part.{}"]])
+def test_a_process_that_goes_elsewhere_reads_the_same_files(kind, source, tmp_path, monkeypatch):
+    for place, rows in (("here", 4), ("there", 1)):
+        (tmp_path / place / "rows").mkdir(parents=True)
+        WRITERS[kind](TABLE.slice(0, rows), tmp_path / place / "rows" / f"part.{kind}")
+    monkeypatch.chdir(tmp_path / "here")
+    given = source.format(kind) if isinstance(source, str) else [one.format(kind) for one in source]
+    asked = sf.scan(given, privacy_unit="id").bound(rows=10).agg(n=sf.count())
+    monkeypatch.chdir(tmp_path / "there")
+    assert asked.release(epsilon=10**6).to_arrow()["n"].to_pylist() == [4]
+
+
+@exactly
 def test_a_stream_that_is_given_twice():
     """The second table would have no rows, and nobody would be told."""
     stream = TABLE.to_reader()

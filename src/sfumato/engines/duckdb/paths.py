@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape, glob, has_magic
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -86,8 +86,10 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
     found = [_files(path, resources) for path in paths]
     files = tuple(file for one in found for file in one.paths)
     _check_files(files, "in the list" if len(found) > 1 else "there")
+    # The same ones at a release, wherever the process goes to meanwhile.
+    files = tuple(map(os.path.abspath, files))
     if len(found) == 1:
-        return found[0]
+        return replace(found[0], paths=files)
     kinds = sorted({_family(one.ending) for one in found})
     if len(kinds) > 1:
         raise EngineError(
