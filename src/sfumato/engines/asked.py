@@ -238,7 +238,8 @@ class Asked:
         read: list[Any] = [question.engine for question in self.questions]
         if self.query.outside is not None:
             read += [table.engine for table in self.public.values()]
-        return same_question(form, read)
+        queries = [question.query for question in self.questions if isinstance(question, Question)]
+        return same_question(form, read, queries)
 
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""

@@ -14,6 +14,7 @@ from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.query.exact import Evaluator
 from sfumato.query.plan import Beside, Plan
+from sfumato.query.query import Query
 from sfumato.query.top_plan import TopPlan
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
@@ -165,18 +166,22 @@ def paying(
     return pay
 
 
-def same_question(form: Form, engines: Sequence[Evaluator]) -> Same:
+def same_question(form: Form, engines: Sequence[Evaluator], queries: Sequence[Query] = ()) -> Same:
     """Return what tells a question from all others that an answer could differ from.
 
     Args:
         form: the canonical form of what is asked.
         engines: of all tables that are read.
+        queries: whose noisy numbers are kept under names of columns, which the canonical form does not have.
     """
 
     def same() -> Mapping[str, Any] | None:
         from sfumato import __version__  # noise that follows from a plan may be another in another version
 
         places = [engine.addresses for engine in engines]
-        return None if None in places else {"asks": form(), "places": places, "version": __version__}
+        if None in places:
+            return None
+        named = [[name, list(asked.columns)] for query in queries for name, asked in query.aggregates]
+        return {"asks": form(), "places": places, "columns": named, "version": __version__}
 
     return same

@@ -348,7 +348,7 @@ class Question(Helpful, Displayed, Generic[Released]):
 
         def pay(one: Plan) -> Pay:
             asked = partial(form, one)
-            same = None if unsafe_words is not None else same_question(asked, [table.engine])
+            same = None if unsafe_words is not None else same_question(asked, [table.engine], [self.query])
             return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
 
         if share is not None:

@@ -250,6 +250,8 @@ class Release(NoisyTable):
             )
             for keys, values, trees, chosen, totals in kept
         ]
+        for one in self._batches:
+            one.outputs()  # so that numbers of another question show before they are looked at
 
     def passed_on(self) -> dict[str, Any]:
         """Return its noisy numbers and its plan, or the table that was streamed to a file."""

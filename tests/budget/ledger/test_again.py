@@ -142,6 +142,23 @@ def test_another_question_is_paid(other, ledger):
     assert paid(ledger, COUNTED, OTHERS[other]) == [None, None]
 
 
+def derived(**columns: str) -> Ask:
+    """Ask for sums of two derived columns: of v + 1 first, whatever it is called."""
+    first, second = sorted(columns, key=lambda name: columns[name])
+    asks = visits().with_columns(**columns).bound(rows=2)
+    sums = asks.agg(a=sf.sum(first, lower=0, upper=9), b=sf.sum(second, lower=0, upper=9))
+    return lambda budget: sums.release(epsilon=1, budget=budget)
+
+
+def test_noisy_numbers_are_not_given_to_columns_of_other_names(ledger):
+    """Derived columns may have any names in a canonical form, under which noisy numbers are kept."""
+    asks = [derived(x="v + 1", y="v + 2"), derived(z="v + 1", y="v + 2"), derived(y="v + 1", x="v + 2")]
+    assert paid(ledger, *asks) == [None, None, None]
+    assert paid(ledger, *asks) == [4, 5, 6]
+    asked = [asked.detail["plan"] for asked in ledger.journal.lines() if asked.kind == "asked"]
+    assert asked[0] == asked[1] == asked[2]
+
+
 # What may be asked twice, and is paid twice: its answer is not kept, or it is not known again.
 TWICE: dict[str, Ask] = {
     "rows in memory": OTHERS["rows in memory"],
