@@ -1,0 +1,76 @@
+"""The site of the documentation in a real browser, on wide and narrow screens: nothing is wider than its place, and search finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .browser import Browser, Tab, program, running
+
+pytestmark = pytest.mark.long
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Wide tables, long messages, long lines of code, signatures, pictures; without the reference, which takes a while to build.
+PAGES = ("index", "statistics", "sources", "mistakes", "choosing", "threat-model", "tutorials/first_table")
+# What is wider than the screen, and which boxes of code and tables are wider than their place.
+WIDER = """(() => {
+  const wider = (e) => e.scrollWidth > e.clientWidth + 1;
+  return [...(document.documentElement.scrollWidth > innerWidth ? ["page"] : []),
+          ...[...document.querySelectorAll("article pre")].filter(wider).map(() => "code"),
+          ...[...document.querySelectorAll("article .table-wrapper")].filter(wider).map(() => "table")];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if program() is None:
+        pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
+    out = tmp_path_factory.mktemp("site")
+    pages = [
+        *("-D", "exclude_patterns=pictures/*.py,reference/*,proofs/*"),
+        *("-D", "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.mathjax"),
+    ]
+    command = [sys.executable, "-m", "sphinx", "-q", *pages, "-d", out / "doctrees", DOCS, out / "html"]
+    subprocess.run(command, check=True, capture_output=True)
+    return out / "html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with running(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+def opened(browser: Browser, page: Path, width: int) -> Tab:
+    tab = browser.tab(page.as_uri())
+    tab.size(width, 900)
+    return tab
+
+
+def test_all_fits_its_place(site: Path, browser: Browser) -> None:
+    found = {}
+    for page in PAGES:
+        tab = opened(browser, site / f"{page}.html", 1280)
+        found[page] = tab.evaluate(WIDER)
+        tab.size(360, 900)
+        # On a narrow screen tables scroll in their place, and the page does not.
+        found[f"{page}, narrow"] = [what for what in tab.evaluate(WIDER) if what == "page"]
+    assert not {page: what for page, what in found.items() if what}
+
+
+def test_without_the_sheet_of_styles_it_does_not(site: Path, browser: Browser) -> None:
+    tab = opened(browser, site / "statistics.html", 1280)
+    tab.evaluate("document.querySelector('link[href*=\"site.css\"]').disabled = true")
+    assert "table" in tab.evaluate(WIDER)
+
+
+def test_search_finds(site: Path, browser: Browser) -> None:
+    tab = opened(browser, site / "index.html", 1280)
+    tab.click("input.sidebar-search")
+    tab.type("quantiles")
+    tab.key("Enter")
+    tab.wait("document.querySelectorAll('#search-results li').length > 3")
