@@ -210,6 +210,16 @@ def test_odd_names(odd: str) -> None:
         assert len(told) < 400 and told.isprintable() and MARK not in told
 
 
+def test_a_column_of_any_name_is_spelled_as_it_must_be() -> None:
+    rows = pa.table({"id": [1], "where": [1], "Größe": [2]})
+    for name, told in (("where", """filter('"where" IS NOT NULL')"""), ("Größe", "sf.count('Größe')")):
+        people = sf.scan(rows, privacy_unit="id")
+        with pytest.raises(AttributeError) as raised:
+            getattr(people, name)
+        assert told in str(raised.value)
+        assert people.filter(f'"{name}" IS NOT NULL').bound(rows=1).agg(n=sf.count(name))
+
+
 def test_copies_and_pickles() -> None:
     made = names()
     for error in (sf.errors.UnknownNameError("told", "name"), sf.errors.ArgumentError("told")):

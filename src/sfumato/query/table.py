@@ -30,7 +30,16 @@ from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question, Released
-from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
+from sfumato.query.schema import (
+    IN_PLACE,
+    Derive,
+    Filter,
+    Schema,
+    Step,
+    check_flat,
+    checked_expression,
+    spelled,
+)
 from sfumato.query.shaping import Select
 from sfumato.query.top import Top
 from sfumato.query.totals import GroupingSets, grouping_sets
@@ -80,7 +89,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     def _advice(self, name: str) -> Mapping[str, str]:
         if "engine" not in vars(self) or name not in self.schema:
             return self._foreign
-        return {name: f'a column is named as text: filter("{name} IS NOT NULL"), sf.count("{name}")'}
+        return {name: f"a column is named as text: filter('{spelled(name)} IS NOT NULL'), sf.count({name!r})"}
 
     if not TYPE_CHECKING:
 
