@@ -38,7 +38,6 @@ from sfumato.query.schema import (
     Step,
     check_flat,
     checked_expression,
-    spelled,
 )
 from sfumato.query.shaping import Select
 from sfumato.query.top import Top
@@ -89,7 +88,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     def _advice(self, name: str) -> Mapping[str, str]:
         if "engine" not in vars(self) or name not in self.schema:
             return self._foreign
-        return {name: f"a column is named as text: filter('{spelled(name)} IS NOT NULL'), sf.count({name!r})"}
+        return {name: f"a column is named as text: group_by({name!r}), sf.count({name!r})"}
 
     if not TYPE_CHECKING:
 
