@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from sfumato.cli.progress import EVERY, PATIENCE, Watch, follow, fraction_of
+from sfumato.cli.progress import EVERY, Watch, follow
+from sfumato.display.progress import PATIENCE, fraction_of
 
 
 class Script:
@@ -88,6 +89,10 @@ def test_who_is_asked_for_the_fraction():
         return SimpleNamespace(engine=engine, **own)
 
     silent, telling = SimpleNamespace(), SimpleNamespace(progress=lambda: 0.5)
-    assert fraction_of(release(silent))() is None
-    assert fraction_of(release(telling))() == 0.5
-    assert fraction_of(release(telling, progress=lambda: 0.75))() == 0.75
+
+    def told(one):
+        return fraction_of(one, one.engine)
+
+    assert told(release(silent))() is None
+    assert told(release(telling))() == 0.5
+    assert told(release(telling, progress=lambda: 0.75))() == 0.75

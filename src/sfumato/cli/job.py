@@ -107,13 +107,14 @@ class Job:
         """Draw, print, write, plot."""
         from sfumato.cli.diagnostics import print_diagnostics
         from sfumato.cli.processed import answers, is_processed, print_any
-        from sfumato.cli.progress import Watch, fraction_of
+        from sfumato.cli.progress import Watch
+        from sfumato.display.progress import fraction_of
 
         if self._streams and not is_processed(release):
-            with Watch(f"Writing {self.outputs[0]}", fraction_of(release)):
+            with Watch(f"Writing {self.outputs[0]}", fraction_of(release, release.engine)):
                 release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
         else:
-            with Watch("Reading rows, adding noise", fraction_of(release)):
+            with Watch("Reading rows, adding noise", fraction_of(release, release.engine)):
                 numbers, widths = answers(release, console, self.confidence, self.simultaneous, self.show)
             # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
             try:

@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.cli.progress import PATIENCE
 from sfumato.cli.terminal import error_console
+from sfumato.display.progress import PATIENCE
 from sfumato.display.text import visible
 
 if TYPE_CHECKING:

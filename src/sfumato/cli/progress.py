@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -18,15 +17,10 @@ from rich.progress import (
 )
 
 from sfumato.cli.terminal import error_console
+from sfumato.display.progress import PATIENCE, Fraction, unknown
 from sfumato.display.text import visible
 
-if TYPE_CHECKING:
-    from sfumato.query.noisy_table import NoisyTable
-
-PATIENCE = 0.5
 EVERY = 0.1
-
-Fraction = Callable[[], float | None]
 
 
 class Bell(Protocol):
@@ -35,23 +29,6 @@ class Bell(Protocol):
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether it rang within the seconds."""
         ...
-
-
-def unknown() -> float | None:
-    """Tell nothing about how far the work is."""
-    return None
-
-
-def fraction_of(release: NoisyTable) -> Fraction:
-    """Return what tells how far a release is: a fraction, or None where nothing is known.
-
-    Asks the release, else its engine, for a method `progress`.
-    """
-    for owner in (release, release.engine):
-        told = getattr(owner, "progress", None)
-        if callable(told):
-            return told  # type: ignore[no-any-return]
-    return unknown
 
 
 def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None:

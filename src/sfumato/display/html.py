@@ -51,6 +51,18 @@ def html(card: Card) -> str:
     return f'<div class="sfumato {_NO_MATHEMATICS}">\n<style>{_STYLE}</style>\n{inside}\n</div>'
 
 
+def progress_bar(title: str, share: float | None, seconds: float) -> str:
+    """Return a bar of the share that is done, if that is known, and how long it took so far.
+
+    >>> "42%" in progress_bar("Reading <rows>", 0.42, 3)
+    True
+    """
+    value = "" if share is None else f' value="{share:.3f}"'
+    done = "" if share is None else f"{share:.0%}, "
+    said = f"{escaped(title)}: {done}{seconds:.0f} s"
+    return f'<div class="sfumato"><progress max="1"{value}></progress> {said}</div>'
+
+
 def escaped(text: str, *, lines: bool = False) -> str:
     """Return text as HTML shows it.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.display.card import Card
+from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
@@ -378,7 +379,8 @@ class Release(NoisyTable):
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
-            self._batches = list(self._draw())
+            with NotebookBar("Reading rows, adding noise", fraction_of(self, self.engine)):
+                self._batches = list(self._draw())
             self._drew(sum(batch.keys.num_rows for batch in self._batches))
         return self._batches
 

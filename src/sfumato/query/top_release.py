@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.display.card import Card
+from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
@@ -70,7 +71,8 @@ class TopRelease(NoisyTable):
             self._check_home()
             with self._lock:
                 if self._table is None:
-                    self._table = self._draw()
+                    with NotebookBar("Reading rows, drawing groups", fraction_of(self.engine)):
+                        self._table = self._draw()
                     self._drew(self._table.num_rows)
         return self._table
 

@@ -1,0 +1,90 @@
+"""How far long work is, in a notebook: a bar that comes after half a second and is gone with the work.
+
+On a terminal nothing is shown but by the command, which has a bar of its own; in a program nothing at all.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from sfumato.display.html import progress_bar
+
+PATIENCE = 0.5  # seconds, after which work is long
+EVERY = 0.2
+
+Fraction = Callable[[], float | None]
+
+
+def unknown() -> float | None:
+    """Tell nothing about how far the work is."""
+    return None
+
+
+def fraction_of(*owners: object) -> Fraction:
+    """Return what tells how far some work is: the first owner's method `progress`, where one has it."""
+    for owner in owners:
+        told: Fraction | None = getattr(owner, "progress", None)
+        if callable(told):
+            return told
+    return unknown
+
+
+class NotebookBar:
+    """Shows in a notebook how far the work of a `with` block is; elsewhere it does nothing.
+
+    Args:
+        title: what is being done.
+        fraction: polled from another thread, between 0 and 1; what it raises counts as not known.
+
+    >>> with NotebookBar("Counting"):
+    ...     sum(range(10))
+    45
+    """
+
+    def __init__(self, title: str, fraction: Fraction = unknown) -> None:
+        self._title, self._fraction, self._done = title, fraction, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> NotebookBar:
+        show = _display()
+        if show is not None:
+            self._thread = threading.Thread(
+                target=self._follow, args=(show,), name="sfumato-progress", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _follow(self, show: Callable[..., Any]) -> None:
+        began, reached = time.monotonic(), 0.0
+        if self._done.wait(PATIENCE):
+            return
+        with suppress(Exception):  # a courtesy, whose failure must not be the work's
+            handle = show({"text/html": "", "text/plain": ""}, raw=True, display_id=True)
+            while not self._done.wait(EVERY):
+                known = None
+                with suppress(Exception):
+                    known = self._fraction()
+                reached = max(reached, min(known or 0.0, 1.0))
+                bar = progress_bar(self._title, reached or None, time.monotonic() - began)
+                handle.update({"text/html": bar, "text/plain": self._title}, raw=True)
+            handle.update({"text/html": "", "text/plain": ""}, raw=True)
+
+
+def _display() -> Callable[..., Any] | None:
+    """Return what displays in the notebook that this runs in, if it does; nothing is imported to know."""
+    with suppress(Exception):
+        shell = sys.modules["IPython"].get_ipython()
+        if getattr(shell, "kernel", None) is not None:
+            show: Callable[..., Any] = sys.modules["IPython.display"].display
+            return show
+    return None
