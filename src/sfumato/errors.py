@@ -64,7 +64,10 @@ class ColumnError(QueryError):
         near = nearest(name, columns)
         guess = f"; did you mean {near!r}?" if near else "."
         hint = f"; {advice}." if advice else guess
-        listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+        # In a name may be what a terminal obeys.
+        listed = ", ".join(c if c.isprintable() else repr(c) for c in columns[:20]) + (
+            ", ..." if len(columns) > 20 else ""
+        )
         return cls(f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}")
 
 

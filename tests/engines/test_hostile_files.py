@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError
+from sfumato.errors import ColumnError, EngineError
 
 TABLE = pa.table({"id": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
 WRITERS = {"parquet": pq.write_table, "csv": pyarrow.csv.write_csv}
@@ -163,6 +163,22 @@ def test_datasets_whose_files_are_alike(tmp_path):
     pq.write_table(TABLE.select(["id"]), tmp_path / "less.parquet")
     files = [tmp_path / "all.parquet", tmp_path / "less.parquet"]
     assert rows_of(pyarrow.dataset.dataset(files), m=sf.count("x")) == {"n": 8, "m": 4}
+
+
+def test_a_card_does_not_tell_how_many_folders_of_values_there_are(tmp_path):
+    shown = []
+    for town in ("A", "B", "C", "D", "E"):
+        (tmp_path / f"town={town}").mkdir()
+        pq.write_table(TABLE, tmp_path / f"town={town}" / "rows.parquet")
+        shown.append(str(sf.scan(tmp_path, privacy_unit="id")))
+    assert len(set(shown)) == 1
+
+
+def test_a_name_of_a_column_that_a_terminal_would_obey():
+    table = pa.table({"id": [1], "\x1b[31m\n": [1]})
+    with pytest.raises(ColumnError, match="there is no column 'y'") as refused:
+        sf.scan(table, privacy_unit="y")
+    assert str(refused.value).isprintable()
 
 
 def test_a_filtered_dataset():

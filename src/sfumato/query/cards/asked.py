@@ -80,7 +80,9 @@ def told_table(table: Table[Any]) -> str:
 def _source(engine: Any) -> str:
     """Say where rows come from, without folders."""
     # An address of a database has a user, perhaps a password.
-    names = [re.split(r"[/\\]", path)[-1] for path in engine.files if "://" not in path]
+    paths = [path for path in engine.files if "://" not in path]
+    # Each once: how many folders of values there are, as year=2024, rows tell.
+    names = list(dict.fromkeys(re.split(r"[/\\]", path)[-1] for path in paths))
     read = f"read with {engine.name}"
     return f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''} ({read})" if names else f"({read})"
 
