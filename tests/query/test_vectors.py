@@ -178,7 +178,7 @@ def test_written_files_give_the_same_lists(tmp_path):
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_csv_is_refused_before_anything_is_drawn(tmp_path):
     release = people().agg(s=asked()).release(epsilon=1)
-    with pytest.raises(ParameterError, match="CSV has no lists"):
+    with pytest.raises(ParameterError, match="CSV and Excel have no lists"):
         release.write(tmp_path / "out.csv")
     assert not release.drawn
     assert not list(tmp_path.iterdir())
