@@ -26,7 +26,7 @@ _STYLE = """
 .sfumato .rows th, .sfumato .rows td { text-align: right; white-space: nowrap; padding-left: .4rem;
   font-variant-numeric: tabular-nums; border-bottom: 1px solid rgba(127, 127, 127, .25); }
 .sfumato .rows thead th { font-weight: 600; border-bottom: 1px solid currentColor; vertical-align: bottom; }
-.sfumato .rows .left { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; padding-left: 0; }
+.sfumato .rows .left { text-align: left; white-space: pre-wrap; overflow-wrap: break-word; padding-left: 0; }
 .sfumato .bar, .sfumato .facts th { opacity: .72; }
 .sfumato .facts th { white-space: nowrap; }
 .sfumato .facts td { max-width: 46rem; overflow-wrap: anywhere; }
