@@ -354,6 +354,24 @@ def test_a_child_takes_none_of_its_parents(in_child):
     assert idle() == [home] == [lent_place()]
 
 
+def test_a_child_that_has_too_many_closes_none_of_its_parents(in_child):
+    """Of those for given tables alone too: to close one waits for threads that a child has not."""
+    with closed() as one, closed("UTC") as two, closed(locked=True) as three:
+        for session in (one, two, three):
+            session.register("given", ROWS)
+            assert session.execute("SELECT k, count(*) FROM given GROUP BY k ORDER BY k").fetchall()
+            session.unregister("given")
+    assert len(idle()) == 3
+
+    def many():
+        for megabytes in range(200, 201 + MOST_IDLE):
+            lent_place(resources=Resources(megabytes * 10**6))
+        return len(connection._idle)
+
+    assert in_child(many) == MOST_IDLE
+    assert len(idle()) == 3
+
+
 def test_a_child_gives_nothing_back(in_child):
     """It is forked while a database is lent, and leaves it to its parent."""
     with lent() as session:

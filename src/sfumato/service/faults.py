@@ -14,6 +14,8 @@ KINDS: dict[str, type[SfumatoError]] = {
     for kind in (
         errors.SfumatoError,
         errors.QueryError,
+        errors.ArgumentError,
+        errors.UnknownNameError,
         errors.ParameterError,
         errors.ColumnError,
         errors.SqlError,

@@ -208,7 +208,7 @@ def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
 def _opened_closed(timezone: str | None, kind: _Kind) -> duckdb.DuckDBPyConnection:
     locked = kind.given == "locked"
     limits = {name: value for name, value in kind.resources.settings.items() if name == "memory_limit"}
-    database = duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits)
+    database = spill.keep(duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits))
     if timezone is not None:
         database.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
     if locked:
