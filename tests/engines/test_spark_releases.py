@@ -26,7 +26,8 @@ pytestmark = pytest.mark.long
 
 ROWS = pa.table({"id": [i // 4 for i in range(400)], "g": [i % 40 for i in range(400)]})
 # With noise of each group, drawn in many tasks; where one draw serves all, test_spark_k_norm.py.
-BUDGET = {"epsilon": 1, "noise": "laplace"}
+# So little that two draws of a group are the same number less than once in 10^9.
+BUDGET = {"epsilon": 1e-8, "noise": "laplace"}
 
 
 def question(frame, keys=range(40)):

@@ -111,3 +111,11 @@ def test_first_whole_from_any_guess(answer, guess, off):
 @pytest.mark.parametrize("answer", [5e-324, 2.0**-1022, 0.1, 1.0, 1e300])
 def test_first_float_is_exact(answer):
     assert first_float(lambda x: x >= answer, 0.0, 1.5e308) == answer
+
+
+def test_what_is_narrowed_does_not_depend_on_what_is_beside_it():
+    goals = np.array([1e-6, 0.3, 2.0, 17.0, 1e6])
+    near, far = narrow(lambda x: x**3 - goals, np.zeros(5), np.full(5, 1e3), 50)
+    for i, goal in enumerate(goals):
+        alone = narrow(lambda x, goal=goal: x**3 - goal, np.zeros(1), np.full(1, 1e3), 50)
+        assert (near[i], far[i]) == (alone[0][0], alone[1][0])

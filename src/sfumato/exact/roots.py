@@ -148,7 +148,8 @@ def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tup
         near, far: the ends, float64 arrays of one shape; either may be the larger one.
         times: brackets become shorter by 2^-times.
     Returns:
-        Both ends. One that is not beyond at its far end is not closed.
+        Both ends, of each element as they would be without the others. One that is not beyond at its far end
+        is not closed.
 
     >>> near, far = narrow(lambda x: x * x - [4, 2], np.zeros(2), np.full(2, 10.0), 50)
     >>> far.round(6).tolist()
@@ -163,6 +164,9 @@ def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tup
     enough = np.maximum(start * 2.0**-times, 2 * np.spacing(np.maximum(np.abs(near), np.abs(far))))
     for left in range(times + _MORE, 0, -1):
         half = far / 2 - near / 2
+        closing = (np.abs(half) > enough) & (above > 0)
+        if not closing.any():
+            break
         with np.errstate(all="ignore"):
             size, goal = np.abs(half) / start, np.minimum(enough / np.abs(half), 1)
             share = np.clip(np.nan_to_num(below / (below - above), nan=0.5), 0, 1)  # where a line crosses
@@ -172,10 +176,10 @@ def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tup
         place = near + share * half + share * half
         found = height(place)
         out = found > 0
-        near, below = np.where(out, near, place), np.where(out, below, found)
-        far, above = np.where(out, place, far), np.where(out, found, above)
-        if ((np.abs(far / 2 - near / 2) <= enough) | ~(above > 0)).all():
-            break
+        # One that is closed stays as it is: what an element comes to must not depend on those beside it.
+        further, nearer = closing & out, closing & ~out
+        near, below = np.where(nearer, place, near), np.where(nearer, found, below)
+        far, above = np.where(further, place, far), np.where(further, found, above)
     return near, far
 
 
