@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import remote
+from sfumato.engines.duckdb import remote, spill
 from sfumato.errors import EngineError
 
 from .stores import S3, Google, Web, served
@@ -151,8 +151,9 @@ def check_says(address, says):
 
 def test_a_file_that_breaks_off_is_not_taken_for_whole():
     with served(Web, FILES) as (host, server):
-        server.cut = True
+        server.cut, before = True, set(Path(spill.ready()).rglob("*"))
         check_says(f"http://{host}/visits.csv?signature=3f9", "cannot be fetched")
+    assert set(Path(spill.ready()).rglob("*")) == before
 
 
 def test_a_folder_whose_name_is_none_here():

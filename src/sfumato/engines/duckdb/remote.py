@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import threading
+import shutil
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +26,6 @@ _VALUE = re.compile(r"[\w.=%+,@~ -]{1,200}")
 _SILENCE = 60  # seconds without a byte, after which a server is taken to be gone
 
 _copies: dict[tuple[object, ...], str] = {}
-_fetching = threading.Lock()
 
 
 def is_address(path: str) -> bool:
@@ -119,23 +118,26 @@ def _copied(files: Any, path: str, address: str, ending: str, resources: Resourc
         )
     version = told.get("ETag") or told.get("mtime") or told.get("LastModified")
     key = (os.getpid(), resources.temp_directory, address, path, told.get("size"), str(version))
-    with _fetching:
-        if version is not None and os.path.isfile(_copies.get(key, "")):
-            return _copies[key]
-        folders = [part for part in os.path.dirname(path).split("/") if "=" in part]
-        if not all(_VALUE.fullmatch(part) for part in folders):
-            raise EngineError(
-                f"scan: a folder at {name!r} has a name that is none on this machine; rename it"
-            )
-        place = os.path.join(spill.place(resources.temp_directory), *folders)
-        os.makedirs(place, mode=0o700)
-        copy = os.path.join(place, f"rows{ending}{_packing(path)}")
+    # No lock, which a fork would leave taken: of two threads that want one file, both may fetch it.
+    if version is not None and os.path.isfile(_copies.get(key, "")):
+        return _copies[key]
+    folders = [part for part in os.path.dirname(path).split("/") if "=" in part]
+    if not all(_VALUE.fullmatch(part) for part in folders):
+        raise EngineError(f"scan: a folder at {name!r} has a name that is none on this machine; rename it")
+    home = spill.place(resources.temp_directory)
+    place = os.path.join(home, *folders)
+    os.makedirs(place, mode=0o700)
+    copy, size, whole = os.path.join(place, f"rows{ending}{_packing(path)}"), told.get("size"), False
+    try:
         files.get_file(path, copy)
-        size = told.get("size")
-        if size is not None and os.path.getsize(copy) != size:
-            raise EngineError(f"scan: {name!r} changed, or broke off, while it was fetched; ask again")
-        _copies[key] = copy
-        return copy
+        whole = size is None or os.path.getsize(copy) == size
+    finally:
+        if not whole:  # what broke off takes no room
+            shutil.rmtree(home, ignore_errors=True)
+    if not whole:
+        raise EngineError(f"scan: {name!r} changed, or broke off, while it was fetched; ask again")
+    _copies[key] = copy
+    return copy
 
 
 def _packing(path: str) -> str:
