@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,3 +28,12 @@ def test_what_is_kept_comes_back_to_the_last_bit():
 def test_nothing_else_is_kept(value):
     with pytest.raises((TypeError, ValueError)):
         packed(value)
+
+
+def test_rows_that_a_table_is_a_part_of_are_not_kept():
+    whole = pa.table({"k": ["a hidden key", "A", "another hidden key"]})
+    for part in (whole.slice(1, 1), whole.to_batches()[0].slice(1, 1)):
+        kept = packed({"keys": part})
+        assert unpacked(kept)["keys"].to_pydict() == {"k": ["A"]}
+        (written,) = re.findall(rb'"(?:table|batch)":"([^"]+)"', kept)
+        assert b"hidden" not in base64.b64decode(written)

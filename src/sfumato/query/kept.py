@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sfumato.query.choosing import Places
 from sfumato.query.numbers import Cumulated
+from sfumato.query.passed_on import one_batch, stream, table
 from sfumato.query.quantiles import NoisyTree
 
 _KINDS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (Cumulated, NoisyTree, Places)}
@@ -57,11 +58,8 @@ def _written(value: Any) -> Any:
             np.save(written, value, allow_pickle=False)
             return {"array": base64.b64encode(written.getvalue()).decode()}
         case pa.RecordBatch() | pa.Table():
-            written = io.BytesIO()
-            with pa.ipc.new_stream(written, value.schema) as stream:
-                stream.write(value)
             name = "batch" if isinstance(value, pa.RecordBatch) else "table"
-            return {name: base64.b64encode(written.getvalue()).decode(), "rows": value.num_rows}
+            return {name: base64.b64encode(stream(value)).decode()}
         case Mapping():
             return {"map": [[key, _written(one)] for key, one in value.items()]}
         case tuple():
@@ -82,11 +80,10 @@ def _read(told: Any) -> Any:
             return base64.b64decode(text)
         case {"array": text}:
             return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
-        case {"batch": text, "rows": rows}:
-            return _batch(base64.b64decode(text), rows)
+        case {"batch": text}:
+            return one_batch(base64.b64decode(text))
         case {"table": text}:
-            with pa.ipc.open_stream(base64.b64decode(text)) as reader:
-                return reader.read_all()
+            return table(base64.b64decode(text))
         case {"map": pairs}:
             return {key: _read(one) for key, one in pairs}
         case {"tuple": values}:
@@ -96,12 +93,3 @@ def _read(told: Any) -> Any:
         case list():
             return [_read(one) for one in told]
     return told
-
-
-def _batch(stream: bytes, rows: int) -> pa.RecordBatch:
-    with pa.ipc.open_stream(stream) as reader:
-        table = reader.read_all()
-    if not table.num_columns:  # as of a question without groups: Arrow's streams drop how many rows there are
-        return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["none"]).select([])
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
