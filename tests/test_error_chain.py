@@ -40,7 +40,7 @@ from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Ro
 from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
 from sfumato.noise import FixedWords, Laplace
-from sfumato.query.noising import Noising
+from sfumato.query.noisy.noising import Noising
 from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
 from sfumato.testing import per_partition_k
 from sfumato.transformations import clamp

@@ -28,7 +28,7 @@ import sfumato as sf
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
 from sfumato.names import foreign
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 
 PAGE = Path(__file__).parent.parent / "docs" / "mistakes.md"
 MARK = "Private Value"  # a value of the table, which no message may hold

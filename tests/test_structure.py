@@ -192,6 +192,26 @@ def test_no_circle_of_imports() -> None:
         pytest.fail(" is imported by ".join(error.args[1]))
 
 
+def test_no_circle_of_rooms_of_the_query() -> None:
+    """What is in a folder of `query/` knows the folders below it alone; files beside them may stand anywhere."""
+    query = PACKAGE / "query"
+    folders = {p.name for p in query.iterdir() if (p / "__init__.py").exists()}
+    graph: dict[str, set[str]] = {}
+    for folder in folders:
+        known = {
+            name.split(".")[2]
+            for path in (query / folder).rglob("*.py")
+            for name in names(path)
+            if name.startswith("sfumato.query.")
+        }
+        graph[folder] = known & folders - {folder}
+    assert graph["released"]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" is imported by ".join(error.args[1]))
+
+
 def test_public_face() -> None:
     assert sfumato.__all__ == sorted(sfumato.__all__)
     for name in sfumato.__all__:

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
         vector_mean,
         vector_sum,
     )
-    from sfumato.query.noisy_table import NoisyTable
     from sfumato.query.processed import ProcessedRelease
-    from sfumato.query.public_table import PublicTable
     from sfumato.query.question import Question
-    from sfumato.query.receipt import Receipt
-    from sfumato.query.release import Release
+    from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.query.released.receipt import Receipt
+    from sfumato.query.released.release import Release
     from sfumato.query.table import Table
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.tables.public_table import PublicTable
+    from sfumato.query.top.release import TopRelease
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
@@ -60,16 +60,16 @@ _HOMES = {
     "advise": "sfumato.query.advice.advise",
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",
-    "NoisyTable": "sfumato.query.noisy_table",
+    "NoisyTable": "sfumato.query.released.noisy_table",
     "ProcessedRelease": "sfumato.query.processed",
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.question",
-    "Receipt": "sfumato.query.receipt",
-    "Release": "sfumato.query.release",
+    "Receipt": "sfumato.query.released.receipt",
+    "Release": "sfumato.query.released.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
-    "TopRelease": "sfumato.query.top_release",
+    "TopRelease": "sfumato.query.top.release",
     "catalog": "sfumato.engines.catalog",
     "check": "sfumato.engines.check",
     "correlation": "sfumato.query.aggregates",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from sfumato.query.receipt import Receipt
+    from sfumato.query.released.receipt import Receipt
 
 _ARROW, _JSON = "application/vnd.apache.arrow.stream", "application/json"
 _ABOUT = b"sfumato"
@@ -110,7 +110,7 @@ class RemoteRelease:
 
     def receipt(self) -> Receipt:
         """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md)."""
-        from sfumato.query.receipt import Receipt
+        from sfumato.query.released.receipt import Receipt
 
         return Receipt.of_dict(self._about["receipt"])
 
@@ -125,14 +125,14 @@ class RemoteRelease:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the released table as a pandas data frame."""
-        from sfumato.query.output import require
+        from sfumato.query.released.output import require
 
         require("pandas", "pandas")
         return self._table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """Return the released table as a Polars data frame."""
-        from sfumato.query.output import to_polars
+        from sfumato.query.released.output import to_polars
 
         return to_polars(self._table)
 

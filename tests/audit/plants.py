@@ -22,7 +22,7 @@ from sfumato.noise import Laplace
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
-from sfumato.query import together
+from sfumato.query.plans import together
 from sfumato.transformations import Ball, Statistic
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.audit import audit
 from sfumato.query.diagnostics import asked
 from sfumato.query.diagnostics.asked import Diagnosis
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.planning import make_plan
 
 from .once import once
 

@@ -21,11 +21,11 @@ import sfumato as sf
 from sfumato.audit import audit
 from sfumato.engines.duckdb import few_pairs
 from sfumato.errors import ParameterError, QueryError, RefusalError
-from sfumato.query import planning
 from sfumato.query.aggregates import FUNCTIONS, Derived
-from sfumato.query.plan import Plan
+from sfumato.query.plans import planning
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.together import TogetherPlan
 from sfumato.query.requirements import ESTIMATES
-from sfumato.query.together import TogetherPlan
 from sfumato.testing import assert_approx_equal, recording, release_mechanism
 from sfumato.transformations import Leaves, Margin, QuantileTree, Statistic
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES

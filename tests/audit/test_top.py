@@ -11,8 +11,8 @@ import pytest
 import sfumato as sf
 from sfumato.audit import audit, units
 from sfumato.measurements import peeling
-from sfumato.query.top import Top
-from sfumato.query.top_plan import TopPlan
+from sfumato.query.top.asked import Top
+from sfumato.query.top.plan import TopPlan
 from sfumato.testing import release_mechanism
 
 pytestmark = pytest.mark.long

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.query.chart import Chart
+from sfumato.query.released.chart import Chart
 
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id"
 CALL = "APPROX_TOP_COUNT(year, 2)"

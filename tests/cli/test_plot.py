@@ -10,7 +10,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError
-from sfumato.query.chart import (
+from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
+from sfumato.query.estimates.derived import CombinationEstimate
+from sfumato.query.estimates.vectors import VectorEstimate
+from sfumato.query.released.chart import (
     FIRST_ENTRIES,
     MOST_GROUPS,
     MOST_PANELS,
@@ -20,9 +23,6 @@ from sfumato.query.chart import (
     _Series,
     bar_chart,
 )
-from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
-from sfumato.query.estimates.derived import CombinationEstimate
-from sfumato.query.estimates.vectors import VectorEstimate
 
 from .conftest import KINDS, question
 

@@ -13,7 +13,7 @@ import pytest
 
 from sfumato import errors
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 
 from .conftest import KINDS, question
 

@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.cli.processed import check_processed
 from sfumato.cli.table import print_table
 from sfumato.errors import QueryError
-from sfumato.query.chart import Chart, bar_chart
+from sfumato.query.released.chart import Chart, bar_chart
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
 

@@ -31,10 +31,10 @@ import pytest
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
-from sfumato.query.noising import NoisyBatch
+from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.payment import free
-from sfumato.query.quantiles import NoisyTree
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 
 from .tiers import JOBS, left_to_the_other
 

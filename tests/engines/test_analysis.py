@@ -20,8 +20,8 @@ from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
 from sfumato.query.analysis.contributions import Share
 from sfumato.query.analysis.errors import Numbers, chances
-from sfumato.query.numbers import NoisyNumbers
-from sfumato.query.planning import make_plan
+from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.plans.planning import make_plan
 
 RNG = np.random.default_rng(18)
 SIZE = 1500

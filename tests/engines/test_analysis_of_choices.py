@@ -16,8 +16,8 @@ from sfumato.engines.duckdb import contributions
 from sfumato.errors import QueryError
 from sfumato.query.analysis import quantiles
 from sfumato.query.analysis.contributions import Share, ValuesCounted
-from sfumato.query.noising import Noising
-from sfumato.query.planning import make_plan
+from sfumato.query.noisy.noising import Noising
+from sfumato.query.plans.planning import make_plan
 
 RNG = np.random.default_rng(5)
 SIZE = 60

@@ -20,8 +20,8 @@ from sfumato.engines.beam.release import exact_parts, public_keys
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query import together
 from sfumato.query.exact import BroughtKeys
+from sfumato.query.plans import together
 from sfumato.query.query import Query
 from sfumato.query.table import Table
 

@@ -18,8 +18,8 @@ from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
-from sfumato.query.public_table import PublicTable
 from sfumato.query.table import Table
+from sfumato.query.tables.public_table import PublicTable
 
 from .conftest import as_arrow
 from .made_rows import table

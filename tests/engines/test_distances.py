@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import distances, shaped
-from sfumato.query.distance import LARGEST, Distance
+from sfumato.query.tables.distance import LARGEST, Distance
 
 from .made_rows import rows_of
 from .tiers import some

@@ -19,9 +19,9 @@ import sfumato as sf
 from sfumato.engines.duckdb import sources
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.query.dummy import MADE_UP
-from sfumato.query.public_table import PublicTable
 from sfumato.query.table import Table
+from sfumato.query.tables.dummy import MADE_UP
+from sfumato.query.tables.public_table import PublicTable
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "that questions are answered is shown, and what made-up rows are"

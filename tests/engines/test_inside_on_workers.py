@@ -12,9 +12,9 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import QueryError
-from sfumato.query.combining import PerUnit
-from sfumato.query.shaping import Window
 from sfumato.query.table import Table
+from sfumato.query.tables.combining import PerUnit
+from sfumato.query.tables.shaping import Window
 from sfumato.testing import recording
 
 from .test_combined_on_workers import LocalEngine

@@ -26,7 +26,7 @@ from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise, Stretc
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.query import together
+from sfumato.query.plans import together
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import sfumato as sf
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.table import Table
 from sfumato.transformations import Moments, Norm, QuantileTree, Statistic, bound_groups, per_group
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES

@@ -19,8 +19,8 @@ import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.measurements.selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.plan import Plan
-from sfumato.query.release import Release
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released.release import Release
 from sfumato.query.table import Table
 
 FALSE_ALARM = 1e-16

@@ -16,9 +16,9 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.staged_sql import StagedSql
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
-from sfumato.query.combining import Reached
-from sfumato.query.part import Part
 from sfumato.query.table import Table
+from sfumato.query.tables.combining import Reached
+from sfumato.query.tables.part import Part
 
 from .conftest import as_arrow
 from .made_rows import table

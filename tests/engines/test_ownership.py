@@ -14,9 +14,9 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import BudgetError, RefusalError, SfumatoError
-from sfumato.query import output
-from sfumato.query import release as releases
-from sfumato.query.release import Release
+from sfumato.query.released import output
+from sfumato.query.released import release as releases
+from sfumato.query.released.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "looks at one release are compared with each other, whatever was drawn"

@@ -229,7 +229,9 @@ def test_a_number_that_is_mostly_noise_is_small():
 
 
 def no_draw(monkeypatch):
-    monkeypatch.setattr("sfumato.query.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+    monkeypatch.setattr(
+        "sfumato.query.released.release.Release.to_arrow", lambda self: pytest.fail("it looked")
+    )
 
 
 @pytest.mark.parametrize(
@@ -384,7 +386,7 @@ def test_a_table_for_analysts_takes_no_words(people):
 def charged(monkeypatch, people):
     """Return the epsilons of all that is drawn for advice and its releases, and how often rows are read for it."""
     from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.query.release import Release
+    from sfumato.query.released.release import Release
 
     drawn, read = [], []
     draw, statistics = Release._draw, DuckDBEngine.statistics

@@ -14,7 +14,7 @@ from sfumato.noise.words import SeededWords
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import best_limits
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.planning import make_plan
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 
@@ -117,7 +117,9 @@ def test_beam_cannot_look_first():
 
 
 def test_errors_come_before_a_look(monkeypatch):
-    monkeypatch.setattr("sfumato.query.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+    monkeypatch.setattr(
+        "sfumato.query.released.release.Release.to_arrow", lambda self: pytest.fail("it looked")
+    )
     with pytest.raises(BudgetError, match="delta is 0"):
         asked(baskets()).release(epsilon=1)
     with pytest.raises(ParameterError, match="auto_share"):

@@ -21,8 +21,8 @@ from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import CentredNoise, JointNoise
 from sfumato.noise.k_norm.centred_laws import best_total
-from sfumato.query.centred import CentredPlan
-from sfumato.query.plan import Plan
+from sfumato.query.plans.centred import CentredPlan
+from sfumato.query.plans.plan import Plan
 from sfumato.testing import assert_approx_equal, noise_free, recording
 from sfumato.transformations import (
     Count,

@@ -19,9 +19,9 @@ from sfumato.framework import AtomDomain, ConeBody, CubeBody, KNormDistance, Nor
 from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
-from sfumato.query import choosing
-from sfumato.query.choosing import choices_of, counted
-from sfumato.query.together import TogetherPlan
+from sfumato.query.noisy import choosing
+from sfumato.query.noisy.choosing import choices_of, counted
+from sfumato.query.plans.together import TogetherPlan
 from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
@@ -95,7 +95,7 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
 def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
     honest = choices_of
     monkeypatch.setattr(
-        "sfumato.query.together.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
+        "sfumato.query.plans.together.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
     )  # k forgotten
     plan = plan_of("alone")
     assert plan.chain.map(1).epsilon(0) > plan.loss.epsilon(0)

@@ -9,8 +9,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.intervals import Interval, Noises
-from sfumato.query import comparing
 from sfumato.query.estimates.derived import RatioEstimate
+from sfumato.query.released import comparing
 from sfumato.testing import assert_approx_equal, recording
 
 GROUPS = 400

@@ -16,7 +16,7 @@ from sfumato.noise.words import SeededWords
 from sfumato.query.diagnostics import asked
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution
 from sfumato.query.diagnostics.units import Names
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.planning import make_plan
 
 EXACT = 10**6  # an epsilon at which no noise is left
 

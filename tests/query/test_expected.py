@@ -16,12 +16,12 @@ from sfumato.errors import SfumatoError
 from sfumato.measurements import base_measure
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query import planning
-from sfumato.query.choosing import SPREAD, WRONG_SIDE, Choice, Places
 from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
-from sfumato.query.numbers import NoisyNumbers
-from sfumato.query.quantiles import LeafCounts, noisy_tree
+from sfumato.query.noisy.choosing import SPREAD, WRONG_SIDE, Choice, Places
+from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.quantiles import LeafCounts, noisy_tree
+from sfumato.query.plans import planning
+from sfumato.query.plans.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 

@@ -29,9 +29,9 @@ from sfumato.noise.k_norm import (
     StretchedNoise,
 )
 from sfumato.noise.k_norm.marginals import marginals
-from sfumato.query import together
-from sfumato.query.expected import ratio
-from sfumato.query.together import TogetherPlan
+from sfumato.query.plans import together
+from sfumato.query.plans.expected import ratio
+from sfumato.query.plans.together import TogetherPlan
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -16,7 +16,7 @@ from sfumato.audit import falsify
 from sfumato.budget import Loss
 from sfumato.framework import Body, Norm, Segment, Transformation
 from sfumato.noise import Gaussian, Laplace
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.transformations import (
     Count,
     Moments,

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError
-from sfumato.query import planning
+from sfumato.query.plans import planning
 
 
 def planned(keys=None, unit="id", **options):

@@ -10,7 +10,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.preview import MadeUpGroups, bars, chance_shown
+from sfumato.query.previews.preview import MadeUpGroups, bars, chance_shown
 
 SIZE = 400
 RNG = np.random.default_rng(5)
@@ -105,7 +105,7 @@ def test_errors_of_a_median_hold_wherever_it_is(units, epsilon, monkeypatch):
     held, needed = np.mean(np.concatenate(off) <= promised()), np.quantile(np.concatenate(off), 0.95)
     assert held > 0.95 - 5 * 0.0069 - 0.012 and promised() < 1.35 * needed, (held, promised(), needed)
     # Planted: values are made up so that the median is the roundest number between the bounds.
-    monkeypatch.setattr("sfumato.query.preview.SHIFTS", (0.0,))
+    monkeypatch.setattr("sfumato.query.previews.preview.SHIFTS", (0.0,))
     assert np.mean(np.concatenate(off) <= promised()) < 0.9
 
 

@@ -17,8 +17,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.noise import FixedWords
-from sfumato.query.answer import Answer
-from sfumato.query.receipt import Receipt
+from sfumato.query.released.answer import Answer
+from sfumato.query.released.receipt import Receipt
 from sfumato.query.values import column_digest, table_digest
 
 pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")

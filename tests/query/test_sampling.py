@@ -12,7 +12,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.intervals import Interval
-from sfumato.query import sample_limits
+from sfumato.query.released import sample_limits
 
 TAILS = (0.2, 0.05, 1e-3)
 

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.query.centred import CentredPlan
+from sfumato.query.plans.centred import CentredPlan
 
 from .test_plan import of_numbers
 

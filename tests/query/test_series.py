@@ -23,7 +23,7 @@ from sfumato.measurements import series_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.query.series_plan import SeriesPlan
+from sfumato.query.plans.series import SeriesPlan
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
 

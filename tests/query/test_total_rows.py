@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import RowsBody, Transformation
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 
 TABLE = pa.table({"id": [1, 2], "g": [1, 2], "n": [1, 2], "x": [0.5, 1.5]})
 ASKED: dict[str, dict[str, Any]] = {

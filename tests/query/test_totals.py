@@ -21,8 +21,8 @@ from sfumato.framework import LevelsDistance
 from sfumato.measurements import levels_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.levels_gaussian import LevelsGaussian
+from sfumato.query.plans.totals import TotalsPlan, best_sizes
 from sfumato.query.totals import _divided
-from sfumato.query.totals_plan import TotalsPlan, best_sizes
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
 

@@ -17,12 +17,12 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import KNormDistance, Norm
 from sfumato.measurements.noise import NOISES
 from sfumato.noise.k_norm import StretchedNoise
-from sfumato.query.centred import CentredPlan
-from sfumato.query.expected import factors
-from sfumato.query.plan import Plan
+from sfumato.query.plans.centred import CentredPlan
+from sfumato.query.plans.expected import factors
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.together import TogetherPlan
+from sfumato.query.plans.weighing import split
 from sfumato.query.requirements import requirements
-from sfumato.query.together import TogetherPlan
-from sfumato.query.weighing import split
 
 COLUMNS = [
     pa.field("id", pa.int64(), nullable=False),

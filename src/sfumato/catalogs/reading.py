@@ -18,7 +18,7 @@ from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.exact import as_int
 from sfumato.names.foreign import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
-from sfumato.query.units import checked_parts, unit_name
+from sfumato.query.tables.units import checked_parts, unit_name
 
 _TABLE = (
     *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "foreign_keys"),

@@ -12,13 +12,13 @@ from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note, unused_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
-from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
-from sfumato.query.dummy import Known
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
 from sfumato.query.table import Table
-from sfumato.query.top import Top
+from sfumato.query.tables.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
+from sfumato.query.tables.dummy import Known
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 
 Origin = tuple[TableDeclaration, str]
 

@@ -185,8 +185,8 @@ def _advise(
     from sfumato.cli.progress import Watch
     from sfumato.display.text import visible
     from sfumato.query.advice.advise import advise as advised
-    from sfumato.query.output import write
     from sfumato.query.payment import LOG, NO_BUDGET
+    from sfumato.query.released.output import write
 
     LOG.addHandler(NullHandler())  # each command is a process; it is said below
     table = next(iter(questions.values())).table

@@ -82,7 +82,7 @@ def analyze(
     from sfumato.cli.progress import Watch
     from sfumato.cli.terminal import forgiving, printer
     from sfumato.display.text import visible
-    from sfumato.query.output import write
+    from sfumato.query.released.output import write
 
     forgiving()
     try:
@@ -120,7 +120,7 @@ def _planned(file: Path, catalog: Path | None, private: list[str], public: list[
     from sfumato.cli.given import sources, text_of
     from sfumato.engines.asked import ask
     from sfumato.engines.catalog import catalog as read_catalog
-    from sfumato.query.release import Release
+    from sfumato.query.released.release import Release
 
     declared = None if catalog is None else read_catalog(catalog)
     tables = sources(private, public)

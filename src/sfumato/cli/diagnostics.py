@@ -13,7 +13,7 @@ from sfumato.display.text import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 
 def print_diagnostics(console: Console, release: NoisyTable, confidence: float) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.display.text import visible
-from sfumato.query.top_explanation import TopExplanation
+from sfumato.query.top.explanation import TopExplanation
 
 if TYPE_CHECKING:
     from sfumato.query.explanation import Explanation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sfumato.cli.payer import Payer
     from sfumato.engines.asked import Asked
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 SHARE = "0.05"  # of epsilon, for diagnostics
 
@@ -133,7 +133,7 @@ class Job:
         return alone and not (self.errors and self.simultaneous)
 
     def _check_paths(self) -> None:
-        from sfumato.query.output import checked_path
+        from sfumato.query.released.output import checked_path
 
         for path in self.outputs:
             checked_path(path, workbook=True)
@@ -143,7 +143,7 @@ class Job:
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.query.chart import checked_plot
+            from sfumato.query.released.chart import checked_plot
 
             checked_plot(self.plot)
 

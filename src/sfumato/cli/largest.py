@@ -10,12 +10,12 @@ from rich.table import Table
 from sfumato.cli.table import facts, print_computed
 from sfumato.errors import QueryError
 from sfumato.query.cards.released import top_facts
-from sfumato.query.top_release import TopRelease
+from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 
 def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) -> None:

@@ -54,14 +54,14 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         QueryError, ParameterError: one cannot be written, by its name, or is named twice.
         EngineError: matplotlib is not installed.
     """
-    from sfumato.query.output import checked_path
+    from sfumato.query.released.output import checked_path
 
     check_distinct([*outputs, *filter(None, [plot])])
     for path in outputs:
         checked_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.query.chart import checked_plot
+    from sfumato.query.released.chart import checked_plot
 
     checked_plot(plot)
     return [*((path, "--output") for path in outputs), (plot, "--plot")]

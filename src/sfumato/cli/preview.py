@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 _TIMES = (0.5, 1, 2)  # of the budget that is asked for
 _UNITS = (100, 1_000, 10_000)
@@ -27,7 +27,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         confidence: of the error bars.
         plot: where to draw the first one, if anywhere.
     """
-    from sfumato.query.preview import previewed
+    from sfumato.query.previews.preview import previewed
 
     parts: Any = getattr(release, "releases", (release,))
     for i, one in enumerate(parts):

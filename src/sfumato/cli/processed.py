@@ -11,13 +11,13 @@ from sfumato.cli.largest import caption_of_largest, print_largest, widths_of
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.cards.released import largest_told
 from sfumato.query.processed import ProcessedRelease
-from sfumato.query.release import Release
-from sfumato.query.top_release import TopRelease
+from sfumato.query.released.release import Release
+from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 
 def is_processed(release: NoisyTable) -> bool:

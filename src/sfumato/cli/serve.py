@@ -76,7 +76,7 @@ def serve(
     ] = None,
 ) -> None:
     """Answer questions over HTTP, for those who have a token: noisy tables, and never a row."""
-    from sfumato.query.output import require
+    from sfumato.query.released.output import require
 
     try:
         for part in ("uvicorn", "starlette"):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.query.processed import ProcessedRelease
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.released.release import Release
+    from sfumato.query.top.release import TopRelease
 
 KEY_STYLE = "bold"
 GAP = 3  # between two columns

@@ -43,7 +43,7 @@ def verify(
 
     from sfumato.cli.terminal import forgiving, printer
     from sfumato.display.text import visible
-    from sfumato.query.receipt import Receipt
+    from sfumato.query.released.receipt import Receipt
 
     forgiving()
     try:

@@ -9,10 +9,10 @@ from typing import Any
 from sfumato.dialect.inside.queries import CommonTables, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.combining import JoinKind
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import quoted
 from sfumato.query.table import Table
+from sfumato.query.tables.combining import JoinKind
+from sfumato.query.tables.public_table import PublicTable
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
 _NO_JOINS = {

@@ -18,8 +18,8 @@ from sfumato.measurements.peeling import MOST_PEELS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.schema import quoted
-from sfumato.query.top import MOST_CANDIDATES
-from sfumato.query.top_draw import RANK, SUM, UNITS
+from sfumato.query.top.asked import MOST_CANDIDATES
+from sfumato.query.top.draw import RANK, SUM, UNITS
 
 _COUNT, _SUM = LARGEST
 _FORMS = {

@@ -16,7 +16,7 @@ from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign import ARGUMENTS, ELSEWHERE
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
-from sfumato.query.units import checked_parts, unit_name
+from sfumato.query.tables.units import checked_parts, unit_name
 
 _canonical = {
     "kappa": "max_groups_contributed",

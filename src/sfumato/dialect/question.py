@@ -20,11 +20,11 @@ from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Table
-from sfumato.query.top import Top
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 from sfumato.query.totals import GroupingSets
 
 

@@ -17,11 +17,11 @@ from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
-from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.payment import Form, Same, paying, payment, same_question
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
-from sfumato.query.top import Top
+from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.released.release import Release
+    from sfumato.query.top.release import TopRelease
 
 
 @overload

@@ -14,8 +14,8 @@ from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.engines.given import as_collection
 from sfumato.errors import QueryError
 from sfumato.names import helpful
-from sfumato.query.dummy import Making
-from sfumato.query.public_table import PublicTable
+from sfumato.query.tables.dummy import Making
+from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resour
 from sfumato.engines.duckdb.sources import takes_types
 from sfumato.engines.scan import public, read_elsewhere, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
-from sfumato.query.combining import Reached, alike
 from sfumato.query.engine import Engine
-from sfumato.query.part import Part
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Column, check_flat
+from sfumato.query.tables.combining import Reached, alike
+from sfumato.query.tables.part import Part
+from sfumato.query.tables.public_table import PublicTable
 
 
 def opened(

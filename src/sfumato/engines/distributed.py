@@ -18,17 +18,17 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.combining import Combination, Reached, over_parts
-from sfumato.query.dummy import Known, Making
 from sfumato.query.exact import BroughtKeys, ExactQuery
-from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
-from sfumato.query.shaping import Computed
-from sfumato.query.units import UnitPart, unit_name
+from sfumato.query.tables.combining import Combination, Reached, over_parts
+from sfumato.query.tables.dummy import Known, Making
+from sfumato.query.tables.part import Part
+from sfumato.query.tables.shaping import Computed
+from sfumato.query.tables.units import UnitPart, unit_name
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
-    from sfumato.query.plan import Plan
+    from sfumato.query.plans.plan import Plan
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.

@@ -11,7 +11,7 @@ from sfumato.engines.declared import said_where, without_unit
 from sfumato.engines.duckdb.declared import checked_types
 from sfumato.engines.duckdb.sources import guesses, without_rows
 from sfumato.errors import CatalogError, EngineError
-from sfumato.query.dummy import UNIT, DummyRows, Known, Making, Reference
+from sfumato.query.tables.dummy import UNIT, DummyRows, Known, Making, Reference
 
 _FEW = 10  # rows of a public table
 

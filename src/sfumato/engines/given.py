@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.scan import scan
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import spelled
+from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
     from sfumato.dialect import SqlQuery

@@ -22,10 +22,10 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.exact import positive_int
 from sfumato.framework.records import group_key
-from sfumato.query.part import Part
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 from sfumato.query.schema import Schema
+from sfumato.query.tables.part import Part
 from sfumato.transformations import Leaves, Statistic, per_group
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 

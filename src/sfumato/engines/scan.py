@@ -7,10 +7,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.names import helpful
-from sfumato.query.public_table import PublicTable
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 from sfumato.query.table import Table
-from sfumato.query.units import checked_parts, unit_name, unit_note
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.units import checked_parts, unit_name, unit_note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

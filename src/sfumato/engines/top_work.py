@@ -17,7 +17,7 @@ from sfumato.engines.secret import Secret, sealed
 from sfumato.engines.work import digest, keyed_words, stopped
 from sfumato.errors import in_own_words
 from sfumato.noise import Words
-from sfumato.query.top_draw import TopDraw
+from sfumato.query.top.draw import TopDraw
 
 _BATCH = 1 << 16
 

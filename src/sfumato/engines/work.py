@@ -22,10 +22,10 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
-from sfumato.query.noising import Noising, NoisyBatch
-from sfumato.query.output import regular
-from sfumato.query.plan import Plan
-from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
+from sfumato.query.noisy.noising import Noising, NoisyBatch
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released.output import regular
+from sfumato.query.released.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,15 @@ import pyarrow as pa
 from sfumato.exact.canonical import canonical_bytes
 from sfumato.measurements.selection import TruncatedGeometric
 from sfumato.query.exact import BroughtKeys, Evaluator
-from sfumato.query.part import Part
+from sfumato.query.tables.part import Part
 from sfumato.query.values import table_digest
 
 if TYPE_CHECKING:
     from sfumato.measurements.selection import GroupSelection
-    from sfumato.query.plan import Plan
+    from sfumato.query.plans.plan import Plan
     from sfumato.query.query import Query
-    from sfumato.query.top import Top
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.plan import TopPlan
 
 VERSION = 1
 MOST_KEYS = 1000  # public groups that are listed; of more there is a digest

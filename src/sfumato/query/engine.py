@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from sfumato.noise import Words
-from sfumato.query.combining import Combination
-from sfumato.query.dummy import Known, Making
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.payment import Pay, free
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Schema, Step
+from sfumato.query.tables.combining import Combination
+from sfumato.query.tables.dummy import Known, Making
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
-    from sfumato.query.top import Top
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.plan import TopPlan
 
 Released_co = TypeVar("Released_co", covariant=True)
 

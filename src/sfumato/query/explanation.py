@@ -16,10 +16,10 @@ from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
-from sfumato.query.automatic.found import Found, told
 from sfumato.query.cards.planned import explanation_card
 from sfumato.query.choices import titled
 from sfumato.query.exact import BroughtKeys
+from sfumato.query.found import Found, told
 from sfumato.query.query import Query
 from sfumato.query.schema import Filter
 from sfumato.transformations import QuantileTree, Role, Statistic

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Released
-from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
 from sfumato.query.table import Table
+from sfumato.query.tables.combining import distinct, is_in
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
 
 
 def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:

@@ -13,9 +13,9 @@ from sfumato.budget import Budget, Loss
 from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.query.exact import Evaluator
-from sfumato.query.plan import Beside, Plan
+from sfumato.query.plans.plan import Beside, Plan
 from sfumato.query.query import Query
-from sfumato.query.top_plan import TopPlan
+from sfumato.query.top.plan import TopPlan
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
 Form = Callable[[], Mapping[str, Any]]

@@ -15,23 +15,23 @@ from sfumato.display.card import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
-from sfumato.query import output
-from sfumato.query.automatic.found import Found
-from sfumato.query.beside import write_workbook
 from sfumato.query.canonical import VERSION
 from sfumato.query.cards.released import error_bars, processed_facts, release_card
-from sfumato.query.comparing import Comparison
 from sfumato.query.explanation import Explanation
-from sfumato.query.noisy_table import NO_LISTS, NoisyTable
-from sfumato.query.numbers import arrow_column
+from sfumato.query.found import Found
+from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.passed_on import Computed, stream, table
-from sfumato.query.release import Release
-from sfumato.query.top_release import TopRelease
+from sfumato.query.released import output
+from sfumato.query.released.beside import write_workbook
+from sfumato.query.released.comparing import Comparison
+from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable
+from sfumato.query.released.release import Release
+from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
-    from sfumato.query.chart import Chart
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.payment import Paid
+    from sfumato.query.released.chart import Chart
 
 _NOT_FOLLOWED = (
     "errors: what is computed around the private SELECT has no error bars of its own; write "

@@ -26,11 +26,11 @@ from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
 from sfumato.query.logs import looking, planned
 from sfumato.query.payment import Paid, Pay, paying, payment, same_question
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
-from sfumato.query.preview import Preview, previewed, smallest_epsilon
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
+from sfumato.query.plans.shares import Share
+from sfumato.query.previews.preview import Preview, previewed, smallest_epsilon
 from sfumato.query.query import Query
-from sfumato.query.shares import Share
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.result import NonPrivateAnalysis

@@ -16,19 +16,8 @@ from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.cards.asked import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
-from sfumato.query.combining import (
-    MOST_ROWS,
-    Combination,
-    JoinKind,
-    join,
-    per_unit,
-    union,
-)
-from sfumato.query.dummy import MADE_UP, Known, Making
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
-from sfumato.query.part import Part
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import (
     IN_PLACE,
@@ -39,10 +28,21 @@ from sfumato.query.schema import (
     check_flat,
     checked_expression,
 )
-from sfumato.query.shaping import Select
-from sfumato.query.top import Top
+from sfumato.query.tables.combining import (
+    MOST_ROWS,
+    Combination,
+    JoinKind,
+    join,
+    per_unit,
+    union,
+)
+from sfumato.query.tables.dummy import MADE_UP, Known, Making
+from sfumato.query.tables.part import Part
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.shaping import Select
+from sfumato.query.tables.units import UnitPart
+from sfumato.query.top.asked import Top
 from sfumato.query.totals import GroupingSets, grouping_sets
-from sfumato.query.units import UnitPart
 
 LARGEST_LIMIT = 10**9
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.errors import QueryError, RefusalError
-from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.processed import ProcessedRelease
-from sfumato.query.release import Release
-from sfumato.query.top_release import TopRelease
+from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.query.released.release import Release
+from sfumato.query.top.release import TopRelease
 from sfumato.query.values import exact_text
 
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"

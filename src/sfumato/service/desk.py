@@ -29,8 +29,8 @@ from sfumato.errors import (
 )
 from sfumato.query.canonical import canonical_digest
 from sfumato.query.canonical import plain as canonical_data
-from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.question import Question
+from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.service.answers import JSON, answer, as_json, encoded, pack, plain, plain_table, unpacked
 from sfumato.service.faults import as_data
 from sfumato.service.opened import AnalystsCatalog

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sfumato.engines.top_work import TopWork
 from sfumato.noise import Words
-from sfumato.query.top_draw import TopDraw
-from sfumato.query.top_release import TopRelease
+from sfumato.query.top.draw import TopDraw
+from sfumato.query.top.release import TopRelease
 
 
 @dataclass

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from sfumato.noise.series_gaussian import SeriesGaussian
     from sfumato.noise.tree_laplace import TreeLaplace
     from sfumato.noise.words import Words64
-    from sfumato.query.noising import Noising
-    from sfumato.query.plan import Plan
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.noisy.noising import Noising
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.released.release import Release
+    from sfumato.query.top.release import TopRelease
     from sfumato.testing.largest import RecordedTop
     from sfumato.testing.workers import WatchedWork
 
@@ -106,13 +106,13 @@ def noise_free() -> Iterator[None]:
     require_test("releases without noise")
     from sfumato.engines.top_work import TopWork
     from sfumato.engines.work import Work
-    from sfumato.query.centred import CentredPlan
-    from sfumato.query.release import Release
-    from sfumato.query.series_plan import SeriesPlan
-    from sfumato.query.together import TogetherPlan
-    from sfumato.query.top_release import TopRelease
-    from sfumato.query.totals_plan import TotalsPlan
-    from sfumato.query.tree_plan import TreePlan
+    from sfumato.query.plans.centred import CentredPlan
+    from sfumato.query.plans.series import SeriesPlan
+    from sfumato.query.plans.together import TogetherPlan
+    from sfumato.query.plans.totals import TotalsPlan
+    from sfumato.query.plans.trees import TreePlan
+    from sfumato.query.released.release import Release
+    from sfumato.query.top.release import TopRelease
     from sfumato.testing.largest import still_draw, still_work
     from sfumato.testing.workers import watched
 
@@ -244,7 +244,7 @@ class _Watched:
 
     def collect(self, releases: list[Recorded | RecordedTop]) -> None:
         """Read what workers kept, where they are done and it was not read before."""
-        from sfumato.query.release import joined
+        from sfumato.query.released.release import joined
         from sfumato.testing.workers import exact_batches, noisy_batches
 
         if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.noising)):
@@ -259,13 +259,13 @@ class _Watched:
 
 
 def _release_type() -> type[Release]:
-    from sfumato.query.release import Release
+    from sfumato.query.released.release import Release
 
     return Release
 
 
 def _top_type() -> type[TopRelease]:
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.top.release import TopRelease
 
     return TopRelease
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.engines.work import Work, digest
 from sfumato.noise import Words
-from sfumato.query.noising import Noising, NoisyBatch
+from sfumato.query.noisy.noising import Noising, NoisyBatch
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sfumato.budget.ledger.journal import audit, chain, journal
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, template
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
-from sfumato.query import noisy_table
+from sfumato.query.released import noisy_table
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "what is written of questions is looked at, no number of an answer"

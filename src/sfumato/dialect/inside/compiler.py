@@ -13,8 +13,8 @@ from sfumato.dialect.inside.select import Select
 from sfumato.dialect.inside.union import union_all
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.engine import Engine
-from sfumato.query.public_table import PublicTable
 from sfumato.query.table import Table
+from sfumato.query.tables.public_table import PublicTable
 
 
 class Inside:

@@ -11,8 +11,8 @@ from sfumato.dialect.tree import Node, ask
 from sfumato.errors import SqlError
 from sfumato.query.engine import Engine
 from sfumato.query.local import computed
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import quoted
+from sfumato.query.tables.public_table import PublicTable
 
 
 def public_table(

@@ -11,10 +11,10 @@ from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.combining import with_units
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import FLOATS, quoted, spelled
 from sfumato.query.table import Table
+from sfumato.query.tables.combining import with_units
+from sfumato.query.tables.public_table import PublicTable
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
 

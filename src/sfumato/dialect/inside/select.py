@@ -28,9 +28,9 @@ from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.local import chosen, distinct_rows, looked_up, windowed, with_value
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import spelled
-from sfumato.query.shaping import WindowCall
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.shaping import WindowCall
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside

@@ -12,8 +12,8 @@ from sfumato.dialect.inside.declared import declared
 from sfumato.dialect.inside.queries import CommonTables, Query, Written
 from sfumato.dialect.plain import NotUnderstood, PlainSelect
 from sfumato.errors import QueryError, nearest, shown
-from sfumato.query.public_table import PublicTable
 from sfumato.query.table import Table
+from sfumato.query.tables.public_table import PublicTable
 
 
 def table_of(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[Any]:

@@ -11,9 +11,9 @@ import duckdb
 from sfumato.dialect.inside.trees import WINDOW, column_of, parts, unknown
 from sfumato.dialect.tree import Node, aggregates, ask, written
 from sfumato.errors import SqlError
-from sfumato.query.distance import Distance
 from sfumato.query.schema import spelled
-from sfumato.query.shaping import Order, WindowCall
+from sfumato.query.tables.distance import Distance
+from sfumato.query.tables.shaping import Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
 # How many arguments each takes: a column, a whole number, another value.

@@ -1,5 +1,5 @@
 """Releases on Apache Beam, and the private collections that users of Privacy on Beam know."""
 
-from sfumato.query.output import require
+from sfumato.query.released.output import require
 
 require("apache_beam", "beam")

@@ -13,19 +13,19 @@ from sfumato.engines.top_work import TopWork
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
-from sfumato.query.combining import Combination, alike
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
+from sfumato.query.tables.combining import Combination, alike
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
     from sfumato.engines.beam.top import PlannedTop
     from sfumato.engines.secret import Secret
     from sfumato.noise import Words
-    from sfumato.query.plan import Plan
-    from sfumato.query.top import Top
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.plan import TopPlan
 
 
 SHARDS = 16

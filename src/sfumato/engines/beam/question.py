@@ -14,7 +14,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.query.canonical import canonical, canonical_top
 from sfumato.query.payment import payment
 from sfumato.query.question import Question
-from sfumato.query.top import Top
+from sfumato.query.top.asked import Top
 
 
 @overload

@@ -29,11 +29,11 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError, RefusalError
-from sfumato.query.comparing import only_here
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
 from sfumato.query.payment import Paid
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released.comparing import only_here
 
 # Rows wait as they came, for they may be long; then what they have in the columns that are used, as Python
 # objects; then as Arrow columns, before DuckDB sums them: of more at once, fewer sums.

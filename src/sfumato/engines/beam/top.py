@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.top_work import TopWork
-from sfumato.query.top import Top
-from sfumato.query.top_explanation import TopExplanation
-from sfumato.query.top_plan import TopPlan
+from sfumato.query.top.asked import Top
+from sfumato.query.top.explanation import TopExplanation
+from sfumato.query.top.plan import TopPlan
 
 
 class PlannedTop(PlannedRelease):

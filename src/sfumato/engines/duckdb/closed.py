@@ -16,9 +16,9 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
-from sfumato.query.part import Part
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Schema
+from sfumato.query.tables.part import Part
+from sfumato.query.tables.public_table import PublicTable
 
 _TEXTS = (*NOT_ARROW, "UUID", "JSON")
 

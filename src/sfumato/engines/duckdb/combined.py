@@ -20,8 +20,8 @@ from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
-from sfumato.query.combining import Join, Reached
 from sfumato.query.schema import FLOATS, Column, Kind, Schema
+from sfumato.query.tables.combining import Join, Reached
 
 _numbers = itertools.count()  # of tables that are copied
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.

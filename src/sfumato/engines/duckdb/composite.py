@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier, literal, same_name
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
-from sfumato.query.units import UnitPart, unit_name
+from sfumato.query.tables.units import UnitPart, unit_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")

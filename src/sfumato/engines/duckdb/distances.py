@@ -11,8 +11,8 @@ from fractions import Fraction
 from math import ceil, floor
 
 from sfumato.engines.duckdb.text import double, literal
-from sfumato.query.distance import Distance
 from sfumato.query.schema import FLOATS, INTEGERS
+from sfumato.query.tables.distance import Distance
 
 _FIRST, _LAST = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
 

@@ -21,8 +21,8 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import double, identifier, literal
 from sfumato.errors import QueryError
-from sfumato.query.dummy import MADE_UP, UNIT, DummyRows, Known
 from sfumato.query.schema import FLOATS, INTEGERS
+from sfumato.query.tables.dummy import MADE_UP, UNIT, DummyRows, Known
 
 _POOL = 10  # different values of a column of which nothing is declared
 _STEPS = 1024  # between bounds of real numbers

@@ -35,22 +35,22 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union, private_parts
-from sfumato.query.dummy import DummyRows, Known, Making
 from sfumato.query.exact import ExactQuery
-from sfumato.query.part import Part
 from sfumato.query.payment import Pay, free
-from sfumato.query.plan import Plan
-from sfumato.query.release import Release
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released.release import Release
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
-from sfumato.query.shaping import Computed, IsIn, Select, Window, WithValue
-from sfumato.query.top_release import TopRelease
-from sfumato.query.units import UnitPart, unit_name
+from sfumato.query.tables.combining import Combination, Join, PerUnit, Reached, Union, private_parts
+from sfumato.query.tables.dummy import DummyRows, Known, Making
+from sfumato.query.tables.part import Part
+from sfumato.query.tables.shaping import Computed, IsIn, Select, Window, WithValue
+from sfumato.query.tables.units import UnitPart, unit_name
+from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
-    from sfumato.query.top import Top
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.plan import TopPlan
 
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",

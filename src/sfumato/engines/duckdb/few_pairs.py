@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.greedy import Codes, Greedy, Marks, Numbering, codes_of
 from sfumato.engines.duckdb.matching import largest
 from sfumato.query.exact import ExactQuery
-from sfumato.query.numbers import arrow_column
+from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 WANTED = "sfumato_wanted"

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from sfumato.engines.duckdb.greedy import codes_of
 from sfumato.query.exact import ExactQuery
-from sfumato.query.numbers import arrow_column
+from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 Numbers = NDArray[np.int64]

@@ -11,8 +11,8 @@ from typing import Any
 
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
 from sfumato.query.canonical import plain
-from sfumato.query.combining import Combination, PerUnit, Reached, all_parts
 from sfumato.query.schema import Derive, Step
+from sfumato.query.tables.combining import Combination, PerUnit, Reached, all_parts
 
 # A file of a database, in a name such as shop.duckdb/visits.
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)

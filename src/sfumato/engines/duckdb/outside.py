@@ -19,15 +19,15 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
 from sfumato.query.canonical import plain
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.processed import with_intervals
-from sfumato.query.public_table import PublicTable
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 from sfumato.query.schema import Schema
-from sfumato.query.top import Top
-from sfumato.query.top_draw import RANK
-from sfumato.query.top_plan import TopPlan
-from sfumato.query.top_release import TopRelease
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
+from sfumato.query.top.draw import RANK
+from sfumato.query.top.plan import TopPlan
+from sfumato.query.top.release import TopRelease
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
-from sfumato.query.numbers import arrow_column
+from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.schema import Schema
 
 

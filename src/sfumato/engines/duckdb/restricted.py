@@ -10,8 +10,8 @@ from sfumato.engines.duckdb.combined import compared
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
-from sfumato.query.part import Part
 from sfumato.query.schema import INTEGERS, Schema
+from sfumato.query.tables.part import Part
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
-from sfumato.query.shaping import IsIn, Select, Window, WindowCall, WithValue
+from sfumato.query.tables.shaping import IsIn, Select, Window, WindowCall, WithValue
 
 _OF_VALUES = ("first_value", "last_value", "nth_value")
 _NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}

@@ -33,8 +33,8 @@ from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
 from sfumato.files import whole_source
-from sfumato.query.dummy import DummyRows
 from sfumato.query.schema import FLOATS
+from sfumato.query.tables.dummy import DummyRows
 
 # What Arrow raises on Python values that it makes no column of; the text may quote them.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)

@@ -39,15 +39,15 @@ from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
-from sfumato.query.top_release import TopRelease
+from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sfumato.noise import Words
-    from sfumato.query.plan import Plan
-    from sfumato.query.top import Top
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.plan import TopPlan
 
 # A shard of units should fit in DuckDB's memory with ease; Spark's estimate of a size is of compressed rows.
 SHARD_BYTES = 32 << 20

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sfumato.query.comparing import ELSEWHERE, only_here
+from sfumato.query.released.comparing import ELSEWHERE, only_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sfumato.query.automatic.found import Found
+    from sfumato.query.found import Found
 
 
 def pinned(frame: DataFrame, found: tuple[Found, ...] = ()) -> DataFrame:

@@ -20,12 +20,12 @@ from sfumato.query.advice.picture import Curve
 from sfumato.query.advice.result import Advice, Advised, Better
 from sfumato.query.aggregates import Automatic
 from sfumato.query.automatic.errors import Contributions, mean_error
-from sfumato.query.automatic.found import Found
 from sfumato.query.automatic.limits import NAMES
 from sfumato.query.choices import Amount
 from sfumato.query.diagnostics.contributions import LIMITS
+from sfumato.query.found import Found
 from sfumato.query.payment import paying, telling
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, sh
 from sfumato.exact import as_fraction
 from sfumato.noise import Words
 from sfumato.query.automatic.looking import check_looks
-from sfumato.query.combining import units_of
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
 from sfumato.query.question import Question
+from sfumato.query.tables.combining import units_of
 
 # What looking takes of epsilon where nobody says; measured in docs/choosing.md.
 SHARE = Fraction(1, 5)

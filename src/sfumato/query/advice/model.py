@@ -21,9 +21,9 @@ from sfumato.query.automatic.errors import Contributions, OutputError, mean_erro
 from sfumato.query.automatic.limits import best_limits
 from sfumato.query.automatic.resolve import admissible
 from sfumato.query.diagnostics.contributions import LIMITS
-from sfumato.query.expected import Errors
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.expected import Errors
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
 
 # What a plan may refuse.

@@ -15,14 +15,14 @@ import pyarrow as pa
 from sfumato.budget import Budget
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
-from sfumato.query import output
 from sfumato.query.advice.picture import Curve, draw
-from sfumato.query.automatic.found import Found
 from sfumato.query.canonical import canonical
 from sfumato.query.choices import titled
+from sfumato.query.found import Found
 from sfumato.query.payment import payment
-from sfumato.query.plan import Plan
+from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
+from sfumato.query.released import output
 
 if TYPE_CHECKING:
     import pandas
@@ -305,7 +305,7 @@ _SCHEMA = pa.schema(
 
 def output_columns(plan: Plan, confidence: float) -> None:
     """Check that error bars may stand beside outputs."""
-    from sfumato.query.release import check_error_columns
+    from sfumato.query.released.release import check_error_columns
 
     check_error_columns(plan, confidence)
 

@@ -22,9 +22,9 @@ from sfumato.query.analysis.quantiles import OfQuantiles, exact_quantiles, ranke
 from sfumato.query.analysis.result import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
-from sfumato.query.preview import MadeUpGroups
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
+from sfumato.query.previews.preview import MadeUpGroups
 from sfumato.query.query import Query
 
 # Groups times combinations, which are held in memory.

@@ -13,8 +13,8 @@ from sfumato.noise.values import Floats
 from sfumato.query.analysis.atoms import Atom, Weights
 from sfumato.query.analysis.contributions import Pair
 from sfumato.query.estimates import Estimate
-from sfumato.query.numbers import NoisyNumbers
-from sfumato.query.plan import Plan
+from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.plans.plan import Plan
 
 # Draws of the plan's own noise, where an output is no sum of noisy numbers; and how many of them at once.
 DRAWS, AT_ONCE = 1000, 1 << 21

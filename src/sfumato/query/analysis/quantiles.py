@@ -17,9 +17,9 @@ from sfumato.query.analysis.contributions import Column, Contributed, Ranked, Va
 from sfumato.query.analysis.errors import PLACES, Expected
 from sfumato.query.estimates import Estimate
 from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.noising import SideBySide
-from sfumato.query.plan import Plan
-from sfumato.query.preview import name_of
+from sfumato.query.noisy.noising import SideBySide
+from sfumato.query.plans.plan import Plan
+from sfumato.query.previews.preview import name_of
 from sfumato.query.query import Query
 from sfumato.transformations import Leaves, QuantileTree
 

@@ -15,10 +15,10 @@ from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, nearest
 from sfumato.noise.values import Floats
-from sfumato.query import output
 from sfumato.query.analysis.limits import Limits
 from sfumato.query.analysis.picture import Cells, heat_map
-from sfumato.query.numbers import arrow_column
+from sfumato.query.noisy.numbers import arrow_column
+from sfumato.query.released import output
 
 if TYPE_CHECKING:
     import pandas

@@ -8,8 +8,8 @@ from math import exp, hypot, log
 
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.diagnostics.contributions import Distribution
-from sfumato.query.expected import Errors
-from sfumato.query.plan import Plan
+from sfumato.query.plans.expected import Errors
+from sfumato.query.plans.plan import Plan
 
 _ADDED = "count", "sum", "cumulative total", "vector_sum"
 _SMALLEST = 1e-300

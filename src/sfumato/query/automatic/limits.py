@@ -20,13 +20,13 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import count_distinct
 from sfumato.query.automatic.errors import Contributions, mean_error, output_errors
-from sfumato.query.automatic.found import Found
 from sfumato.query.diagnostics.contributions import LIMITS, UNITS, asked, distributions
 from sfumato.query.diagnostics.units import Names, in_public_groups, rows_alone, units
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
+from sfumato.query.found import Found
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 from sfumato.query.schema import quoted
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from sfumato.noise import Words
 from sfumato.query.aggregates import Automatic, InBins, Sum
 from sfumato.query.automatic.bounds import Histogram
 from sfumato.query.automatic.tail import Floats
-from sfumato.query.combining import per_unit
 from sfumato.query.engine import Engine
-from sfumato.query.part import Part
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
-from sfumato.query.release import Release
+from sfumato.query.released.release import Release
 from sfumato.query.schema import Kind, Step, spelled
+from sfumato.query.tables.combining import per_unit
+from sfumato.query.tables.part import Part
 from sfumato.transformations import Edges
 
 

@@ -13,10 +13,10 @@ from sfumato.budget.parameters import admissible_delta
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.query.payment import Paid, paying, payment
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
+from sfumato.query.plans.shares import Share
 from sfumato.query.query import Query
-from sfumato.query.shares import Share
 
 # What looks take of epsilon where nobody says, and where limits alone are found: measured, in
 # docs/choosing.md.

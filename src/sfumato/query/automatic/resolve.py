@@ -18,15 +18,15 @@ from sfumato.query.aggregates import (
     Weighted,
 )
 from sfumato.query.automatic.bounds import PARTS, find_bounds, ladder
-from sfumato.query.automatic.found import Found
 from sfumato.query.automatic.limits import find_limits
 from sfumato.query.automatic.looking import Looking, Values, check_looks
 from sfumato.query.automatic.means import Means
 from sfumato.query.engine import Engine
-from sfumato.query.expected import Errors
-from sfumato.query.plan import Plan
+from sfumato.query.found import Found
+from sfumato.query.plans.expected import Errors
+from sfumato.query.plans.plan import Plan
 from sfumato.query.query import Query
-from sfumato.query.release import check_error_columns
+from sfumato.query.released.release import check_error_columns
 
 if TYPE_CHECKING:
     from sfumato.query.table import Table

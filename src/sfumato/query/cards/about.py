@@ -10,7 +10,7 @@ from sfumato.display.numbers import exact
 from sfumato.query.canonical import canonical_digest
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.released.noisy_table import NoisyTable
 
 
 def about(release: NoisyTable, bars: tuple[float, bool] | None) -> list[tuple[str, Any]]:

@@ -11,10 +11,10 @@ from sfumato.query.exact import BroughtKeys
 from sfumato.query.schema import Derive, Filter, Schema, Step
 
 if TYPE_CHECKING:
-    from sfumato.query.public_table import PublicTable
     from sfumato.query.question import Question
     from sfumato.query.table import Table
-    from sfumato.query.top import Top
+    from sfumato.query.tables.public_table import PublicTable
+    from sfumato.query.top.asked import Top
 
 _MOST = 40  # columns
 _FREE = "Nothing was read or spent for this."

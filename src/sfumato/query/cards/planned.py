@@ -10,8 +10,8 @@ from sfumato.display.numbers import exact
 
 if TYPE_CHECKING:
     from sfumato.query.explanation import Explanation
-    from sfumato.query.plan import Plan
-    from sfumato.query.top_explanation import TopExplanation
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.top.explanation import TopExplanation
 
 
 def plan_card(plan: Plan) -> Card:

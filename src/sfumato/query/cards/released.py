@@ -13,11 +13,11 @@ from sfumato.query.choices import titled
 from sfumato.query.keys import ALL, shown_keys
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy_table import NoisyTable
     from sfumato.query.processed import ProcessedRelease
     from sfumato.query.query import Query
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.query.released.release import Release
+    from sfumato.query.top.release import TopRelease
 
 MOST = 20  # rows that are shown
 MOST_BARS = 5_000  # rows of which error bars are computed to show some

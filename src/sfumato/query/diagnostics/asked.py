@@ -27,8 +27,8 @@ from sfumato.query.diagnostics import contributions
 from sfumato.query.diagnostics.contributions import LIMITS
 from sfumato.query.diagnostics.release import Diagnostics, Item
 from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, rows_alone, units
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
 from sfumato.query.schema import Kind
 from sfumato.transformations import UnitSum

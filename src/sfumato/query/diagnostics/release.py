@@ -11,10 +11,10 @@ from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
 from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
-from sfumato.query import output
 from sfumato.query.diagnostics.contributions import Distribution, distributions
 from sfumato.query.payment import telling
-from sfumato.query.release import Release, check_error_columns
+from sfumato.query.released import output
+from sfumato.query.released.release import Release, check_error_columns
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import quoted
+from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
     from sfumato.query.table import Table

@@ -13,7 +13,7 @@ from sfumato.query.aggregates import InBins, Weights
 from sfumato.query.design import Design
 from sfumato.query.estimates.counts import CountEstimate
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Grid, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 

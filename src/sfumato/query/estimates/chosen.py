@@ -15,7 +15,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Quantiles
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Lattice, Leaves, Margin
 

@@ -11,7 +11,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Sum
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate, linear_interval
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Grid, UnitSum, ValueGrid
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS

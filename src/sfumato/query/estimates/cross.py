@@ -14,7 +14,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Correlation, Covariance, LinearRegression
 from sfumato.query.design import Design
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import CrossMoments
 
 # With this confidence the noisy numbers must rule out that a design is singular, or nothing is shown.

@@ -12,7 +12,7 @@ from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Combination, Derived, Difference, Ratio
 from sfumato.query.estimates.estimate import Estimate, linear_interval
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 
 
 @dataclass(frozen=True)

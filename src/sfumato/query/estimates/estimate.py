@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.numbers import NoisyNumbers, arrow_column
+from sfumato.query.noisy.numbers import NoisyNumbers, arrow_column
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.cross import count as cross_count
 from sfumato.query.estimates.cross import term as cross_term
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import CrossMoments, Role
 
 

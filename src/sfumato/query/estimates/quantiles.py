@@ -16,7 +16,7 @@ from sfumato.query.aggregates import Quantiles
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.chosen import chosen_quantiles
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
 

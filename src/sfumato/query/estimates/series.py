@@ -15,7 +15,7 @@ from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Cumulative, S
 from sfumato.query.design import Design
 from sfumato.query.estimates.counts import LARGEST_WHOLE, MOST_UNITS, rows, sums, units
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 
 _EACH = {CountRows: rows, CountPrivacyUnits: units, Sum: sums}
 

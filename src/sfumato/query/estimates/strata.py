@@ -19,7 +19,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Stratified
 from sfumato.query.design import Design
 from sfumato.query.estimates.estimate import Estimate, linear_interval
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified import StratifiedDesign
 

@@ -14,7 +14,7 @@ from sfumato.query.aggregates import VectorMean, VectorSum
 from sfumato.query.design import Design, short
 from sfumato.query.estimates.counts import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import Ball, Grid, VectorCount
 from sfumato.transformations import VectorSum as Statistic
 from sfumato.transformations.grid import exponent_of

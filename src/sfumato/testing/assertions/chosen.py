@@ -21,8 +21,8 @@ from sfumato.testing.assertions.places import Judgement
 from sfumato.testing.assertions.quantiles import VALUES, is_count, listed
 
 if TYPE_CHECKING:
-    from sfumato.query.choosing import Choice
     from sfumato.query.estimates.chosen import ChosenQuantile
+    from sfumato.query.noisy.choosing import Choice
 
 _LN10 = math.log(10)
 # What floats may lose of the logarithm of a probability, of up to 64 counts of places, on the safe side.

@@ -35,12 +35,12 @@ from sfumato.testing.assertions.spread import check_spread
 from sfumato.testing.flakiness import charge, probability_text
 
 if TYPE_CHECKING:
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.top.release import TopRelease
 
 
 def is_largest(value: object) -> bool:
     """Whether a value is a release of the largest groups, without importing the query part."""
-    return type(value).__name__ == "TopRelease" and type(value).__module__ == "sfumato.query.top_release"
+    return type(value).__name__ == "TopRelease" and type(value).__module__ == "sfumato.query.top.release"
 
 
 def approx_largest(release: TopRelease, expected: Any, k: object) -> None:

@@ -22,8 +22,8 @@ from sfumato.testing.tolerances.numbers import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
-    from sfumato.query.noising import NoisyBatch
-    from sfumato.query.plan import Plan
+    from sfumato.query.noisy.noising import NoisyBatch
+    from sfumato.query.plans.plan import Plan
 
 _LOG2 = math.log10(2)
 # Relative error of the float arithmetic from noisy numbers to outputs, on the safe side.

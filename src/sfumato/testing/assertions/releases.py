@@ -29,8 +29,8 @@ from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue,
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
-    from sfumato.query.release import Release
-    from sfumato.query.together import TogetherPlan
+    from sfumato.query.plans.together import TogetherPlan
+    from sfumato.query.released.release import Release
 
 _LOG2 = math.log10(2)
 _COMMON = "all units"  # of Gaussian noise that all groups share, in what a count shows
@@ -55,7 +55,8 @@ _SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
 def is_release(value: object) -> bool:
     """Whether a value is a release of ours, without importing the query part."""
     return any(
-        c.__name__ == "Release" and c.__module__ == "sfumato.query.release" for c in type(value).__mro__
+        c.__name__ == "Release" and c.__module__ == "sfumato.query.released.release"
+        for c in type(value).__mro__
     )
 
 

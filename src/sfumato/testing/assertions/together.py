@@ -23,7 +23,7 @@ from sfumato.testing.flakiness import probability_text
 from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many
 
 if TYPE_CHECKING:
-    from sfumato.query.together import TogetherPlan
+    from sfumato.query.plans.together import TogetherPlan
 
 # Each value by itself, values without noise, the norm on either side; and groups that are missing.
 PARTS = 5

@@ -17,7 +17,7 @@ from sfumato.query import aggregates
 from sfumato.query.aggregates import Number
 from sfumato.query.choices import Amount
 from sfumato.query.table import Table
-from sfumato.query.top_plan import TopPlan
+from sfumato.query.top.plan import TopPlan
 
 
 class TopGroups(Aggregation):

@@ -1,0 +1,1 @@
+"""Exact numbers to noisy ones, and what is read from these."""

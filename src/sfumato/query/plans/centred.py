@@ -1,0 +1,188 @@
+"""Plans with Gaussian noise on public groups that are counted from a part of all units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.budget import Loss, gaussian_mu
+from sfumato.budget.measure import PrivacyLoss
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import root_up
+from sfumato.framework import CentredDistance, Measurement, Norm
+from sfumato.measurements.centred_gaussian import centred_gaussian, noise_of
+from sfumato.measurements.conversions import convert
+from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.values import Floats
+from sfumato.query.noisy.noising import Noising
+from sfumato.query.plans.expected import expected_errors, ratio
+from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.weighing import split
+from sfumato.query.query import Query
+from sfumato.query.requirements import Requirements
+from sfumato.transformations import cone_of
+
+# Where errors are not at least so much smaller, each number keeps noise of its own.
+WORTH = 0.9
+MOST_GROUPS = 1 << 16  # one batch
+CENTRES = [Fraction(i, 32) for i in range(1, 32)]
+PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the squared loss, for numbers that are no counts
+
+
+@dataclass(frozen=True, repr=False)
+class CentredPlan(Plan):
+    """A plan whose noise has a part in common in all groups.
+
+    Args:
+        drawn: the noise.
+        shape: its shape, in which one unit moves the numbers by at most 1, for as many groups.
+    """
+
+    drawn: CentredGaussian
+    shape: CentredDistance
+
+    @property
+    def metric(self) -> CentredDistance:
+        """Its shape on the groups that are shown."""
+        return replace(self.shape, keys=self.query.public_groups)
+
+    @property
+    def chain(self) -> Measurement:
+        """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
+        noise = centred_gaussian(self.multiplier, self.metric)
+        return self.exact_chain >> convert(noise, PrivacyLoss())
+
+    @property
+    def noising(self) -> Noising:
+        """What the release does with exact statistics."""
+        return replace(super().noising, together=self.drawn)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release."""
+        common = (
+            f"Groups are counted from {self.shape.centre} of all units: their noise has a part in common, "
+            "so that what groups differ by has less noise, and what they add up to has more."
+        )
+        return (*super().notes, common)
+
+    def _numbers_content(self) -> list[dict[str, Any]]:
+        numbers = super()._numbers_content()
+        for content, own, weight in zip(numbers, self.drawn.scales, self.drawn.weights, strict=True):
+            content["noise_scale"] = str(own)
+            content["noise_scale_in_common"] = str(weight * self.drawn.shared)
+        return numbers
+
+
+def centred_plan(plan: Plan) -> Plan:
+    """Return the plan with noise that has a part in common where errors are smaller by a tenth, else itself.
+
+    Args:
+        plan: with Gaussian noise of each number.
+    """
+    metric = best_metric(plan.requirements, plan.query)
+    if metric is None:
+        return plan
+    mu = gaussian_mu(plan.epsilon, plan.delta)
+    try:
+        drawn = noise_of(metric, 1 / mu)
+    except ParameterError:  # beyond what is drawn on the fine grid
+        return plan
+    names = plan.requirements.body.names
+    return CentredPlan(
+        plan.query, plan.epsilon, plan.delta, plan.noise, plan.requirements, 1 / mu,
+        dict(zip(names, drawn.scales, strict=True)), dict(zip(names, drawn.laws, strict=True)),
+        None, Loss(gaussian=mu**2), drawn, metric,
+    )  # fmt: skip
+
+
+def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
+    """Return the shape of noise with the smallest errors, in which a unit moves by at most 1.
+
+    Returns:
+        None where noise of each number by itself is about as good, or the only one that there is.
+    """
+    groups, shown = query.groups, len(query.public_groups)
+    if not 1 < groups <= shown <= MOST_GROUPS:
+        return None
+    try:
+        cone = cone_of(needed.statistics)
+    except QueryError:
+        return None
+    counts = 1 + cone.units
+    share = split(needed, Norm.L2)
+    plain = math.sqrt(groups * needed.body.size(Norm.L2, share))
+    sizes = {c.name: plain * float(s * c.step) for c, s in zip(needed.coordinates, share, strict=True)}
+    before = expected_errors(needed.estimates, sizes)
+    share = (*cone.bounds[:counts], *share[counts:])
+    rest = float(needed.body.size(Norm.L2, share)) - counts
+    # The errors where counts alone have noise, and where they have none: squares add up.
+    each = [(c.name, float(s * c.step)) for c, s in zip(needed.coordinates, share, strict=True)]
+    silent = dict.fromkeys(cone.names, 0.0)
+    of_counts = expected_errors(needed.estimates, silent | dict(each[:counts]))
+    of_rest = expected_errors(needed.estimates, silent | dict(each[counts:]))
+    shapes = _shapes(counts, rest, groups, shown)
+    moved = np.sqrt(shapes.moved(counts, rest, groups, shown))
+    errors = {n: moved * np.hypot(shapes.count * e, shapes.beside * of_rest[n]) for n, e in of_counts.items()}
+    logs = sum(float(needed.weights[n or ""]) * np.log(e) for n, e in errors.items())
+    best = np.unravel_index(int(np.argmin(logs)), moved.shape)
+    if ratio({n: float(e[best]) for n, e in errors.items()}, before, needed.weights) > WORTH:
+        return None
+    own = [*[shapes.own[best]] * counts, *[shapes.beside[best]] * cone.signed]
+    scales = tuple(s * _rational(d) for s, d in zip(share, own, strict=True))
+    # How many groups there are is all that counts; which ones is the metric's of the plan.
+    found = CentredDistance(cone, scales, _rational(shapes.total[best]), CENTRES[best[0]], range(shown))
+    size = root_up(found.moved(needed.body, groups))
+    return replace(found, scales=tuple(size * s for s in found.scales), total=size * found.total)
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """Deviations of noise, each number over its share: of counts, of all units, and of what counts limit.
+
+    Each of shape (centres, parts).
+    """
+
+    own: Floats
+    total: Floats
+    beside: Floats
+
+    @property
+    def count(self) -> Floats:
+        """The deviation of a count, of its own noise and of that of all units."""
+        return np.hypot(self.own, _CENTRES * self.total)
+
+    def moved(self, counts: int, rest: float, groups: int, shown: int) -> Floats:
+        """Return about what `CentredDistance.moved` does."""
+        near, far = (_CENTRES / self.own) ** 2, ((1 - _CENTRES) / self.own) ** 2
+        inside = counts * far + rest / self.beside**2
+        if counts > 1:
+            inside = np.maximum(inside, far + near)
+        more: Floats = groups * np.maximum(inside - counts * near, 0.0)
+        return 1 / self.total**2 + shown * counts * near + more
+
+
+_CENTRES = np.array([[float(centre)] for centre in CENTRES])
+
+
+def _shapes(counts: int, rest: float, groups: int, shown: int) -> _Shapes:
+    """Return shapes of noise, one of which is nearly the best."""
+    # Of own noise of variance a (a + c) and common noise of c (a + c), the sum is the least one.
+    a = np.sqrt(counts * (shown * _CENTRES**2 + groups * (1 - 2 * _CENTRES)))
+    own, total = np.sqrt(a * (a + _CENTRES)), np.sqrt((a + _CENTRES) / _CENTRES)
+    if not rest:
+        return _Shapes(own, total, np.ones_like(own))
+    # At the edge a group that a unit is in costs as much as one that it is not in.
+    edge = np.maximum(groups * (2 * _CENTRES - 1) * counts / own**2, 0.0)
+    parts = np.hstack([np.tile(PARTS, (len(CENTRES), 1)), np.where(edge > 0, edge / (1 + edge), PARTS[0])])
+    wider = 1 / np.sqrt(1 - parts)
+    return _Shapes(wider * own, wider * total, np.sqrt(groups * rest / parts))
+
+
+def _rational(number: float) -> Fraction:
+    """Return about this number, of few digits."""
+    return Fraction(round(float(number) * 2**16), 2**16)

@@ -1,0 +1,1 @@
+"""What a release would give, before a row is read."""

@@ -1,0 +1,1 @@
+"""What a release shows, keeps and leaves behind: tables, files, pictures, receipts."""

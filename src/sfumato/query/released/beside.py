@@ -1,0 +1,58 @@
+"""Numbers of a release with their error bars beside them: as a table, and as a workbook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sfumato.errors import SfumatoError
+
+if TYPE_CHECKING:
+    from sfumato.query.released.noisy_table import NoisyTable
+
+
+def with_errors(release: NoisyTable, confidence: float, simultaneous: bool) -> pa.Table:
+    """Return the table with error bars, each in a column behind that of its number.
+
+    Args:
+        release: whose noise is drawn, if it was not.
+        confidence, simultaneous: as of `NoisyTable.errors`.
+    Raises:
+        ParameterError, QueryError, RefusalError: as of `NoisyTable.write`; nothing is drawn then.
+    """
+    release.check_bars(confidence, simultaneous)
+    table = release.with_bars(confidence, simultaneous)
+    bars = {name: f"{name}_error" for name in release.measured}
+    names = [name for name in table.column_names if name not in bars.values()]
+    return table.select([both for name in names for both in (name, bars.get(name)) if both is not None])
+
+
+def write_workbook(
+    release: NoisyTable,
+    path: Path,
+    confidence: float | None,
+    simultaneous: bool,
+    check: Callable[[], object],
+) -> None:
+    """Write the table with error bars, where there are any, and what it is, as a workbook.
+
+    Args:
+        release: whose noise is drawn, if it was not.
+        path: of the file.
+        confidence, simultaneous: of the error bars; those of the release where it is None.
+        check: refuses, by what it raises, before a file of that name is replaced.
+    """
+    from sfumato.query.cards.about import about
+    from sfumato.query.released import workbook
+
+    bars = None if confidence is None else (confidence, simultaneous)
+    if bars is None and release.measured:
+        with suppress(SfumatoError):  # of names that are taken
+            release.check_bars(release.bars_at, simultaneous)
+            bars = release.bars_at, simultaneous
+    table = release.to_arrow() if bars is None else with_errors(release, *bars)
+    workbook.write(path, table, about(release, bars), check)

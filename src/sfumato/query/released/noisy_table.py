@@ -1,0 +1,496 @@
+"""What every release shows: a noisy table with error bars, an explanation and a price, drawn once."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import pyarrow as pa
+
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
+from sfumato.errors import ColumnError, EngineError, ParameterError, RefusalError, in_own_words
+from sfumato.exact import truth_value
+from sfumato.files import check_no_source
+from sfumato.names import Helpful, foreign
+from sfumato.ownership import Owned
+from sfumato.query.exact import Evaluator
+from sfumato.query.found import Found
+from sfumato.query.logs import answered
+from sfumato.query.passed_on import rebuilt
+from sfumato.query.payment import Paid
+from sfumato.query.released import output
+from sfumato.query.released.beside import with_errors
+from sfumato.query.released.comparing import Comparison
+from sfumato.query.released.kept import packed, unpacked
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from matplotlib.figure import Figure
+
+    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
+    from sfumato.query.released.chart import Chart
+    from sfumato.query.released.receipt import Receipt
+    from sfumato.query.top.explanation import TopExplanation
+
+
+class NoisyTable(Helpful, Displayed, Owned, ABC):
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
+    `ProcessedRelease`, which SQL has computed of such. The noise is drawn when it is first looked at, and
+    once: every later look sees the same numbers. A process that is forked from this one sees the same numbers
+    where they were drawn before, and else draws none. Once it is drawn it can be copied and pickled: copies
+    have the same numbers, can never draw, and hold nothing of rows; before, that is refused.
+
+    Args:
+        engine: what reads the rows.
+    """
+
+    _foreign = foreign.RELEASE
+    _elsewhere = (
+        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
+        "what to_arrow() gives, or make another release there"
+    )
+
+    def __init__(self, engine: Evaluator) -> None:
+        self.engine = engine
+        # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
+        self.was_unsafe = False
+        self.entered: list[Any] | None = None
+        # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
+        # there as soon as it is drawn.
+        self.paid: tuple[Paid, ...] = ()
+        self.journals = True
+        self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
+        self._table: pa.Table | None = None
+        self._began = 0.0
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        epsilon, delta = self._spent
+        return float(epsilon), float(delta)
+
+    @property
+    @abstractmethod
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        """What `spent` says, exactly."""
+
+    @property
+    @abstractmethod
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else. Nothing is read or drawn for it."""
+        return self._table
+
+    @property
+    @abstractmethod
+    def measured(self) -> list[str]:
+        """The columns with error bars."""
+
+    @property
+    def asked(self) -> Query | None:
+        """What was asked of each group, where these are the groups."""
+        return None
+
+    @property
+    def bars_at(self) -> float:
+        """The confidence of error bars where none is named."""
+        return 0.95
+
+    @property
+    def repeats(self) -> int | None:
+        """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
+        return next((one.entry.number for one in self.paid if one.again.body is not None), None)
+
+    def take(self, paid: Sequence[Paid]) -> None:
+        """Keep what a ledger has entered; of a question that its journal answers, take the answer.
+
+        Raises:
+            EngineError: that is no answer, by somebody's hand or damage.
+        """
+        self.paid = tuple(paid)
+        for one in self.paid:
+            if one.again.body is not None:
+                with in_own_words(_no_answer, Exception):
+                    self.restore(unpacked(one.again.body))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pass on what was drawn; refuse where it was not.
+
+        Raises:
+            RefusalError: it was not drawn.
+        """
+        with self._turn():
+            if not self.drawn:
+                return super().__reduce_ex__(protocol)  # which refuses
+            return rebuilt, (type(self), self.passed_on())
+
+    def passed_on(self) -> dict[str, Any]:
+        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
+        return {"unsafe": self._unsafe, "entered": self._entered}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        self.entered, self.was_unsafe = state["entered"], state["unsafe"]
+
+    @property
+    def _entered(self) -> list[Any] | None:
+        """What ledgers entered for it, as plain data."""
+        return self.entered or [paid.entry.row() for paid in self.paid] or None
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
+
+    @abstractmethod
+    def restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had, in the place of a draw."""
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once."""
+        return None
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return ()
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost."""
+        return ()
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame."""
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def frame(
+        self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
+    ) -> pandas.DataFrame:
+        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+
+        Args:
+            errors: whether each number `n` has its half-width in a column `n_error` behind it.
+            confidence: of these, in (0, 1); left out, that of the release, or 0.95.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: there are no error bars.
+        """
+        output.require("pandas", "pandas")
+        if not truth_value(errors, "errors"):
+            return self.to_pandas()
+        truth_value(simultaneous, "simultaneous")
+        return with_errors(self, self.bars_at if confidence is None else confidence, simultaneous).to_pandas()
+
+    def plot(
+        self, path: str | Path | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+    ) -> Figure | None:
+        """Draw a panel for each output: a bar for each group, with its error bar.
+
+        Of more than 9 outputs or 60 groups the first are drawn, and the picture says so. The same release
+        gives the same file, byte for byte.
+
+        Args:
+            path: where to, a .png or .svg; left out, a notebook shows what is returned.
+            confidence, simultaneous: of the error bars, as of `errors`.
+        Returns:
+            A figure of matplotlib; None where it was written to a path.
+        Raises:
+            ParameterError: the path or the confidence is not admissible.
+            QueryError: something was computed with the groups, or numbers were left out.
+            EngineError: matplotlib is not installed.
+        """
+        from sfumato.query.released.chart import bar_chart
+
+        return bar_chart(self, path, confidence=confidence, simultaneous=simultaneous)
+
+    @abstractmethod
+    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+        """Return what a picture shows, as plain data.
+
+        Raises:
+            QueryError: as of `plot`.
+        """
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Return a column as a list of Python's values.
+
+        Args:
+            name: of a column of the table.
+        Raises:
+            QueryError: there is none of that name.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release), release["people"] == [row["people"] for row in release]
+        (1, True)
+        """
+        table = self.to_arrow()
+        if not isinstance(name, str):
+            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
+        if name not in table.column_names:
+            raise ColumnError.unknown(name, table.column_names, "release[...]")
+        values: list[Any] = table[name].to_pylist()
+        return values
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Go through the rows, each a dict of Python's values."""
+        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
+            yield from batch.to_pylist()
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
+        return True
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame."""
+        return output.to_polars(self.to_arrow())
+
+    @abstractmethod
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
+        """Return half-widths of error bars, beside the keys of the rows.
+
+        Args:
+            confidence: in (0, 1): the chance that a number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+            sampling: let bars hold what a large population has, of which the units are a random sample.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError, RefusalError: there are no such bars.
+        """
+
+    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+        """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Args:
+            output: its name.
+            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or no such group is shown.
+            RefusalError: the release keeps no noisy parts to compare.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format("compare"))
+
+    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+
+        Args:
+            output: its name.
+            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
+                these groups.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or it does not add up.
+            RefusalError: the release keeps no noisy parts to compare.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
+
+    @abstractmethod
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+
+        A workbook has error bars beside the numbers, where there are any, and a sheet of what the release is:
+        cost, privacy unit, limits, bounds, and a digest of its plan.
+
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars, in columns named `<output>_error`.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError: the path is not admissible, or a file that rows come from.
+            EngineError: XlsxWriter is not installed, for .xlsx.
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: error bars are asked for, and there are none.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
+        """
+
+    @abstractmethod
+    def explain(self) -> Explanation | TopExplanation:
+        """Return each step with its noise and cost."""
+
+    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
+        """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
+
+        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
+        computed of the noisy answer alone and so costs nothing.
+
+        Args:
+            confidence: also cover the error bars that `write(..., confidence=...)` writes.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
+        Source:
+            docs/receipts.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon=1).receipt()
+        >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
+        (Fraction(1, 1), 1, ['people'])
+        """
+        from sfumato.query.released.answer import Answer
+        from sfumato.query.released.receipt import Receipt
+
+        truth_value(simultaneous, "simultaneous")
+        if confidence is not None:
+            self.check_bars(confidence, simultaneous)
+        answer = Answer.of(self.to_arrow())
+        bars = None if confidence is None else Answer.of(self.with_bars(confidence, simultaneous))
+        return Receipt(
+            self._spent,
+            self.canonical(),
+            answer,
+            bars,
+            dummy=self._dummy,
+            unsafe_words=self._unsafe,
+            ledger=self._entered,
+        )
+
+    def answered(self, **said: Any) -> None:
+        """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
+        for paid in self.paid:
+            found = {"plan": self.canonical()} if self.found else {}
+            paid.came("answered", **found, unsafe_words=self._unsafe or None, **said)
+
+    def failed(self, error: Exception) -> None:
+        """Write there that none came, and what kind of error did; not its text."""
+        for paid in self.paid:
+            paid.came("failed", error=type(error).__name__)
+
+    def _drew(self, rows: int | None) -> None:
+        """Write that the answer is there; with its digest, where that takes no time.
+
+        Args:
+            rows: how many it has; None where nobody counted them.
+        """
+        answered(self.engine.name, monotonic() - self._began)
+        if self.paid and self.journals:
+            digest = None
+            if rows is not None and rows <= _DIGESTED:
+                with suppress(Exception):  # which would cost an answer that is there
+                    digest = self.receipt().sha256
+            self.answered(rows=rows, receipt=digest, **self._to_be_given_again())
+
+    def _to_be_given_again(self) -> dict[str, Any]:
+        """Return what the journal needs to give the answer once more, where it may."""
+        again = next((one.again for one in self.paid if one.again.question is not None), None)
+        found = None if again is None or self._unsafe else self.kept()
+        if again is None or found is None:
+            return {}
+        return {"question": again.question, "data": again.data, "body": packed(found)}
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Write what fails within."""
+        self._began = monotonic()
+        try:
+            yield
+        except Exception as error:
+            if self.journals:
+                self.failed(error)
+            raise
+
+    @property
+    def _dummy(self) -> bool:
+        """Whether its rows are made up."""
+        return self.engine.made_up
+
+    @property
+    @abstractmethod
+    def _unsafe(self) -> bool:
+        """Whether the noise is not from the secure source."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
+
+    @abstractmethod
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written, before anything is drawn.
+
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`.
+        """
+
+    def check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists, where there are any, before anything is drawn.
+
+        Raises:
+            ParameterError: it is a CSV file.
+        """
+
+    @abstractmethod
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+
+    @abstractmethod
+    def _card(self) -> Card:
+        """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, self.engine.files, name)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        if self._at_home:
+            with self._lock:
+                yield
+        else:
+            yield
+
+
+def _no_answer(_: Exception) -> EngineError:
+    return EngineError(
+        "the journal's answer to the same question before was changed by hand, or is damaged; sfumato "
+        "journal verify says more, and of another version of the data (journal declare) it is asked anew"
+    )
+
+
+NO_LISTS = (".csv", ".xlsx")
+_DIGESTED = 10_000  # rows, of which digests take some milliseconds
+_NOT_BY_GROUP = (
+    "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"
+)
+
+
+def stopped(error: Exception) -> EngineError:
+    """Make the error of a release that stopped in the middle, without what may quote rows."""
+    kind = type(error).__name__
+    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")

@@ -1,0 +1,264 @@
+"""What a release leaves behind: its cost, its plan, and a digest by which its answer is known again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato import __version__
+from sfumato.display.card import Card, Facts
+from sfumato.display.displayed import Displayed, Told
+from sfumato.errors import EngineError, ParameterError, in_own_words, shown
+from sfumato.exact.canonical import canonical_bytes
+from sfumato.files import checked_place, replacing
+from sfumato.query.cards.planned import price
+from sfumato.query.released.answer import Answer, ColumnDigest, differences, opened, unique_names
+
+VERSION = 1
+_NUMBER = re.compile(r"[0-9]{1,300}(/0*[1-9][0-9]{0,700})?")
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, repr=False)
+class Receipt(Displayed):
+    """What was released, and what it cost, as plain data. Made by `release.receipt()`.
+
+    It holds nothing of rows but a digest of the noisy answer, which is computed of that alone: it tells no
+    more than the answer, whose cost it states.
+
+    Args:
+        spent: epsilon and delta, exactly.
+        plan: the canonical form of the plan (docs/receipts.md).
+        answer: what `write` writes.
+        with_error_bars: what `write` writes with error bars, where the receipt covers these; or None.
+        sfumato: the version that released it.
+        dummy: whether the rows were made up, so that this is an answer about nobody.
+        unsafe_words: whether the noise came from a source for tests, so that the answer is not private.
+        ledger: a list of what the ledger that paid has entered, as `Entry.row()` gives it: one entry, or more
+            where looks for bounds were paid by themselves; None without a ledger.
+    """
+
+    spent: tuple[Fraction, Fraction]
+    plan: Mapping[str, Any] = field(hash=False)
+    answer: Answer
+    with_error_bars: Answer | None = None
+    sfumato: str = __version__
+    dummy: bool = False
+    unsafe_words: bool = False
+    ledger: Any = field(default=None, hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the receipt as plain data, as the file has it."""
+        return self._signed | {"ledger": self.ledger, "sha256": self.sha256}
+
+    @property
+    def sha256(self) -> str:
+        """The digest of all else in it but the ledger's entry: by which a ledger can name it."""
+        return hashlib.sha256(canonical_bytes(self._signed)).hexdigest()
+
+    @property
+    def _signed(self) -> dict[str, Any]:
+        epsilon, delta = map(str, self.spent)
+        return {
+            "receipt": VERSION,
+            "sfumato": self.sfumato,
+            "dummy": self.dummy,
+            "unsafe_words": self.unsafe_words,
+            "spent": {"epsilon": epsilon, "delta": delta},
+            "plan": dict(self.plan),
+            "answer": _answer_content(self.answer),
+            "with_error_bars": (
+                None if self.with_error_bars is None else _answer_content(self.with_error_bars)
+            ),
+        }
+
+    def _card(self) -> Card:
+        names = ", ".join(column.name for column in self.answer.columns)
+        entered = "no entry" if self.ledger is None else json.dumps(self.ledger)
+        facts = [
+            ("answer", f"{self.answer.rows:,} rows of {names}"),
+            ("spent", price(*self.spent)),
+            ("ledger", entered),
+            ("sha256", self.sha256),
+            ("sfumato", self.sfumato),
+        ]
+        warnings = ["Of made-up rows."] * self.dummy + ["NOT PRIVATE: known noise."] * self.unsafe_words
+        return Card("Receipt of a release", [Facts(facts)], " ".join(warnings))
+
+    def __repr__(self) -> str:
+        return f"<Receipt of {self.answer.rows:,} rows; {price(*self.spent)}; sha256 {self.sha256[:12]}...>"
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write it to a .json file.
+
+        Raises:
+            ParameterError: the path is not admissible.
+            OSError: the file cannot be written.
+        """
+        with replacing(checked_place(path, "receipt path", (".json",))) as file:
+            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Receipt:
+        """Read a receipt that `write` wrote.
+
+        Raises:
+            ParameterError: it is no path.
+            EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
+                later version.
+        """
+        if not isinstance(path, str | PathLike):
+            raise ParameterError("receipt", path, "the path of a file")
+        where = f"receipt {shown(str(fspath(path)))}"
+
+        def says(error: Exception) -> EngineError:
+            if isinstance(error, OSError):
+                return EngineError(f"{where} cannot be read: {error.strerror or type(error).__name__}")
+            return EngineError(f"{where} is no receipt of sfumato, or was changed: {_why(error)}")
+
+        with in_own_words(says, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            text = Path(path).read_bytes().decode()
+            return cls.of_dict(json.loads(text, object_pairs_hook=unique_names))
+        raise AssertionError
+
+    @classmethod
+    def of_dict(cls, given: Mapping[str, Any]) -> Receipt:
+        """Return the receipt of what `to_dict` gave.
+
+        Raises:
+            ValueError: it is none, or something in it was changed.
+        """
+        if not isinstance(given, Mapping) or not isinstance(given.get("receipt"), int):
+            raise ValueError("it does not say that it is one")
+        if given["receipt"] > VERSION:
+            raise ValueError(f"it is of version {given['receipt']}, and this sfumato knows {VERSION}")
+        known = {"receipt", "sfumato", "dummy", "unsafe_words", "spent", "plan", "answer", "with_error_bars"}
+        if set(given) != known | {"ledger", "sha256"}:
+            odd = sorted(map(str, set(given) ^ (known | {"ledger", "sha256"})))
+            raise ValueError(f"it has too few fields or too many: {', '.join(odd)}")
+        spent, bars = given["spent"], given["with_error_bars"]
+        made = cls(
+            (_fraction(spent["epsilon"]), _fraction(spent["delta"])),
+            _of(dict, given["plan"]),
+            _answer(given["answer"]),
+            None if bars is None else _answer(bars),
+            _of(str, given["sfumato"]),
+            _of(bool, given["dummy"]),
+            _of(bool, given["unsafe_words"]),
+            given["ledger"],
+        )
+        if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):
+            raise ValueError("its own sha256 does not fit the rest of it")
+        return made
+
+    def verify(self, answer: Any) -> Verification:
+        """Compare a file, or a table, with the answer that this is the receipt of.
+
+        Args:
+            answer: the path of a .parquet, .csv, .json or .arrow file, or a table of Arrow, pandas or Polars.
+        Returns:
+            A `Verification`, true where they agree; `str()` says what was checked, and where they differ.
+        Raises:
+            EngineError: the file is not there, or is no such file.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> receipt = release.receipt()
+        >>> receipt.verify(release.to_arrow()).ok
+        True
+        """
+        wide = self.with_error_bars or self.answer
+        what, table, odd = opened(answer, wide)
+        compared = wide if table.num_columns > len(self.answer.columns) else self.answer
+        return Verification(what, self, compared, tuple(odd or differences(table, compared)))
+
+
+@dataclass(frozen=True, repr=False)
+class Verification(Told):
+    """What came of a comparison: true where answer and receipt agree.
+
+    Args:
+        what: the answer, as messages call it.
+        receipt: the receipt.
+        released: what of it was compared: with error bars, or without.
+        differences: what differs, a sentence each; none where they agree.
+    """
+
+    what: str
+    receipt: Receipt
+    released: Answer
+    differences: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether they agree, and the answer is one about people: not of made-up rows or known noise."""
+        return not self.differences and not self.receipt.dummy and not self.receipt.unsafe_words
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        receipt, answer = self.receipt, self.released
+        lines = [f"{self.what} is not the answer of this receipt:", *(f"- {d}" for d in self.differences)]
+        if not self.differences:
+            rows = "1 row" if answer.rows == 1 else f"{answer.rows:,} rows"
+            names = ", ".join(column.name for column in answer.columns)
+            lines = [
+                f"{self.what} agrees with the receipt: {rows} of {names}.",
+                "Checked: the names of its columns, the number of its rows, and the SHA-256 of all values, "
+                "whose order does not matter.",
+            ]
+        if receipt.dummy:
+            lines.append("NOT A RELEASE: its rows were made up from declarations, and are nobody's.")
+        if receipt.unsafe_words:
+            lines.append("NOT PRIVATE: the noise came from a source for tests, and can be computed again.")
+        epsilon, delta = (f"{float(part):g}" for part in receipt.spent)
+        spent = "Of real rows it would spend" if receipt.dummy else "Spent"
+        lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
+        entered = "no entry" if receipt.ledger is None else json.dumps(receipt.ledger)
+        lines.append(f"Ledger: {entered}.")
+        lines.append("A receipt is not signed: who can change both files can make them agree.")
+        return "\n".join(lines)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeError | json.JSONDecodeError | RecursionError):
+        return "it is not JSON"
+    return str(error) if type(error) is ValueError else "a field is missing, or of another type"
+
+
+def _answer_content(answer: Answer) -> dict[str, Any]:
+    columns = [{"name": c.name, "type": c.type, "sha256": c.sha256} for c in answer.columns]
+    return {"rows": answer.rows, "columns": columns, "sha256": answer.sha256}
+
+
+def _answer(given: Mapping[str, Any]) -> Answer:
+    fields = ("name", "type", "sha256")
+    columns = tuple(ColumnDigest(*(_of(str, one[name]) for name in fields)) for one in given["columns"])
+    rows = _of(int, given["rows"])
+    if rows < 0 or isinstance(rows, bool) or len({c.name for c in columns}) < len(columns):
+        raise ValueError("rows or columns of the answer are none")
+    return Answer(rows, columns, _of(str, given["sha256"]))
+
+
+def _of(kind: type[_Kind], value: object) -> _Kind:
+    """Return a field that has the type that it should have."""
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _fraction(text: object) -> Fraction:
+    """Return a number that was spent; one with an exponent may take all memory to write out."""
+    if not _NUMBER.fullmatch(_of(str, text)):
+        raise ValueError("what was spent is no number")
+    return Fraction(str(text))

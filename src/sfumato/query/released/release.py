@@ -1,0 +1,436 @@
+"""The one place where exact statistics meet noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.display.card import Card
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.exact import truth_value
+from sfumato.noise import Words
+from sfumato.query.canonical import canonical
+from sfumato.query.cards.released import release_card, release_facts
+from sfumato.query.exact import Evaluator
+from sfumato.query.found import Found
+from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.passed_on import LeftBehind, one_batch, stream, table
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released import output
+from sfumato.query.released.beside import write_workbook
+from sfumato.query.released.comparing import Comparison, compared, shares
+from sfumato.query.released.hints import hints
+from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable, stopped
+
+if TYPE_CHECKING:
+    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
+    from sfumato.query.released.chart import Chart
+
+BATCH_GROUPS = 1 << 16
+# A walk down a tree holds about 20 kB for each group of a batch.
+BATCH_TREES = 1 << 10
+
+_NOT_KEPT = (
+    "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
+    "before write(), or write(..., confidence=0.95)"
+)
+
+
+class Release(NoisyTable):
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    The noise is drawn when the result is first looked at, and once: every later look sees the same
+    numbers. `write` streams; a result that was only written is read back from its file. A process that
+    is forked from this one sees the same numbers where they were drawn before, and else draws none. Once
+    it is drawn it can be copied and pickled; copies never draw.
+
+    Args:
+        plan: what to do.
+        engine: what reads the rows.
+        confidence: also give error bars, in columns named `<output>_error`.
+        unsafe_words: a source of random words for tests; with any but the secure source the result
+            is not private.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Evaluator,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> None:
+        if confidence is not None:
+            check_error_columns(plan, confidence)
+        if unsafe_words is not None and not isinstance(unsafe_words, Words):
+            raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
+        super().__init__(engine)
+        self.plan, self.confidence = plan, confidence
+        self._words = unsafe_words
+        self._diagnostics = None if plan.diagnostics is None else plan.diagnostics.release(unsafe_words)
+        self._batches: list[NoisyBatch] | None = None
+        self._started = False
+        # Where to, and what tells that file from any other.
+        self._written: tuple[Path, tuple[int, ...]] | None = None
+
+    @property
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        return self.plan.spent
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once.
+
+        Their cost is in `spent`, whether they are looked at or not.
+        """
+        return self._diagnostics
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return self.plan.found
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+        return self._batches is not None or self._written is not None
+
+    def to_arrow(self) -> pa.Table:
+        """Return the released table: key columns, then the outputs, sorted by key."""
+        with self._turn():
+            if self._table is None:
+                if self._written is not None:
+                    self._table = output.read(*self._written, self._types)
+                else:
+                    batches = self._draw_all()
+                    self._table = pa.Table.from_batches(
+                        [b.outputs(self.confidence) for b in batches]
+                    ).combine_chunks()
+        return self._table
+
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
+        """Return half-widths of error bars: the keys, and one half-width for each output.
+
+        Args:
+            confidence: in (0, 1): the probability that an exact statistic (of the bounded
+                contributions) is within its half-width of the released number.
+            simultaneous: let that be the probability that all of them are, over all groups and
+                outputs.
+            sampling: let bars hold what a large population has, of which the units are a simple random
+                sample: the mean or share in it, and the count or sum that such samples have on average, of
+                bounded contributions. For counts, sums, means and proportions; of others bars are NULL.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: no output has bars with sampling, such as means where rows is more than 1.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        truth_value(simultaneous, "simultaneous")
+        half_widths: Callable[[NoisyBatch, float, int], pa.RecordBatch] = NoisyBatch.half_widths
+        if truth_value(sampling, "sampling"):
+            from sfumato.query.released.sampling import Sampled  # SciPy's laws take long to import
+
+            half_widths = Sampled(self.plan).half_widths
+        batches = self._kept(confidence)
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
+
+    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+        """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Args:
+            output: its name.
+            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or no such group is shown.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        return compared(self._kept(confidence), output, first, second, confidence)
+
+    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+
+        Args:
+            output: its name.
+            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
+                these groups.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or it does not add up.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        return shares(self._kept(confidence), output, confidence)
+
+    def _kept(self, confidence: float) -> list[NoisyBatch]:
+        """Return noisy parts, for what is said of them at a confidence."""
+        _check_confidence(confidence)
+        with self._turn():
+            if self._written is not None and self._batches is None:
+                raise RefusalError(_NOT_KEPT)
+            return self._draw_all()
+
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+        """Write the released table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+
+        A release that was not looked at before is streamed, a batch of groups at a time. A file of that
+        name is replaced, when the new one is complete.
+
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars, in columns named `<output>_error`; by default where the
+                release was asked for them.
+            simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
+        Raises:
+            ParameterError: the path is not admissible, or is a file that the rows come from; or an output
+                is a list, which CSV does not have.
+            RefusalError: error bars of a release that was streamed to a file are asked for.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
+        """
+        target = output.checked_path(path, workbook=True)
+        self.check_lists(Path(path))
+        truth_value(simultaneous, "simultaneous")
+        check = partial(self.check_no_source, target)
+        check()
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, check)
+            return
+        if confidence is None:
+            confidence = self.confidence
+        else:
+            check_error_columns(self.plan, confidence)
+        with self._turn():
+            among = 1
+            if confidence is not None and simultaneous and self._written is None:
+                among = self._numbers(self._draw_all())
+            kept = self._batches
+            if kept is None and self._written is not None:
+                if confidence != self.confidence:
+                    raise RefusalError(_NOT_KEPT)
+                # Kept, as the file may be the one that is replaced.
+                if self._table is None:
+                    self._table = output.read(*self._written, self._types)
+                output.write(target, iter(self._table.to_batches()), check)
+                return
+            written = output.write(target, self._outputs(kept, confidence, among), check)
+            if kept is None:
+                self._written = target, written
+                self._drew(None)
+
+    def kept(self) -> Any:
+        """Return the noisy numbers; None of those streamed to a file, with totals, or beside diagnostics."""
+        batches = self._batches
+        if batches is None or self._diagnostics is not None:
+            return None
+        numbers = [one.numbers for one in batches]
+        if any(one.levels is not None for one in numbers):
+            return None
+        return [
+            (one.keys, dict(of.values), dict(of.trees), dict(of.chosen), of.totals)
+            for one, of in zip(batches, numbers, strict=True)
+        ]
+
+    def restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had."""
+        noising, self._started = self.plan.noising, True
+        self._batches = [
+            NoisyBatch(
+                noising, keys, NoisyNumbers(values, trees, noising.laws, noising.steps, chosen, totals)
+            )
+            for keys, values, trees, chosen, totals in kept
+        ]
+        for one in self._batches:
+            one.outputs()  # so that numbers of another question show before they are looked at
+
+    def passed_on(self) -> dict[str, Any]:
+        """Return its noisy numbers and its plan, or the table that was streamed to a file."""
+        batches = self._batches
+        drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
+        numbers = stream(self.to_arrow()) if drawn is None else drawn
+        engine = LeftBehind.of(self.engine, self.plan.query.steps)
+        return super().passed_on() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        plan, engine, confidence = state["said"]
+        # Diagnostics stay where they were drawn; their cost is that of the plan.
+        Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
+        super().arrive(state)
+        self.plan, self._started, drawn = plan, True, state["drawn"]
+        if isinstance(drawn, bytes):
+            self._table, self._written = table(drawn), (Path("elsewhere"), ())
+            return
+        self._batches = [NoisyBatch(plan.noising, one_batch(keys), numbers) for keys, numbers in drawn]
+
+    @property
+    def _unsafe(self) -> bool:
+        return self._words is not None or self.was_unsafe
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
+        return canonical(self.plan, self.engine)
+
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
+        check_error_columns(self.plan, confidence)
+
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        batches = self._kept(confidence)
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
+
+    def check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists; raises as any release does."""
+        for estimate in self.plan.requirements.estimates:
+            if estimate.entries and path.suffix.lower() in NO_LISTS:
+                wanted = f".parquet or .json, as CSV and Excel have no lists, and {estimate.name} is one"
+                raise ParameterError("output path", str(path), wanted)
+
+    @property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The types of the outputs and their error bars, which texts in a file do not tell."""
+        estimates = self.plan.requirements.estimates
+        shown = {e.name: e.type for e in estimates}
+        taken = {*shown, *self.plan.query.shown_keys}
+        errors = {f"{e.name}_error": e.error_type for e in estimates}
+        return shown | {name: kind for name, kind in errors.items() if name not in taken}
+
+    def _outputs(
+        self, kept: list[NoisyBatch] | None, confidence: float | None, among: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield outputs; noise that was not drawn before is, once the file is there."""
+        for batch in self._draw() if kept is None else kept:
+            yield batch.outputs(confidence, among)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost.
+
+        A sentence for each sign that it is not what was meant: public keys whose count is no more than its
+        error bar, and means at a bound of their values. None where the release was streamed to a file.
+        """
+        with self._turn():
+            if self._written is not None and self._batches is None:
+                return ()
+            return hints(self.plan, self._draw_all())
+
+    def chart(self, confidence: float, simultaneous: bool, told: str = "") -> Chart:
+        """Return what a picture shows, as plain data; with a line more to stand below."""
+        from sfumato.query.released.chart import Chart
+
+        return Chart.of(self, confidence, simultaneous, told)
+
+    def explain(self) -> Explanation:
+        """Return each step with its bounds, noise scale and share of the budget."""
+        return self.plan.explain()
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else."""
+        return None if self._table is self._batches is None else self.to_arrow()
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns with error bars; none where the release was streamed to a file."""
+        streamed = self._written is not None and self._batches is None
+        return [] if streamed else list(self.plan.query.output_names)
+
+    @property
+    def asked(self) -> Query:
+        """What was asked of each group."""
+        return self.plan.query
+
+    @property
+    def bars_at(self) -> float:
+        """The confidence that the release was asked for, or 0.95."""
+        return 0.95 if self.confidence is None else self.confidence
+
+    def _card(self) -> Card:
+        made, query = self.made, self.plan.query
+        groups = None if made is None else made.num_rows
+        bars = (self.bars_at, False) if made is not None and self.measured else None
+        notes = [*self.plan.notes, *(self.hints if made is not None else ())]
+        said = [*release_facts(self, groups, bars), *(("note", note) for note in notes)]
+        return release_card(self, said, query.shown_keys)
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.spent
+        names = ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
+        dummy = ", of made-up rows" if self._dummy else ""
+        return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+
+    def _numbers(self, batches: list[NoisyBatch]) -> int:
+        """Return how many numbers have error bars; at least 1."""
+        each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
+        return sum(int(b.keys.num_rows) for b in batches) * each or 1
+
+    def _draw_all(self) -> list[NoisyBatch]:
+        if self._batches is None:
+            with NotebookBar("Reading rows, adding noise", fraction_of(self, self.engine)):
+                self._batches = list(self._draw())
+            self._drew(sum(batch.keys.num_rows for batch in self._batches))
+        return self._batches
+
+    def _draw(self) -> Iterator[NoisyBatch]:
+        """Draw the noise. At most once for a release, and in one place: a second draw would leak."""
+        self._check_home()
+        if self._started:
+            raise RefusalError(
+                "this release is being drawn, or failed while its noise was drawn; a second draw would spend "
+                "a second budget. Look at it when it is there, or ask for a new release"
+            )
+        self._started = True
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[NoisyBatch]:
+        plan = self.plan
+        trees = any(s.listed for s in plan.exact.statistics)
+        with self._telling(), in_own_words(stopped, Exception):
+            batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
+            for batch in joined(batches) if plan.noising.at_once else batches:
+                noisy = self._noisy(batch)
+                self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+                yield noisy
+
+    def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
+        return self.plan.noising.draw(batch, self._words)
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make one batch of all, for noise that is drawn for all of them together."""
+    yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
+
+
+def check_error_columns(plan: Plan, confidence: object) -> None:
+    """Check that error bars can stand beside the outputs, in columns named `<output>_error`.
+
+    Raises:
+        ParameterError: confidence is not in (0, 1).
+        QueryError: a name is taken.
+    """
+    _check_confidence(confidence)
+    names = [*plan.query.shown_keys, *plan.query.output_names]
+    taken = {n.casefold() for n in names}
+    for name in plan.query.output_names:
+        if f"{name}_error".casefold() in taken:
+            raise QueryError(
+                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+            )
+
+
+def _check_confidence(confidence: object) -> None:
+    if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")

@@ -1,0 +1,191 @@
+"""Error bars that also hold what a random sample leaves open: from noisy numbers, without normal theory.
+
+The units are taken as a simple random sample of a population much larger than the sample. An interval of
+noise holds what was counted in the sample; what the population has is then in an interval around both its
+ends, as every one here grows with what was counted. Both failures add up. Proof: docs/proofs/sampling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.errors import QueryError
+from sfumato.noise.intervals import Interval
+from sfumato.query.aggregates import (
+    Aggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Mean,
+    StandardDeviation,
+    Sum,
+    Variance,
+)
+from sfumato.query.estimates import Estimate, StandardDeviationEstimate, VarianceEstimate
+from sfumato.query.estimates.estimate import linear_interval
+from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.noisy.numbers import NoisyNumbers, arrow_column
+from sfumato.query.plans.plan import Plan
+from sfumato.query.released.sample_limits import (
+    bennett,
+    bernstein,
+    clopper_pearson,
+    entropy,
+    of_parts,
+    poisson,
+    poisson_sum,
+    scaled,
+)
+from sfumato.query.schema import Kind
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Error bars of a plan's outputs, with what the sample leaves open.
+
+    Args:
+        plan: of the release.
+    Raises:
+        QueryError: units are no simple random sample of what is counted, or no output has such a bar.
+    """
+
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        query = self.plan.query
+        if query.series is not None or query.grouping is not None:
+            raise QueryError(
+                "errors: sampling=True is for groups by themselves, not for cumulative totals or totals of "
+                "groups; ask for those in a release of their own, or leave sampling out"
+            )
+        if query.total_rows is not None:
+            raise QueryError(
+                "errors: with sampling=True rows are limited in each group, by groups= and rows=, not by "
+                "total_rows; or leave sampling out"
+            )
+        if not any(self._has(e) for e in self.plan.requirements.estimates):
+            raise QueryError(
+                "errors: sampling=True is for counts, sums, means and proportions, of units with one row "
+                f"each (rows=1; here rows={query.rows}) where rows are counted, as rows of one unit are no "
+                "independent sample; sums of units may have any. A sum of units that may be below 0 needs "
+                "count_units() beside it. Ask for one of these, or leave sampling out"
+            )
+
+    def half_widths(self, batch: NoisyBatch, confidence: float, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's bar; NULL where it has none.
+
+        Args:
+            batch: released groups.
+            confidence: in (0, 1), that all of so many bars hold.
+            among: how many.
+        """
+        found = {}
+        for e in self.plan.requirements.estimates:
+            if not self._has(e):
+                found[e.name] = pa.nulls(batch.keys.num_rows, e.error_type)
+                continue
+            shown = e.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
+            bar = self.interval(e, batch.numbers, (1 - confidence) / among)
+            found[e.name] = arrow_column(np.maximum(np.maximum(bar.high - shown, shown - bar.low), 0.0))
+        return batch.with_keys(found)
+
+    def _has(self, estimate: Estimate) -> bool:
+        """Whether an output has such a bar."""
+        asked, one = self._asked.get(estimate.name), self.plan.query.rows == 1
+        match asked:
+            case CountPrivacyUnits():
+                return True
+            case CountRows() | Mean():
+                return one
+            case Sum():
+                signed = asked.lower < 0 < asked.upper
+                return (one or asked.per != "row") and not (signed and estimate.count is None)
+        return False
+
+    @property
+    def _asked(self) -> Mapping[str, Aggregate]:
+        return dict(self.plan.query.aggregates)
+
+    def interval(self, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return an interval that holds what the population has but with probability `failure`.
+
+        Of counts and sums that is what a sample like this one has on average.
+        """
+        asked = self._asked[estimate.name]
+        if isinstance(asked, Mean):
+            return self._mean(asked, estimate, numbers, failure)
+        if isinstance(asked, Sum):
+            return self._sum(asked, estimate, numbers, failure)
+        limits = poisson_sum if self.plan.query.scaled else poisson
+        return limits(estimate.interval(numbers, failure / 2), failure / 4)
+
+    def _sum(self, asked: Sum, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(asked.lower), float(asked.upper)
+        total = estimate.interval(numbers, failure / 4)
+        if self._zero_or_one(asked):
+            return poisson(total, 3 * failure / 8)
+        largest = max(abs(lower), abs(upper))
+        # How much the sum varies: by the squares where a variance is released, or by the count, or itself.
+        spread = self._spread(asked) if self.plan.query.rows == 1 else None
+        if spread is not None:
+            assert isinstance(spread, VarianceEstimate)
+            squares = linear_interval(numbers, spread.sum_of_squares, failure / 4)
+        elif lower < 0 < upper:
+            count = linear_interval(numbers, estimate.signs, failure / 4)
+            squares = scaled(count, largest**2)
+        else:
+            sign = 1.0 if lower >= 0 else -1.0
+            return scaled(poisson_sum(scaled(total, sign / largest), 3 * failure / 8), sign * largest)
+        varies = poisson_sum(scaled(squares, 1 / largest**2), failure / 8).high
+        half = largest * bennett(varies, failure / 8)
+        return Interval(total.low - half, total.high + half)
+
+    def _mean(self, asked: Mean, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(asked.lower), float(asked.upper)
+        width = upper - lower
+        # The sum of what each value has above the lower bound, and of what it has below the upper one.
+        above = linear_interval(numbers, _less(estimate, lower), failure / 4)
+        below = linear_interval(numbers, _less(estimate, upper), failure / 4)
+        low, high = scaled(above, 1 / width), scaled(below, -1 / width)
+        spread = self._spread(asked)
+        if self.plan.query.scaled:
+            share = of_parts(low, high, failure / 6)
+        elif self._zero_or_one(asked):
+            share = clopper_pearson(low, high, failure / 4)
+        elif spread is None:
+            share = entropy(low, high, failure / 4)
+        else:
+            share = entropy(low, high, failure / 8)
+            of_variance = spread.interval(numbers, failure / 16).high
+            variance = of_variance**2 if isinstance(spread, StandardDeviationEstimate) else of_variance
+            narrow = bernstein(low, high, variance / width**2, failure / 8 - failure / 32)
+            share = Interval(np.maximum(share.low, narrow.low), np.minimum(share.high, narrow.high))
+        return share.map(lambda x: lower + width * x)
+
+    def _spread(self, asked: Mean | Sum) -> Estimate | None:
+        """Return the variance of the same values, where it is released too."""
+        same = [
+            name
+            for name, a in self._asked.items()
+            if isinstance(a, Variance | StandardDeviation)
+            and (a.column, a.lower, a.upper) == (asked.column, asked.lower, asked.upper)
+        ]
+        return next((e for e in self.plan.requirements.estimates if e.name in same), None)
+
+    def _zero_or_one(self, asked: Sum | Mean) -> bool:
+        """Whether each counts 0 or 1 and nothing between, as units do not that are in too many groups."""
+        whole = not self.plan.query.scaled and self.plan.query.schema[asked.column].kind in (
+            Kind.INTEGER,
+            Kind.BOOLEAN,
+        )
+        return whole and (asked.lower, asked.upper) == (Fraction(0), Fraction(1))
+
+
+def _less(estimate: Estimate, bound: float) -> dict[str, float]:
+    """Return the weights of numbers in the sum of what values have above a bound."""
+    assert estimate.total is not None
+    return {estimate.total: 1.0} | {n: sign * (estimate.centre - bound) for n, sign in estimate.signs.items()}

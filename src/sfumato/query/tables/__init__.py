@@ -1,0 +1,1 @@
+"""Tables made of tables: joined, shaped, made up; their privacy units; as plain data, without rows."""

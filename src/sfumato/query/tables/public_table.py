@@ -1,0 +1,57 @@
+"""Public tables: what questions about people may be joined with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
+from sfumato.names import Helpful
+from sfumato.query.cards.asked import public_card
+from sfumato.query.engine import Engine
+from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
+from sfumato.query.tables.part import Part
+
+
+@dataclass(frozen=True, repr=False)
+class PublicTable(Helpful, Displayed):
+    """A table that holds nothing about people: public knowledge, to be joined with private ones.
+
+    Made by `sfumato.public`. Every method gives a new one.
+    """
+
+    engine: Engine[Any]
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns by name, with what is known of their types."""
+        return self.engine.schema(self.steps)
+
+    def filter(self, expression: str) -> PublicTable:
+        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does."""
+        return self._with_step(Filter(checked_expression("filter", expression)))
+
+    def with_columns(self, /, **expressions: str) -> PublicTable:
+        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does."""
+        table = self
+        for name, expression in expressions.items():
+            table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
+        return table
+
+    def _card(self) -> Card:
+        return public_card(self)
+
+    def __repr__(self) -> str:
+        return f"<PublicTable: {len(self.schema)} columns, {len(self.steps)} steps>"
+
+    @property
+    def _part(self) -> Part:
+        return Part(self.engine, self.steps, None)
+
+    def _with_step(self, step: Step) -> PublicTable:
+        table = replace(self, steps=(*self.steps, step))
+        table.schema  # noqa: B018  checks the step
+        return table

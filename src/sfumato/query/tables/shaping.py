@@ -1,0 +1,189 @@
+"""Tables made of one table: chosen columns, windows over a unit's rows, membership; as plain data.
+
+All are unit-local: the rows that they hold for a unit follow from that unit's rows and public tables alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.query.tables.distance import Distance
+from sfumato.query.tables.part import Part
+
+# Columns that stay as they are: the name that each has in the part, and its new one.
+Renamed = tuple[tuple[str, str], ...]
+
+
+def same(part: Part) -> Renamed:
+    """Return all columns of a part under their own names."""
+    return tuple((name, name) for name in part.schema)
+
+
+@dataclass(frozen=True)
+class Select:
+    """Columns of a private table, renamed and in another order.
+
+    Args:
+        part: the table.
+        columns: (column, new name); one column may be there several times.
+        unit: the new name of the privacy unit's column.
+    """
+
+    part: Part
+    columns: Renamed
+    unit: str
+    by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its part, and the columns that stay."""
+        return ((self.part, self.columns),)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        renamed = [f"{old} is called {new}" for old, new in self.columns if old != new]
+        told = [f"In the table, {', '.join(renamed)}."] if renamed else []
+        return [*self.part.told("the table"), *told]
+
+
+@dataclass(frozen=True)
+class IsIn:
+    """A private table with one column more: whether a value is among those of a public table, as SQL's IN.
+
+    Args:
+        part, other: the private table, and a public one of one column.
+        column: whose values are looked for.
+        name: of the new column.
+    """
+
+    part: Part
+    other: Part
+    column: str
+    name: str
+    by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its private part, and the columns that stay; the public one has none."""
+        return (self.part, same(self.part)), (self.other, ())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        told = f"In the table, {self.name} = {self.column} IN a public table."
+        return [*self.part.told("the table"), told]
+
+
+@dataclass(frozen=True)
+class WithValue:
+    """A private table with one column more: in each row the value of a public table, NULL where it has none.
+
+    Args:
+        part, other: the private table, and a public one of one column and at most one row.
+        name: of the new column.
+    """
+
+    part: Part
+    other: Part
+    name: str
+    by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its private part, and the columns that stay; the public one has none."""
+        return (self.part, same(self.part)), (self.other, ())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        return [*self.part.told("the table"), f"In the table, {self.name} is the value of a public table."]
+
+
+@dataclass(frozen=True)
+class Order:
+    """A column by which rows are ordered: `direction` is what stands behind it in SQL."""
+
+    column: str
+    direction: str
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A function of a unit's rows in an order, for each of them.
+
+    Args:
+        name: of the new column.
+        function: such as "lag"; or "" where it is an aggregate.
+        aggregate: SQL of the aggregate, or "".
+        arguments: columns, or whole numbers: a distance, a place, how many parts.
+        by: columns that rows have in common, beside the privacy unit.
+        order: of the rows; those that it leaves open are put in order by all their columns.
+        unit, start, end: of its frame: ROWS, RANGE or GROUPS, and its ends as SQL has them.
+        distances: of the two ends of RANGE, which stand where these have {}.
+        ignore_nulls: whether rows without a value are passed over.
+    """
+
+    name: str
+    function: str
+    aggregate: str
+    arguments: tuple[str | int, ...]
+    by: tuple[str, ...]
+    order: tuple[Order, ...]
+    unit: str
+    start: str
+    end: str
+    ignore_nulls: bool = False
+    distances: tuple[Distance | None, Distance | None] = (None, None)
+
+    @property
+    def described(self) -> str:
+        """What it computes, for people."""
+        called = self.aggregate or f"{self.function}({', '.join(map(str, self.arguments))})"
+        order = ", ".join(f"{one.column} {one.direction}" for one in self.order) or "all columns"
+        return f"{called} over rows in the order of {order}"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A private table with more columns, each computed of the rows of one unit."""
+
+    part: Part
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its part, and the columns that stay: all."""
+        return ((self.part, same(self.part)),)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        told = [
+            f"{call.name} = {call.described}, for each {' and '.join([str(self.part.unit), *call.by])}."
+            for call in self.calls
+        ]
+        return [*self.part.told("the table"), *told]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What SQL gives of public tables: public, and computed by itself, before it meets anything private.
+
+    Args:
+        parts: public tables, by the names that they have in the SQL.
+        sql: a query whose result follows from these tables alone.
+    """
+
+    parts: tuple[tuple[str, Part], ...]
+    sql: str
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Nothing that a question could move into it."""
+        return ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        return []

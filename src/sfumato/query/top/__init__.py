@@ -1,0 +1,1 @@
+"""The largest groups: what is asked, planned, drawn and shown."""

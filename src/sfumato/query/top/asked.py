@@ -1,0 +1,227 @@
+"""The largest groups by number of privacy units, or by a sum: what is asked, and planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.budget import Budget
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import Number, as_fraction, positive_int, truth_value
+from sfumato.measurements.peeling import MOST_PEELS, checked_k
+from sfumato.names import Helpful, foreign
+from sfumato.noise import Words
+from sfumato.query.aggregates.moments import Sum
+from sfumato.query.canonical import canonical_top
+from sfumato.query.cards.asked import top_card
+from sfumato.query.engine import Engine
+from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
+from sfumato.query.logs import planned
+from sfumato.query.payment import payment, same_question
+from sfumato.query.schema import Kind, Schema, Step
+from sfumato.query.top.draw import RANK, SUM, UNITS, TopDraw
+from sfumato.query.top.plan import TopPlan, make_top_plan
+from sfumato.query.top.release import TopRelease
+from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
+
+MOST_CANDIDATES = 10**9
+
+
+@dataclass(frozen=True, repr=False)
+class Top(Helpful, Displayed):
+    """The question for the k largest groups; made by `Table.top`.
+
+    Args:
+        engine: what reads the rows.
+        schema: the columns after the steps.
+        unit: the privacy unit's column.
+        steps: filters and derived columns.
+        keys: the columns to group by.
+        public_keys: the groups, where they are public.
+        k: how many.
+        candidates: of private groups, how many of the largest may be shown.
+        notes: what whoever asks should know of the source.
+        by: a sum with bounds on what each unit adds to a group, by which groups are large; None for units.
+    """
+
+    _foreign = foreign.QUESTION
+
+    engine: Engine[Any]
+    schema: Schema
+    unit: str
+    steps: tuple[Step, ...]
+    keys: tuple[str, ...]
+    public_keys: pa.Table | BroughtKeys | None
+    k: int
+    candidates: int | None = None
+    notes: tuple[str, ...] = ()
+    by: Sum | None = None
+
+    def _card(self) -> Card:
+        return top_card(self)
+
+    def __repr__(self) -> str:
+        return f"<Top: the {self.k:,} largest groups by {', '.join(self.keys)}>"
+
+    def __post_init__(self) -> None:
+        taken = {key.casefold() for key in self.keys} & {RANK, self.measured}
+        if taken:
+            name = min(taken)
+            raise QueryError(
+                f"top: the output has a column {name!r} of its own; give the key another name by with_columns"
+            )
+        public = self.public_keys
+        if self.by is not None:
+            self._check_by(self.by)
+        if public is None:
+            default = max(100, 10 * positive_int(self.k, "k"))
+            given = default if self.candidates is None else positive_int(self.candidates, "candidates")
+            if given > MOST_CANDIDATES:
+                raise ParameterError("candidates", given, f"at most {MOST_CANDIDATES:,}")
+            object.__setattr__(self, "candidates", given)
+            checked_k(self.k, given)
+            return
+        if self.candidates is not None:
+            raise QueryError("top: candidates are of private groups; all public groups may be shown")
+        checked_k(self.k, public.num_rows if isinstance(public, pa.Table) else MOST_PEELS)
+
+    def _check_by(self, by: object) -> None:
+        if type(by) is not Sum or by.per == "row":
+            raise QueryError(
+                "top: by is a sum whose bounds are those of what a unit adds to a group, such as "
+                'sf.sum("price", lower=0, upper=50), without weights; or leave it out, for units'
+            )
+        by.check("by", self.schema)
+        if self.public_keys is None and by.lower < 0:
+            raise QueryError(
+                "top: where groups are private, a unit may only add to a sum: lower is at least 0; or give "
+                "the groups by keys=[...]"
+            )
+
+    @property
+    def measured(self) -> str:
+        """The name of the column of numbers."""
+        return UNITS if self.by is None else SUM
+
+    @cached_property
+    def statistic(self) -> CountUnits | UnitSum:
+        """What groups are compared by."""
+        by = self.by
+        if by is None:
+            return CountUnits()
+        whole = self.whole and max(abs(by.lower), abs(by.upper)) < 2**40
+        if whole:
+            grid = Grid(0)
+        else:
+            made = ValueGrid.around(by.lower, by.upper, Grid.for_noise(by.upper - by.lower))
+            grid = Grid(made.exponent)
+        low, high = grid.steps_at_most(by.lower), grid.steps_at_least(by.upper)
+        return UnitSum("by", by.column, grid.exponent, low, high, whole)
+
+    @property
+    def step(self) -> Fraction:
+        """The grid step of what groups are compared by, in its own unit."""
+        statistic = self.statistic
+        return statistic.step if isinstance(statistic, UnitSum) else Fraction(1)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the numbers are whole."""
+        return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+
+    @property
+    def sensitivities(self) -> tuple[int, int]:
+        """How far one unit moves groups apart at most, and how far one group, in steps.
+
+        A unit that is in no group of two moves neither, so 0 is between the bounds of what it does.
+        """
+        statistic = self.statistic
+        if isinstance(statistic, CountUnits):
+            return 1, 1
+        low, high = statistic.lower, statistic.upper
+        return max(high, 0) - min(low, 0), max(abs(low), abs(high))
+
+    @property
+    def exact(self) -> ExactQuery:
+        """The exact half: the number of each group, or of the largest ones, without a limit of groups.
+
+        Beside the candidates it has the largest group that is none, by which the end is placed.
+        """
+        public = self.public_keys
+        groups = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
+        largest = None if self.candidates is None else self.candidates + 1
+        return ExactQuery(
+            self.steps, self.unit, self.keys, public, groups, (self.statistic,), largest=largest
+        )
+
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return f"the {self.k} largest by {', '.join(self.keys)}"
+
+    def drawing(self, plan: TopPlan) -> TopDraw:
+        """Return what draws a release of this question by a plan."""
+        return TopDraw(plan, self.keys, self.measured, self.step, self.whole)
+
+    def plan(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number = 0,
+        counts: bool = True,
+        counts_share: Number = Fraction(1, 2),
+    ) -> TopPlan:
+        """Say what a release with these options would do and cost; takes the options of `release`."""
+        share = as_fraction(counts_share, "counts_share")
+        if not 0 < share < 1:
+            raise ParameterError(
+                "counts_share", counts_share, "between 0 and 1, or leave them out by counts=False"
+            )
+        if not truth_value(counts, "counts"):
+            share = Fraction(0)
+        budget = admissible_epsilon(epsilon), admissible_delta(delta)
+        spread, largest = self.sensitivities
+        plan = TopPlan(self.k, self.candidates, *budget, share, None, spread, largest)
+        return make_top_plan(plan)
+
+    def release(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number = 0,
+        counts: bool = True,
+        counts_share: Number = Fraction(1, 2),
+        budget: Budget | None = None,
+        unsafe_words: Words | None = None,
+    ) -> TopRelease:
+        """Release the keys of the largest groups, in the order drawn.
+
+        Args:
+            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value.
+            delta: in [0, 1); private groups need more than 0, and k public ones may gain by it.
+            counts: whether noisy numbers of units of these groups stand beside them.
+            counts_share: the part of the budget that is for these numbers.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            unsafe_words: a source of random words for tests; the result is not private.
+        Returns:
+            A TopRelease, drawn once, when it is first looked at; of an Arrow schema a Beam transform, as of
+            `sfumato.beam.Release`.
+        Raises:
+            ParameterError, BudgetError: before anything is read or drawn.
+        """
+        if unsafe_words is not None and not isinstance(unsafe_words, Words):
+            raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
+        plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
+        form = partial(canonical_top, self, plan)
+        same = None if unsafe_words is not None else same_question(form, [self.engine])
+        pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self.engine.made_up)
+        planned(self.engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
+        released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
+        return released

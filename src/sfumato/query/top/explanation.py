@@ -1,0 +1,102 @@
+"""What a release of the largest groups does, in words and as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfumato.display.card import Card
+from sfumato.display.displayed import Told
+from sfumato.query.cards.planned import top_explanation_card
+from sfumato.query.cautions import cautions
+from sfumato.query.top.plan import TopPlan
+
+if TYPE_CHECKING:
+    from sfumato.query.top.asked import Top
+
+
+@dataclass(frozen=True, repr=False)
+class TopExplanation(Told):
+    """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data."""
+
+    question: Top
+    plan: TopPlan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain data, exact numbers as text of a fraction."""
+        question, plan = self.question, self.plan
+        return {
+            "privacy_unit": question.unit,
+            "group_by": list(question.keys),
+            "groups_are": "private" if plan.candidates is not None else "public",
+            "k": plan.k,
+            "candidates": plan.candidates,
+            "margin": plan.margin,
+            "by": self._by,
+            "spread": plan.spread,
+            "epsilon_of_each_peel": str(plan.rate),
+            "composed_by": "pure DP" if plan.rho is None else "zCDP",
+            "counts_share": str(plan.share),
+            "counts_noise": None if plan.law is None else repr(plan.law),
+            "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
+            "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
+            "told": self.steps,
+            "notes": list(self.notes),
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict()` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know."""
+        question, plan = self.question, self.plan
+        return (
+            *question.notes,
+            *cautions(question.schema, question.keys, plan.epsilon, plan.delta),
+        )
+
+    @property
+    def _by(self) -> str:
+        by = self.question.by
+        return "units" if by is None else by.meaning({})
+
+    @property
+    def steps(self) -> list[str]:
+        """What is done, and what it costs, a sentence or two each."""
+        question, plan, name = self.question, self.plan, self.question.measured
+        step = float(question.step)
+        rate = float(plan.step_rate) / step
+        first = f"Count the different {question.unit}, the privacy unit, in each group of "
+        if question.by is not None:
+            first = f"Of each {question.unit}, the privacy unit, take the {self._by}, in each group of "
+        lines = [
+            f"{first}{', '.join(question.keys)}. A unit may be in any number of groups.",
+            f"Draw {plan.k} groups, one after another, each with a chance in proportion to "
+            f"e^({rate:.4g} x {name}) among those that are left.",
+        ]
+        if plan.margin is not None:
+            lines.append(
+                f"Only the {plan.candidates} largest groups may be drawn; beside them stands an end, "
+                f"{(plan.margin + 1) * step:.6g} above the largest group that may not, at which "
+                "drawing stops."
+            )
+        if plan.law is not None:
+            lines.append(
+                f"Then show the {name} of these groups, with {type(plan.law).__name__} noise of standard "
+                f"deviation {float(plan.law.standard_deviation) * step:.4g}, exactly rounded, for "
+                f"{float(plan.share):.0%} of the budget."
+            )
+        lines.append(
+            f"Together this costs at most epsilon {float(plan.epsilon):g} and delta {float(plan.delta):g}, "
+            f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
+        )
+        return lines
+
+    def _card(self) -> Card:
+        return top_explanation_card(self)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.steps, *self.notes])

@@ -1,0 +1,210 @@
+"""The largest groups, released: drawn once, here, when they are first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.display.card import Card
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.errors import QueryError, RefusalError, in_own_words
+from sfumato.exact import truth_value
+from sfumato.noise import Words
+from sfumato.query.canonical import canonical_top
+from sfumato.query.cards.released import release_card, top_facts
+from sfumato.query.noisy.numbers import arrow_column
+from sfumato.query.passed_on import LeftBehind, stream, table
+from sfumato.query.released import output
+from sfumato.query.released.beside import write_workbook
+from sfumato.query.released.noisy_table import NoisyTable, stopped
+from sfumato.query.top.draw import RANK
+from sfumato.query.top.explanation import TopExplanation
+from sfumato.query.top.plan import TopPlan
+
+if TYPE_CHECKING:
+    from sfumato.query.released.chart import Chart
+    from sfumato.query.top.asked import Top
+
+_BATCH = 1 << 16
+_OF_THE_LARGEST = (
+    "errors: bars with sampling are of groups that were named before; the largest groups of a sample are "
+    "large by chance too. Leave sampling out, for bars of the noise"
+)
+
+
+class TopRelease(NoisyTable):
+    """The largest groups, safe to publish: ranks, keys, and noisy numbers of units.
+
+    Drawn when it is first looked at, and once. Made by `Top.release`.
+    """
+
+    def __init__(self, question: Top, plan: TopPlan, words: Words | None = None) -> None:
+        super().__init__(question.engine)
+        self.question, self.plan, self._words = question, plan, words
+        self._drawing = question.drawing(plan)
+        self._started = False
+
+    @property
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        return self.plan.epsilon, self.plan.delta
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its noise was drawn."""
+        return self._table is not None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell what was drawn: ranks and groups."""
+        return (RANK, *self.question.keys)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for."""
+        if self._table is None:
+            self._check_home()
+            with self._lock:
+                if self._table is None:
+                    with NotebookBar("Reading rows, drawing groups", fraction_of(self.engine)):
+                        self._table = self._draw()
+                    self._drew(self._table.num_rows)
+        return self._table
+
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
+        """Return half-widths of error bars of the numbers, beside ranks and keys.
+
+        Args:
+            confidence: in (0, 1): the chance that a group's number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+            sampling: must be left out: the largest groups of a sample are large by chance too.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: bars of what a population has are asked for.
+            RefusalError: numbers were left out.
+        """
+        if truth_value(sampling, "sampling"):
+            raise QueryError(_OF_THE_LARGEST)
+        width = self._drawing.half_width(confidence, simultaneous)
+        table = self.to_arrow()
+        widths = arrow_column(np.full(table.num_rows, width))
+        return table.set_column(table.num_columns - 1, self.question.measured, widths)
+
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars of the numbers, in a column named `units_error` or `sum_error`.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError: the path is not admissible, or one that rows come from.
+            QueryError: a key has the name of the error bars.
+            RefusalError: error bars are asked for, and numbers were left out.
+            OSError: the file cannot be written.
+        """
+        target = output.checked_path(path, workbook=True)
+        check = partial(self.check_no_source, target)
+        check()
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, check)
+            return
+        if confidence is not None:
+            self.check_bars(confidence, simultaneous)
+        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
+        output.write(target, iter(table.to_batches()), check)
+
+    def kept(self) -> Any:
+        """Return the noisy table."""
+        return self._table
+
+    def restore(self, kept: Any) -> None:
+        """Have the noisy table that a release of the same question had."""
+        self._table, self._started = kept, True
+
+    def passed_on(self) -> dict[str, Any]:
+        """Return its noisy table and its plan."""
+        engine: Any = LeftBehind.of(self.engine, self.question.steps)
+        said = replace(self.question, engine=engine), self.plan
+        return super().passed_on() | {"said": said, "drawn": stream(self.to_arrow())}
+
+    def arrive(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        TopRelease.__init__(self, *state["said"])
+        super().arrive(state)
+        self._table, self._started = table(state["drawn"]), True
+
+    @property
+    def _unsafe(self) -> bool:
+        return self._words is not None or self.was_unsafe
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
+        return canonical_top(self.question, self.plan)
+
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
+        self._drawing.half_width(confidence, simultaneous)
+        name = f"{self.question.measured}_error"
+        if name in {key.casefold() for key in self.question.keys}:
+            raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
+
+    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        widths = self.errors(confidence, simultaneous=simultaneous)
+        bars = widths.column(widths.num_columns - 1)
+        return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
+
+    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+        """Return what a picture shows, as plain data."""
+        from sfumato.query.released.chart import Chart
+
+        if self.plan.law is None:
+            raise QueryError(
+                "plot: the numbers of the largest groups were left out, so that there is nothing"
+            )
+        return Chart.of_largest(self, confidence, simultaneous)
+
+    def explain(self) -> TopExplanation:
+        """Return each step with its noise and cost; nothing in it depends on rows."""
+        return TopExplanation(self.question, self.plan)
+
+    @property
+    def measured(self) -> list[str]:
+        """The column with error bars; none where numbers were left out."""
+        return [] if self.plan.law is None else [self.question.measured]
+
+    def _card(self) -> Card:
+        groups = None if self.made is None else self.made.num_rows
+        bars = (self.bars_at, False) if self.made is not None and self.measured else None
+        notes = [("note", note) for note in self.explain().notes]
+        return release_card(self, [*top_facts(self, groups, bars), *notes], self.keys)
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.spent
+        keys = ", ".join(self.question.keys)
+        dummy = ", of made-up rows" if self.engine.made_up else ""
+        return f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+
+    def _draw(self) -> pa.Table:
+        if self._started:
+            raise RefusalError(
+                "this release is being drawn, or failed while it was drawn; a second draw would spend a "
+                "second budget. Ask for a new release"
+            )
+        self._started = True
+        with self._telling(), in_own_words(stopped, Exception):
+            batches = list(self.question.engine.statistics(self.question.exact, _BATCH))
+            drawn = self._drawn(pa.Table.from_batches(batches))
+            self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+        return drawn
+
+    def _drawn(self, exact: pa.Table) -> pa.Table:
+        return self._drawing.table(exact, self._words)
