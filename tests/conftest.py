@@ -19,13 +19,17 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 
-# Tests of many like cases, each of which is told by few of them, mostly.
+# Tests of many like cases, each of which is told by few of them, mostly; and tests of one or two cases that take long, as
+# planted defects do, beside quicker ones of the same.
 MOSTLY_LONG = frozenset((Path(__file__).parent / "mostly_long.txt").read_text().split())
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is mostly long, leave one case in three to the first tier: the same ones in every order."""
+    """Of a test that is mostly long, leave one case in three to the first tier: the same ones in every order.
+
+    One of fewer cases leaves none.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -33,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.setdefault(test, []).append(item)
     for found in cases.values():
         for place, item in enumerate(sorted(found, key=lambda item: item.nodeid)):
-            if place % 3:
+            if place % 3 or len(found) < 3:
                 item.add_marker(pytest.mark.long)
 
 
