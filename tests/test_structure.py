@@ -24,9 +24,9 @@ BELOW = {
     "display": set(),
     "files": {"errors", "ownership"},
     "noise": {"errors", "exact", "ownership"},
-    "framework": {"errors", "exact", "ownership"},
+    "framework": {"display", "errors", "exact", "ownership"},
     "budget": {"names", "display", "errors", "exact", "ownership", "noise", "framework"},
-    "transformations": {"errors", "exact", "framework"},
+    "transformations": {"display", "errors", "exact", "framework"},
     "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {
         "names",
@@ -52,9 +52,10 @@ BELOW = {
         "transformations",
         "measurements",
     },
-    "catalogs": {"names", "errors", "exact", "query"},
+    "catalogs": {"names", "display", "errors", "exact", "query"},
     "dialect": {
         "names",
+        "display",
         "errors",
         "exact",
         "catalogs",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError, shown
 from sfumato.exact import one_of, round_down, round_up
 
@@ -28,8 +29,8 @@ class Left(NamedTuple):
     share: Fraction
 
 
-@dataclass(frozen=True)
-class Cap:
+@dataclass(frozen=True, repr=False)
+class Cap(Spelled):
     """All that may be lost, and how it is added up.
 
     Args:

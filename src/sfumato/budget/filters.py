@@ -15,6 +15,7 @@ from typing import ClassVar
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
 from sfumato.budget.gaussian import gaussian_mu, pure_mu
 from sfumato.budget.loss import Loss
+from sfumato.display.fields import Spelled
 from sfumato.display.numbers import exact
 from sfumato.exact import root_down
 
@@ -22,8 +23,8 @@ from sfumato.exact import root_down
 _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 
 
-@dataclass(frozen=True)
-class Spent:
+@dataclass(frozen=True, repr=False)
+class Spent(Spelled):
     """One question that was paid.
 
     Args:

@@ -18,6 +18,7 @@ from sfumato.budget.parameters import (
     admissible_epsilon,
 )
 from sfumato.budget.pld import pld_deltas
+from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact.directed import log2
 from sfumato.exact.roots import crossing, log_ratio
@@ -26,8 +27,8 @@ ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
 WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution
 
 
-@dataclass(frozen=True)
-class Loss:
+@dataclass(frozen=True, repr=False)
+class Loss(Spelled):
     """The composition of all that one release does, per privacy unit added or removed.
 
     Args:

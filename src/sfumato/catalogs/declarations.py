@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
 
 
-@dataclass(frozen=True)
-class ColumnDeclaration:
+@dataclass(frozen=True, repr=False)
+class ColumnDeclaration(Spelled):
     """What is publicly known of a column.
 
     Args:

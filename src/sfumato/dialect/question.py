@@ -18,6 +18,7 @@ from sfumato.dialect.largest import Largest
 from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
+from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.question import Question, Released
@@ -28,8 +29,8 @@ from sfumato.query.top.asked import Top
 from sfumato.query.totals import GroupingSets
 
 
-@dataclass(frozen=True)
-class SqlQuery:
+@dataclass(frozen=True, repr=False)
+class SqlQuery(Spelled):
     """What a SQL text asks, before any table is opened. Made by `parse`.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -24,8 +25,13 @@ class Spelled:
 
     def __repr__(self) -> str:
         told: Any = self  # a dataclass
-        said = (f"{f.name}={spelled(getattr(self, f.name))}" for f in fields(told) if f.repr)
-        return f"{type(self).__name__}({', '.join(said)})"
+        return spelled_fields(self, [f.name for f in fields(told) if f.repr])
+
+
+def spelled_fields(value: object, names: Iterable[str]) -> str:
+    """Return the `repr` of a value of named fields, with exact numbers as one writes them."""
+    said = (f"{name}={spelled(getattr(value, name))}" for name in names)
+    return f"{type(value).__name__}({', '.join(said)})"
 
 
 def spelled(value: object) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int, root_up
 from sfumato.framework.bodies import Body, Norm
@@ -31,8 +32,8 @@ class Ball(Enum):
         return (sum(sizes) if self is Ball.L1 else max(sizes, default=0)) <= radius
 
 
-@dataclass(frozen=True)
-class BallBody(Body):
+@dataclass(frozen=True, repr=False)
+class BallBody(Spelled, Body):
     """Vectors of a length, in a ball: one coordinate stands for all entries, which share a scale of noise.
 
     Args:

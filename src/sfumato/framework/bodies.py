@@ -9,6 +9,7 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
+from sfumato.display.fields import Spelled
 from sfumato.exact import root_up
 
 
@@ -57,8 +58,8 @@ class Body(ABC):
         return (self,)
 
 
-@dataclass(frozen=True)
-class Segment(Body):
+@dataclass(frozen=True, repr=False)
+class Segment(Spelled, Body):
     """One number in [-bound, bound].
 
     >>> Segment("rows", Fraction(3)).size(Norm.L2, [Fraction(2)])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_down
 from sfumato.framework.bodies import Body, Norm, Product
@@ -16,8 +17,8 @@ from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Distance, Metric
 
 
-@dataclass(frozen=True)
-class CentredDistance(Metric):
+@dataclass(frozen=True, repr=False)
+class CentredDistance(Spelled, Metric):
     """The length of what changed, as seen through Gaussian noise that has a part in common in all groups.
 
     Each number has noise of its own, and each count (of units, or of what they limit) has the noise of all

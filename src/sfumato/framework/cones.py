@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, whole_number
 from sfumato.framework.bodies import Body, Norm, weighted
@@ -16,8 +17,8 @@ from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Distance, Metric
 
 
-@dataclass(frozen=True)
-class ConeBody(Body):
+@dataclass(frozen=True, repr=False)
+class ConeBody(Spelled, Body):
     """A count n from 0 to its bound, and signed numbers that it limits: |s| <= n (bound of s / bound of n).
 
     So it is for sums of values of at most a bound, over n rows or units. With units, their number u from 0 to
@@ -98,7 +99,7 @@ class ConeBody(Body):
         return a <= 1 and b == 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CubeBody(ConeBody):
     """Signed numbers that nothing limits but their own bounds.
 
@@ -122,8 +123,8 @@ class CubeBody(ConeBody):
         return self.largest(vector) <= 1
 
 
-@dataclass(frozen=True)
-class KNormDistance(Metric):
+@dataclass(frozen=True, repr=False)
+class KNormDistance(Spelled, Metric):
     """The K-norm of what changed: the least λ + μ for which it is λ contributions of a unit less μ of them.
 
     Args:

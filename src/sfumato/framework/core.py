@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, overload
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, in_own_words, shown
 from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
@@ -14,8 +15,8 @@ from sfumato.framework.measures import Measure
 from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
 
 
-@dataclass(frozen=True)
-class Linear:
+@dataclass(frozen=True, repr=False)
+class Linear(Spelled):
     """The map of a function that moves by at most `constant` times what its input moves by.
 
     >>> Linear(Fraction(3))(Fraction(1, 2))

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, positive_int
 
@@ -30,8 +31,8 @@ class Domain(ABC):
         return self == other
 
 
-@dataclass(frozen=True)
-class AtomDomain(Domain):
+@dataclass(frozen=True, repr=False)
+class AtomDomain(Spelled, Domain):
     """Single values of one kind, between bounds where there are any.
 
     Args:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_down
 from sfumato.exact.rollup import Rollup
@@ -16,8 +17,8 @@ from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Distance, Metric
 
 
-@dataclass(frozen=True)
-class LevelsDistance(Metric):
+@dataclass(frozen=True, repr=False)
+class LevelsDistance(Spelled, Metric):
     """The length of what changed in the totals of all levels, each number over its scale.
 
     Args:

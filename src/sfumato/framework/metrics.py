@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.exact import root_down
 from sfumato.framework.bodies import Body, Norm
 from sfumato.framework.domains import (
@@ -163,8 +164,8 @@ class DiscreteDistance(Metric):
         return Fraction(record_key(one) != record_key(other))
 
 
-@dataclass(frozen=True)
-class _Norm(Metric):
+@dataclass(frozen=True, repr=False)
+class _Norm(Spelled, Metric):
     scales: tuple[tuple[str, Fraction], ...] = ()
 
     def admits(self, domain: Domain) -> bool:
@@ -198,7 +199,7 @@ class _Norm(Metric):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L1Distance(_Norm):
     """The sum of |differences|, each divided by its scale.
 
@@ -214,7 +215,7 @@ class L1Distance(_Norm):
         return sum(self.differences(one, other), Fraction(0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L2Distance(_Norm):
     """The root of the sum of squared differences, each divided by its scale.
 
@@ -298,7 +299,7 @@ def _share(size: Distance, most: Fraction) -> Any:
     return math.inf if size else Fraction(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LInfDistance(_Norm):
     """The largest |difference| of two vectors of one length.
 

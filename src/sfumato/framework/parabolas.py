@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError
 from sfumato.framework.cones import ConeBody
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ParabolaBody(ConeBody):
     """A count n from 0 to its bound, a sum x, and a sum y of squares, moved: (x, y) in n times their hull.
 

@@ -15,7 +15,7 @@ from sfumato.framework.metrics import Distance
 from sfumato.framework.time_steps import TimeStepsDistance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesDistance(TimeStepsDistance):
     """The length of what changed in running weighted sums of each series, each number over its scale.
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.framework.bodies import Body
 from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Metric
 
 
-@dataclass(frozen=True)
-class TimeStepsDistance(Metric):
+@dataclass(frozen=True, repr=False)
+class TimeStepsDistance(Spelled, Metric):
     """A distance of numbers of time steps, in one series or several.
 
     Args:

@@ -14,7 +14,7 @@ from sfumato.framework.metrics import Distance
 from sfumato.framework.time_steps import TimeStepsDistance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeDistance(TimeStepsDistance):
     """What changed in the sums of all blocks of each series, each number over its scale, added up.
 

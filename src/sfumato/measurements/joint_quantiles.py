@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
@@ -31,8 +32,8 @@ _TOGETHER = 256
 _WORD = 1 << 60
 
 
-@dataclass(frozen=True)
-class Target:
+@dataclass(frozen=True, repr=False)
+class Target(Spelled):
     """What is looked for: the place where counts reach a share of all, and a fixed number more or less.
 
     Args:
@@ -116,8 +117,8 @@ def joint_quantiles(
     return Measurement("joint_quantiles", GroupedIntegers((name,)), metric, PureDP(), function, reach)
 
 
-@dataclass(frozen=True)
-class QuantileChoice:
+@dataclass(frozen=True, repr=False)
+class QuantileChoice(Spelled):
     """How places are chosen in one group.
 
     Args:

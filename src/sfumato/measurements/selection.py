@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.exact.directed import exp_bounds, log2
@@ -85,8 +86,8 @@ class GroupSelection(ABC):
         """
 
 
-@dataclass(frozen=True)
-class TruncatedGeometric(GroupSelection):
+@dataclass(frozen=True, repr=False)
+class TruncatedGeometric(Spelled, GroupSelection):
     """Keep a group of n units with the largest probability that (epsilon, delta)-DP allows.
 
     Args:
@@ -302,8 +303,8 @@ class _Threshold(GroupSelection):
     def _noise_loss(self, groups: int) -> Loss: ...
 
 
-@dataclass(frozen=True)
-class LaplaceThreshold(_Threshold):
+@dataclass(frozen=True, repr=False)
+class LaplaceThreshold(Spelled, _Threshold):
     """Keep the groups whose number of units, with Laplace noise, reaches a threshold.
 
     Args:
@@ -335,8 +336,8 @@ class LaplaceThreshold(_Threshold):
         return Loss(laplace=((1 / self.law.scale, groups),))
 
 
-@dataclass(frozen=True)
-class GaussianThreshold(_Threshold):
+@dataclass(frozen=True, repr=False)
+class GaussianThreshold(Spelled, _Threshold):
     """Keep the groups whose number of units, with Gaussian noise, reaches a threshold.
 
     Args:
@@ -390,8 +391,8 @@ def _seen(units: ArrayLike, pre_threshold: int) -> Units:
     return np.maximum(seen - (pre_threshold - 1), 0)
 
 
-@dataclass(frozen=True)
-class KNormThreshold(_Threshold):
+@dataclass(frozen=True, repr=False)
+class KNormThreshold(Spelled, _Threshold):
     """Keep the groups whose number of units, with K-norm noise of each group, reaches a threshold.
 
     Args:

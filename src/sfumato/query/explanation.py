@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
+from sfumato.budget.cost import Cost
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
 from sfumato.display.card import Card
 from sfumato.display.displayed import Told
@@ -76,12 +77,12 @@ class Explanation(Told):
         return explain_epsilon(*self.spent)
 
     @property
-    def spent(self) -> tuple[Fraction, Fraction]:
+    def spent(self) -> Cost:
         """The budget (epsilon, delta) of all, exactly: with what looks before it and diagnostics cost."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
         beside = self.content.get("diagnostics")
         looks = sum((Fraction(one["epsilon"]) for one in self.content.get("found", ())), Fraction(0))
-        return epsilon + looks + (Fraction(beside["epsilon"]) if beside else 0), delta
+        return Cost(epsilon + looks + (Fraction(beside["epsilon"]) if beside else 0), delta)
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
@@ -102,10 +103,10 @@ class ProcessedRelease(NoisyTable):
         return tuple(found for release in self.releases for found in release.found)
 
     @property
-    def _spent(self) -> tuple[Fraction, Fraction]:
+    def _spent(self) -> Cost:
         """The sums of all budgets, exactly: basic composition."""
         epsilons, deltas = zip(*(release._spent for release in self.releases), strict=True)
-        return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))
+        return Cost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
 
     @property
     def drawn(self) -> bool:

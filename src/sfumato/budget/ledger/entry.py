@@ -11,7 +11,7 @@ from sfumato.budget.filters import Spent
 KINDS = ("create", "grant", "spend")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entry(Spent):
     """One entry of a ledger: a question that was paid, or a cap that was set.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sfumato.budget import Budget
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
+from sfumato.display.fields import Spelled
 from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.canonical import canonical
 from sfumato.query.choices import titled
@@ -46,8 +47,8 @@ class Better(Told):
         return " and ".join(f"{name}={limit:,}" for name, limit in self.limits.items())
 
 
-@dataclass(frozen=True)
-class Advised:
+@dataclass(frozen=True, repr=False)
+class Advised(Spelled):
     """One question with all that was left open, and what it may cost.
 
     Args:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.budget import Loss
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
 from sfumato.noise import Words
@@ -44,8 +45,8 @@ OF_CONTRIBUTIONS, OF_KEYS = Fraction(1, 3), Fraction(1, 6)
 _FAR = 3
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Spelled):
     """What is asked about limits and bounds, within a budget: planned, and nothing read.
 
     Args:

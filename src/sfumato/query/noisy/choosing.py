@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.display.fields import Spelled
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target, placed
 from sfumato.measurements.levels import Integers, Levels
@@ -58,8 +59,8 @@ class Places:
     aimed: float
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Spelled):
     """Three places for each rank of one column: one near it, and one on either side; or one alone.
 
     Args:

@@ -6,13 +6,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import pyarrow as pa
 
+from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.errors import ColumnError, EngineError, ParameterError, RefusalError, in_own_words
@@ -83,7 +83,7 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
 
     @property
     @abstractmethod
-    def _spent(self) -> tuple[Fraction, Fraction]:
+    def _spent(self) -> Cost:
         """What `spent` says, exactly."""
 
     @property

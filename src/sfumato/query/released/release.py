@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
@@ -84,7 +84,7 @@ class Release(NoisyTable):
         self._written: tuple[Path, tuple[int, ...]] | None = None
 
     @property
-    def _spent(self) -> tuple[Fraction, Fraction]:
+    def _spent(self) -> Cost:
         return self.plan.spent
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words
@@ -52,8 +52,8 @@ class TopRelease(NoisyTable):
         self._started = False
 
     @property
-    def _spent(self) -> tuple[Fraction, Fraction]:
-        return self.plan.epsilon, self.plan.delta
+    def _spent(self) -> Cost:
+        return Cost(self.plan.epsilon, self.plan.delta)
 
     @property
     def drawn(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, as_int, positive_int, round_up
 from sfumato.framework import (
@@ -110,12 +111,12 @@ class Records:
         )
 
 
-@dataclass(frozen=True)
-class Bounds:
+@dataclass(frozen=True, repr=False)
+class Bounds(Spelled):
     """The numbers of a kind that two bounds enclose: the bounds move inward to members of the kind.
 
     >>> Bounds.of("clamp", 0.5, "9/4", int)
-    Bounds(kind=<class 'int'>, lower=Fraction(1, 1), upper=Fraction(2, 1))
+    Bounds(kind=<class 'int'>, lower=1, upper=2)
     """
 
     kind: NumberKind

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.display.fields import Spelled
 from sfumato.exact import root_up
 from sfumato.framework import WHOLE, Body, Norm
 from sfumato.transformations.grid import scaled_down
 
 
-@dataclass(frozen=True)
-class HistogramBody(Body):
+@dataclass(frozen=True, repr=False)
+class HistogramBody(Spelled, Body):
     """Counts at places, on one or several levels: on each they come to at most `rows` steps.
 
     Args:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, GroupedIntegers, L1Distance, Linear, Segment, Transformation
 from sfumato.transformations.grid import Grid
@@ -17,8 +18,8 @@ from sfumato.transformations.statistics.leaves import Leaves
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 
-@dataclass(frozen=True)
-class Margin(Statistic):
+@dataclass(frozen=True, repr=False)
+class Margin(Spelled, Statistic):
     """The rows by which two places are beyond a rank, one below it and one above, whichever is fewer.
 
     The smaller of the rank less the rows below the first place, and the rows up to the last place less the

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.display.fields import Spelled
 from sfumato.framework import Body, Norm
 
 
-@dataclass(frozen=True)
-class SimplexBody(Body):
+@dataclass(frozen=True, repr=False)
+class SimplexBody(Spelled, Body):
     """Numbers that are not negative and come to at most `most` together.
 
     Its size does not grow with the number of coordinates: a vector of it is a mean of vectors with all of

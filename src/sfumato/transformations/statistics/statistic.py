@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, overload
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import (
@@ -56,8 +57,8 @@ class Role(Enum):
     BIN = "bin"
 
 
-@dataclass(frozen=True)
-class Coordinate:
+@dataclass(frozen=True, repr=False)
+class Coordinate(Spelled):
     """One exact number of each group, a whole number of grid steps, which gets noise of its own.
 
     Args:
