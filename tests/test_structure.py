@@ -23,7 +23,7 @@ BELOW = {
     "ownership": {"errors"},
     "display": set(),
     "files": {"errors", "ownership"},
-    "noise": {"errors", "exact", "ownership"},
+    "noise": {"display", "errors", "exact", "ownership"},
     "framework": {"display", "errors", "exact", "ownership"},
     "budget": {"names", "display", "errors", "exact", "ownership", "noise", "framework"},
     "transformations": {"display", "errors", "exact", "framework"},

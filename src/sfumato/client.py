@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.service.faults import of_data
@@ -75,7 +77,7 @@ class Asked:
     repeats: int | None = None
 
 
-class RemoteRelease:
+class RemoteRelease(Displayed):
     """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
 
     Args:
@@ -156,6 +158,17 @@ class RemoteRelease:
     def explain(self) -> str:
         """Return each step with its bounds, noise scale and share of the budget."""
         return str(self._about["explanation"])
+
+    def _card(self) -> Card:
+        from sfumato.query.cards.far import far_card
+
+        about = self._about
+        facts = [("±", f"{about['confidence'] * 100:g}% error bars: what the noise may have changed.")]
+        if self.repeats is not None:
+            facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
+        return far_card(
+            self._table, self._widths, about["keys"], facts, self.hints, self.spent, dummy=self.dummy
+        )
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent

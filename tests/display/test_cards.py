@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import re
-from collections.abc import Callable
+import tempfile
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato import errors as sf_errors
+from sfumato.audit import closeness
+from sfumato.client import RemoteRelease
 from sfumato.display.card import Card, Facts, Listing, Rows, Sentences, Steps
 from sfumato.display.html import html
 from sfumato.display.numbers import Shown, exact
 from sfumato.errors import EngineError
+from tests.docs.test_reference import public
 
 pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown around the numbers")
 NAME = "<script>alert(1)</script>\"'&$x$"
@@ -85,13 +95,60 @@ def computed() -> Any:
     return made(sf.sql(f"SELECT n * 2 AS twice FROM ({text})", tables={"t": pa.table({"id": [1, 2]})}))
 
 
+def advice() -> sf.Advice:
+    asked = question()
+    return sf.advise(asked.table, {"n": asked}, epsilon="1/3")
+
+
 def budget() -> sf.Budget:
     made = sf.Budget(epsilon=3)
     made.spend("1/3", what=HOSTILE)
     return made
 
 
+def ledger() -> sf.Ledger:
+    made = sf.Ledger(f"{tempfile.mkdtemp()}/budget.db")
+    made.create(NAME, epsilon="1/3", period="month")
+    made.grant(NAME, "ann", epsilon="1/7")
+    made.budget(NAME, "ann").spend("1/9", what=HOSTILE)
+    return made
+
+
+def catalog() -> sf.Catalog:
+    columns = {NAME: {"domain": [HOSTILE, "B"]}, "x": {"lower": 0.1, "upper": 7}}
+    hospital = {
+        "source": pa.table({"id": [1], NAME: ["B"], "x": [1.0]}),
+        "privacy_unit": "id",
+        "columns": columns,
+    }
+    return sf.catalog(
+        {"tables": {NAME: {**hospital, "max_groups": 1}, "towns": {"source": "t.csv", "public": True}}}
+    )
+
+
+def stratified() -> sf.StratifiedProportion:
+    sample = {"s": [HOSTILE, "B"] * 9, "yes": [True, False, False] * 6}
+    return sf.stratified_proportion(
+        sample, stratum="s", answer="yes", yes=True, population={HOSTILE: 90, "B": 80}, epsilon="1/3"
+    )
+
+
+def far() -> Any:
+    from sfumato.service.answers import answer, pack
+
+    made = replace(answer(drawn(), 0.95, False, False))
+    return RemoteRelease(pack(replace(made, about={**made.about, "repeats": 3})))
+
+
 THINGS: dict[str, Callable[[], Any]] = {
+    "ledger": ledger,
+    "budget of a ledger": lambda: ledger().budget(NAME, "ann"),
+    "ledger that is not there": lambda: sf.Ledger(f"{tempfile.mkdtemp()}/budget.db"),
+    "catalog": catalog,
+    "table of a catalog": lambda: catalog().table(NAME),
+    "stratified proportion": stratified,
+    "release from far away": far,
+    "closeness": lambda: closeness([1, 2, 3, 4, 5, 6] * 20, {face: 1 / 6 for face in range(1, 7)}),
     "table": table,
     "public table": lambda: sf.public(pa.table({NAME: [1]})).filter("true"),
     "question": question,
@@ -110,6 +167,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "analysis": lambda: question().analyze(epsilon="1/3"),
     "epsilon": lambda: sf.explain_epsilon("1/3", "1/1000000"),
     "receipt": lambda: drawn().receipt(),
+    "advice": advice,
     "comparison": lambda: drawn().compare("n", "B", HOSTILE),
 }
 
@@ -125,6 +183,70 @@ def test_html_is_harmless_and_exact_numbers_are_written_as_people_do(name: str) 
     for text in (found.text, str(thing)):
         assert "\x1b" not in text and "\u202e" not in text
     assert "mathjax_ignore" in thing._repr_html_()
+    for place, value in told(thing):
+        assert "Fraction(" not in repr(value), place
+
+
+def told(thing: Any) -> list[tuple[str, Any]]:
+    """What somebody sees who writes a dot behind it, but numbers alone, which are Python's."""
+    properties = [name for name in dir(type(thing)) if isinstance(getattr(type(thing), name), property)]
+    fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
+    found = []
+    for name in {*properties, *fields}:
+        if not name.startswith("_"):
+            with suppress(sf_errors.SfumatoError, NotImplementedError):
+                value = getattr(thing, name)
+                numbers = value.values() if isinstance(value, Mapping) else [value]
+                found += [(name, one) for one in numbers if type(one) is not Fraction]
+    return found
+
+
+def generated() -> dict[str, type]:
+    """Public classes that show fractions of theirs by the `repr` that dataclasses and named tuples make."""
+    found = {}
+    for path in public():
+        module, _, name = path.rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
+        if not isinstance(cls, type) or not any("Fraction" in str(said) for said in annotations(cls)):
+            continue
+        made = getattr(cls.__repr__, "__code__", None)
+        of_tuples = made is not None and made.co_filename == namedtuple.__code__.co_filename
+        if hasattr(cls.__repr__, "__wrapped__") or of_tuples:
+            found[path] = cls
+    return found
+
+
+def named_tuple() -> type:
+    class Count(NamedTuple):
+        half: Fraction
+
+    return Count
+
+
+def annotations(cls: type) -> list[Any]:
+    if dataclasses.is_dataclass(cls):
+        return [
+            field.type
+            for field in dataclasses.fields(cls)
+            if field.repr and "Callable" not in str(field.type)
+        ]
+    return list(vars(cls).get("__annotations__", {}).values()) if issubclass(cls, tuple) else []
+
+
+def test_no_public_class_shows_a_fraction_as_python_writes_it() -> None:
+    assert not generated()
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        dataclasses.make_dataclass("Count", [("half", "Fraction")]),
+        named_tuple(),
+    ],
+)
+def test_one_that_does_is_found(planted: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.budget.Loss", planted)
+    assert list(generated()) == ["sfumato.budget.Loss"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.catalogs.card import called, catalog_card
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.display.fields import Spelled
+from sfumato.display.text import visible
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
 
@@ -95,8 +99,8 @@ class TableDeclaration:
         return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
 
 
-@dataclass(frozen=True)
-class Declarations(Helpful):
+@dataclass(frozen=True, repr=False)
+class Declarations(Helpful, Displayed):
     """The tables of a catalog, by name.
 
     Args:
@@ -151,3 +155,9 @@ class Declarations(Helpful):
                 f"with catalog.public({name!r}) to join it. A question is about a private table"
             )
         return replace(table, privacy_unit=self.unit_name(name))
+
+    def _card(self) -> Card:
+        return catalog_card(self)
+
+    def __repr__(self) -> str:
+        return f"<{called(self.name)}: {', '.join(map(visible, self.tables))}>"

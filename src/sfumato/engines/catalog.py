@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sfumato.engines.catalog_check import CatalogCheck
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog(Declarations):
     """Tables as their owner declares them. Made by `sfumato.catalog`."""
 

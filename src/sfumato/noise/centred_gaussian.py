@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up, whole_number
 from sfumato.noise.laws import Gaussian
@@ -19,8 +20,8 @@ MOST = Fraction(2**36)  # scales from here on could leave 64-bit integers
 MOST_WEIGHT = 2**10  # or could be so many times a fine step that it is no longer fine
 
 
-@dataclass(frozen=True)
-class CentredGaussian:
+@dataclass(frozen=True, repr=False)
+class CentredGaussian(Spelled):
     """Gaussian noise of each number, and one number more that is added to the counts of all groups.
 
     Args:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise.intervals import Noises
@@ -33,8 +34,8 @@ _SOLVED = 2.0**-20  # of its deviation, which a total is then within of them: `t
 _STEPS = 10_000
 
 
-@dataclass(frozen=True)
-class LevelsGaussian:
+@dataclass(frozen=True, repr=False)
+class LevelsGaussian(Spelled):
     """Noise of each number of each cell, such that totals have little: as if all levels had their own.
 
     Args:

@@ -24,7 +24,7 @@ _LIMB = 29
 _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesGaussian(TimeStepsNoise):
     """Noise R^-1 Z of each number of each series: Z is independent Gaussian noise, R running weighted sums.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import whole_number
 from sfumato.noise.words import Words
@@ -16,8 +17,8 @@ from sfumato.noise.words import Words
 MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
 
 
-@dataclass(frozen=True)
-class TimeStepsNoise(ABC):
+@dataclass(frozen=True, repr=False)
+class TimeStepsNoise(Spelled, ABC):
     """Noise of each number of each series of time steps.
 
     Args:

@@ -20,7 +20,7 @@ _NARROW = 2**34  # up to here fine steps do not, either
 _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeLaplace(TimeStepsNoise):
     """Noise of the steps that least squares make of sums of blocks with Laplace noise.
 

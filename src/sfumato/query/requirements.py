@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from sfumato.display.fields import Spelled
 from sfumato.framework import Body, Norm
 from sfumato.query.aggregates import (
     Aggregate,
@@ -70,8 +71,8 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
 }
 
 
-@dataclass(frozen=True)
-class Requirements:
+@dataclass(frozen=True, repr=False)
+class Requirements(Spelled):
     """Statistics with the estimates made of them.
 
     Args:

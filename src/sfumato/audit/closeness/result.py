@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING
 
 from sfumato.audit.literals import digits
+from sfumato.display.displayed import Told
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Check:
     finding: str
 
 
-@dataclass(frozen=True)
-class Closeness:
+@dataclass(frozen=True, repr=False)
+class Closeness(Told):
     """What the checks found.
 
     Args:

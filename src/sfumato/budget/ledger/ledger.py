@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.account import Cap
 from sfumato.budget.filters import Spent
+from sfumato.budget.ledger.card import ledger_card
 from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS
 from sfumato.budget.ledger.shared import LedgerBudget
 from sfumato.budget.ledger.transactions import Transactions
 from sfumato.budget.ledger.written import as_written, inward, named
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
 from sfumato.errors import BudgetError, EngineError, nearest
 from sfumato.exact import one_of, truth_value
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.journal.journal import Journal
 
 
-class Ledger(Transactions):
+class Ledger(Displayed, Transactions):
     """A file, or a database of PostgreSQL, that holds budgets and all that was ever spent of them.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
@@ -307,6 +310,12 @@ class Ledger(Transactions):
         return found[0]
 
     # For both.
+
+    def _card(self) -> Card:
+        try:
+            return ledger_card(self._store.shown, self.accounts())
+        except EngineError as error:
+            return ledger_card(self._store.shown, (), str(error))
 
     def _set(
         self,

@@ -11,6 +11,8 @@ from typing import Any
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.display.card import Card, Facts, Rows
+from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, one_of, round_up
 from sfumato.measurements.noise import NOISES, Law
@@ -22,10 +24,11 @@ from sfumato.noise.rounded import RoundedNoise
 from sfumato.transformations.stratified import StratifiedDesign
 
 WHERE = "stratified_proportion"
+_MOST = 20  # strata that are shown
 
 
 @dataclass(frozen=True, repr=False)
-class StratifiedProportion:
+class StratifiedProportion(Displayed):
     """A private proportion of a stratified population; everything here is safe to publish.
 
     Args:
@@ -109,6 +112,24 @@ class StratifiedProportion:
                 "improbable, whatever the strata's own proportions are; the noise's law is part of it.",
             ]
         )
+
+    def _card(self) -> Card:
+        (low, high), (epsilon, delta) = self.interval(), self.spent
+        facts = [
+            ("95% interval", f"{low:.4f} to {high:.4f}, of the sample and of the noise"),
+            ("standard error", f"{self.standard_error:.4f}"),
+            ("spent", f"epsilon {epsilon:g}, delta {delta:g}, for the answer of each respondent"),
+            ("noise", f"{type(self.law).__name__}, exactly rounded, on the yes-answers of each stratum"),
+        ]
+        sizes = zip(self.design.sample_sizes, self.design.strat_sizes, self.counts, strict=True)
+        rows = [
+            [str(name), f"{size:,}", f"{asked:,}", f"{yes:,}"]
+            for name, (asked, size, yes) in zip(self.strata, sizes, strict=True)
+        ]
+        more = f"The first {_MOST} of {len(rows):,} strata; to_pandas() has all." if len(rows) > _MOST else ""
+        names = ["stratum", "population", "asked", "yes (noisy)"]
+        title = f"Private proportion: {self.proportion:.4f}"
+        return Card(title, [Facts(facts), Rows(names, rows[:_MOST], beyond=more)])
 
     def __repr__(self) -> str:
         low, high = self.interval()

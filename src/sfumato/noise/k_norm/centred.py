@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 from typing import ClassVar
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int, round_up
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
@@ -24,8 +25,8 @@ from sfumato.noise.k_norm.streams import Streams
 from sfumato.noise.words import Words, source_of
 
 
-@dataclass(frozen=True)
-class CentredNoise:
+@dataclass(frozen=True, repr=False)
+class CentredNoise(Spelled):
     """K-norm noise on counts of public groups: half of that of all units, and that of a cube about it.
 
     Each group's number is X + Y U: X a Laplace number and Y a Gamma number of shape groups + 1, which all

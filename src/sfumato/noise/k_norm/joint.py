@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.display.fields import Spelled
 from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone
@@ -19,8 +20,8 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 
-@dataclass(frozen=True)
-class JointVectors(Vectors):
+@dataclass(frozen=True, repr=False)
+class JointVectors(Spelled, Vectors):
     """Uniform points of λC - μC in each group, for given λ and μ."""
 
     cone: Cone
@@ -80,8 +81,8 @@ class JointVectors(Vectors):
         return Enclosed([n.times(scale) for n, scale in zip(numbers, self.scales, strict=True)], room)
 
 
-@dataclass(frozen=True)
-class JointNoise:
+@dataclass(frozen=True, repr=False)
+class JointNoise(Spelled):
     """K-norm noise on public groups, of which one unit may be in all: one draw for all groups together.
 
     Its density is proportional to exp(-(max over groups of a + max over groups of b)), with the a and

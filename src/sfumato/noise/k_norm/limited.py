@@ -19,6 +19,7 @@ from math import factorial
 
 import numpy as np
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
@@ -44,8 +45,8 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 
-@dataclass(frozen=True)
-class LimitedNoise:
+@dataclass(frozen=True, repr=False)
+class LimitedNoise(Spelled):
     """K-norm noise on public groups, of which one unit may be in some: one draw for all groups.
 
     Its density is proportional to exp(-w (max over groups of a + max over groups of b) - (1 - w)/k sum over

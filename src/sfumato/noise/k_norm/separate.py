@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.display.fields import Spelled
 from sfumato.exact import whole_number
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
@@ -39,8 +40,8 @@ from sfumato.noise.words import Words, source_of
 between_faces = 2.0**-44
 
 
-@dataclass(frozen=True)
-class SeparateNoise(Vectors):
+@dataclass(frozen=True, repr=False)
+class SeparateNoise(Spelled, Vectors):
     """Independent K-norm noise in each group.
 
     Args:

@@ -24,7 +24,7 @@ from sfumato.noise.k_norm.separate import SeparateNoise, signed_exponential
 from sfumato.noise.values import Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeparateParabolas(SeparateNoise):
     """Independent K-norm noise in each group on a count, a sum and a sum of squares, and units if there are.
 

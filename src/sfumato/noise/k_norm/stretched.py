@@ -38,7 +38,7 @@ from sfumato.noise.values import Floats
 Real = TypeVar("Real")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StretchedNoise(SeparateNoise):
     """Independent K-norm noise in each group, of a body that is stretched for what is not favoured.
 

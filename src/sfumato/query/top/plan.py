@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sfumato.budget import Loss
 from sfumato.budget.conversions import zcdp_rho
+from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact import root_down, root_up
 from sfumato.exact.directed import exp_bounds
@@ -21,8 +22,8 @@ LARGEST_SCALE = 2**56
 LARGEST_EPSILON = 1000
 
 
-@dataclass(frozen=True)
-class TopPlan:
+@dataclass(frozen=True, repr=False)
+class TopPlan(Spelled):
     """What a release of the largest groups does.
 
     Args:
