@@ -19,7 +19,7 @@ from sfumato.noise.values import Floats
 _nodes = 80
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CentredMarginal(Marginal):
     """A number of centred noise; by quadrature over the Gamma number, with an absolute error below 1e-10.
 

@@ -34,7 +34,7 @@ _theta_nodes_of_integrals = 16
 _fit_of_integrals = 1e-11
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JointMarginal(TogetherMarginal):
     """A number of joint noise; by quadrature, with an absolute error below 1e-10.
 

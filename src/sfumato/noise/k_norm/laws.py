@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.exact.roots import crossing, first_whole_near
@@ -23,8 +24,8 @@ _most_decades = 290.0  # beyond, floats do not hold probabilities
 Tail = Callable[[float], float]
 
 
-@dataclass(frozen=True)
-class Marginal(ABC):
+@dataclass(frozen=True, repr=False)
+class Marginal(Spelled, ABC):
     """A symmetric law of one number Z of K-norm noise, in grid steps; R is Z rounded to nearest."""
 
     scale: Fraction
@@ -155,7 +156,7 @@ class Marginal(ABC):
         return first_whole_near(enough, math.ceil(found * float(self.scale) - 0.5), least=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TogetherMarginal(Marginal):
     """A number of noise of which all groups are drawn together."""
 

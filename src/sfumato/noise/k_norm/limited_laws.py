@@ -23,7 +23,7 @@ _deviations = 7.2  # about where that is, in standard deviations
 _panel = 1.0  # how wide panels are: about 2 deviations
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LimitedMarginal(TogetherMarginal):
     """A number of noise that is shared in part; by quadrature, with an absolute error below 1e-7.
 

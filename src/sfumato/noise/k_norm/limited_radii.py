@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from itertools import count
 from math import comb, sqrt
 
+from sfumato.display.fields import Spelled
 from sfumato.exact.directed import exactly
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
 from sfumato.noise.k_norm.cone import Cone
@@ -47,8 +48,8 @@ def powers(cone: Cone) -> Powers:
     return raised
 
 
-@dataclass(frozen=True)
-class Tilted:
+@dataclass(frozen=True, repr=False)
+class Tilted(Spelled):
     """V(λ, μ), and its slope in λ.
 
     Args:

@@ -15,7 +15,7 @@ from sfumato.noise.k_norm.separate import SeparateNoise
 from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExactMarginal(Marginal):
     """A law whose tails are enclosed by rational numbers."""
 
@@ -28,7 +28,7 @@ class ExactMarginal(Marginal):
         return self.tolerance(-log2(2 * probability) / np.log2(10))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ErlangMixture(ExactMarginal):
     """|Z| is scale times an Erlang number of shape j with probability weights[j - 1].
 

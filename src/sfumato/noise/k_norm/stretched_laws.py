@@ -19,7 +19,7 @@ Weights = Mapping[tuple[int, Fraction], Fraction]
 ONE = Fraction(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TwoRates(ExactMarginal):
     """|Z| is scale times a number whose law is a sum of Erlang laws with weights of any sign.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.errors import EngineError
 from sfumato.measurements.k_norm import KNormNoise
 from sfumato.measurements.noise import Law
@@ -31,8 +32,8 @@ from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree, Statistic
 
 
-@dataclass(frozen=True)
-class Noising:
+@dataclass(frozen=True, repr=False)
+class Noising(Spelled):
     """What turns exact statistics into a release; small, and fit to be sent to a worker.
 
     Args:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.display.fields import Spelled
 from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.intervals import DependentNoises
@@ -73,8 +74,8 @@ class Levelled:
     cells: NoisyNumbers
 
 
-@dataclass(frozen=True)
-class NoisyNumbers:
+@dataclass(frozen=True, repr=False)
+class NoisyNumbers(Spelled):
     """The noisy numbers of a batch of groups, in the units of the statistics.
 
     Args:
