@@ -438,7 +438,7 @@ def test_what_the_result_shows(seeded):
     said = share.explain()
     assert "epsilon 1, for the answer of each respondent" in said and "200 respondents" in said
     assert "standard deviation 1.414" in said and "missing answer counts as no" in said
-    assert repr(share) == str(share) and "95% interval" in str(share)
+    assert "95% interval" in repr(share) and "95% interval" in str(share)
     assert "delta 1e-06" in ask(epsilon=1, noise="gaussian", delta=1e-6).explain()
 
 

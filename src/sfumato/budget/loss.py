@@ -99,7 +99,7 @@ class Loss(Spelled):
         """Return the loss of the same noises with scales so many times as large.
 
         >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).noisier(Fraction(2))
-        Loss(gaussian=Fraction(1, 4), laplace=((Fraction(1, 2), 2),), pure=None, approximate=(), ...)
+        Loss(gaussian=0.25, laplace=((0.5, 2),), pure=None, approximate=(), additive_delta=0)
         """
         return Loss(
             gaussian=self.gaussian / multiplier**2,
