@@ -10,7 +10,9 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.previews.preview import MadeUpGroups, bars, chance_shown
+from sfumato.query.previews.groups import MadeUpGroups, bars
+from sfumato.query.previews.made_up import made_up_rows
+from sfumato.query.previews.preview import chance_shown
 
 SIZE = 400
 RNG = np.random.default_rng(5)
@@ -105,7 +107,7 @@ def test_errors_of_a_median_hold_wherever_it_is(units, epsilon, monkeypatch):
     held, needed = np.mean(np.concatenate(off) <= promised()), np.quantile(np.concatenate(off), 0.95)
     assert held > 0.95 - 5 * 0.0069 - 0.012 and promised() < 1.35 * needed, (held, promised(), needed)
     # Planted: values are made up so that the median is the roundest number between the bounds.
-    monkeypatch.setattr("sfumato.query.previews.preview.SHIFTS", (0.0,))
+    monkeypatch.setattr("sfumato.query.previews.groups.SHIFTS", (0.0,))
     assert np.mean(np.concatenate(off) <= promised()) < 0.9
 
 
@@ -294,3 +296,34 @@ def test_made_up_groups_without_noise_are_what_was_made_up():
     (exact,) = found.exact
     assert exact["n"] == 100 and exact["m"] == pytest.approx(5, abs=0.2)
     assert exact["var"] == pytest.approx(100 / 12, rel=0.1) and 200 < exact["s"] < 300
+
+
+@pytest.mark.noise_cannot_matter(
+    "the words are seeded, and bars of so many units change by less than a tenth"
+)
+def test_means_near_a_bound_have_the_wider_bars_that_a_note_tells(monkeypatch):
+    """The note's factor is that of a release whose values lie near the bound."""
+    asked, size = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=10)}, 4000
+    found = question(asked).preview(epsilon=1, units=size)
+    (told,) = [note for note in found.notes if "near one of its bounds" in note]
+    times = float(told.split("m up to ")[1].split(" times")[0])
+    ends = pa.table({"id": np.arange(size), "x": np.full(size, 0.2)})
+    release = sf.scan(ends, privacy_unit="id").bound(rows=1).agg(**asked).release(epsilon=1)
+    wide = release.errors()["m"][0].as_py()
+    even = found.table["m_error"][0].as_py()
+    assert wide / even == pytest.approx(times, rel=0.1) and times > 1.5
+    # The planted defect: values that lie in the middle, where bars are as narrow as they are when spread.
+    monkeypatch.setattr(
+        "sfumato.query.previews.groups.made_up_rows",
+        lambda q, u, r, s, at: made_up_rows(q, u, r, s, None if at is None else 0.5),
+    )
+    assert not [
+        n for n in question(asked).preview(epsilon=1, units=size).notes if "near one of its bounds" in n
+    ]
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn for it")
+def test_no_note_of_bounds_where_no_mean_is_asked():
+    assert not [
+        n for n in question({"n": sf.count()}).preview(epsilon=1, units=100).notes if "bounds, its" in n
+    ]

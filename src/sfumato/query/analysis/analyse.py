@@ -24,7 +24,7 @@ from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.preview import MadeUpGroups
+from sfumato.query.previews.groups import MadeUpGroups
 from sfumato.query.query import Query
 
 # Groups times combinations, which are held in memory.

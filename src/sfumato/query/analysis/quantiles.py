@@ -19,7 +19,7 @@ from sfumato.query.estimates import Estimate
 from sfumato.query.estimates.chosen import ChosenQuantile
 from sfumato.query.noisy.noising import SideBySide
 from sfumato.query.plans.plan import Plan
-from sfumato.query.previews.preview import name_of
+from sfumato.query.previews.groups import name_of
 from sfumato.query.query import Query
 from sfumato.transformations import Leaves, QuantileTree
 

@@ -32,7 +32,7 @@ class MadeUp:
     unit: str
 
 
-def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0) -> MadeUp:
+def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0, at: float | None = None) -> MadeUp:
     """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
 
     Args:
@@ -40,11 +40,13 @@ def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0) -> Mad
         units, rows: how many.
         shift: of the middle, as a part of the bounds: there values are spread as evenly, but are others, and
             toward one end they are denser than toward the other.
+        at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
     """
     count = units * rows
     columns: dict[str, pa.Array] = {}
     for name, aggregate in _asked(query).items():
-        columns[name] = _values(aggregate, name, query.schema[name], _spread(count, len(columns), shift))
+        spread = _spread(count, len(columns), shift) if at is None else np.full(count, at)
+        columns[name] = _values(aggregate, name, query.schema[name], spread)
     unit = "unit"
     while unit in columns:
         unit = f"_{unit}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,33 +15,24 @@ from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
-from sfumato.measurements.wide import WideIntegers
-from sfumato.noise import SeededWords
-from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
-from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
-from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.made_up import MadeUp, made_up_rows
+from sfumato.query.previews.groups import FEW, MANY, MadeUpGroups, bars
 from sfumato.query.previews.picture import draw
 from sfumato.query.query import Query
 from sfumato.query.released import output
-from sfumato.query.totals import GROUPING
-from sfumato.transformations import QuantileTree
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-MOST_ROWS = 1_000_000
-FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
-# Of which the middle of values is moved, as a part of the bounds: places near no number that is very round.
-SHIFTS = (-0.0437, -0.0161, 0.0189, 0.0472)
 LARGEST_EPSILON = 100.0
 _SMALLEST_EPSILON = 1e-3
 _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
 _DIGITS = 4
+_ENDS = (0.02, 0.98)  # near the bounds; at them bars end where the bounds do
+_MUCH_WIDER = 1.15  # times: what a preview may be off
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,7 +132,8 @@ def previewed(
             for name in query.output_names:
                 columns[name].append(errors[name])
                 columns[f"{name}_error"].append(widths[name])
-    return Preview(pa.table(columns), confidence, _notes(query, each, confidence))
+    wider = _at_bounds(plan, engine, size, each, confidence, widths)
+    return Preview(pa.table(columns), confidence, _notes(query, each, confidence, wider))
 
 
 def smallest_epsilon(
@@ -198,167 +190,35 @@ def smallest_epsilon(
     return _rounded_up(math.exp(high))
 
 
-def bars(plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: float) -> dict[str, float]:
-    """Return the middle half-width of each output's error bar, in groups of so many made-up units.
-
-    Args:
-        plan: of the release.
-        engine: what evaluates its question.
-        units, rows: of a group, and of each unit in it.
-        confidence: of the error bars.
-    """
-    return MadeUpGroups.of(plan, engine, units, rows, FEW).bars(confidence)
-
-
-@dataclass(frozen=True)
-class MadeUpGroups:
-    """Groups with the noise of a plan; of no row, and released nowhere.
-
-    They are all alike. But how far off a quantile is hangs on how near it is to a round number, so that for
-    quantiles there are groups of several kinds, in which it is not at the same place.
-
-    Args:
-        plan: of the release.
-        noisy: batches of such groups, each of one kind.
-        exact: the outputs without noise, of each batch.
-        numbers: the numbers without noise, of each batch, as of one group.
-    """
-
-    plan: Plan
-    noisy: tuple[NoisyBatch, ...]
-    exact: tuple[Mapping[str, float | None], ...]
-    numbers: tuple[Mapping[str, Floats], ...]
-
-    @classmethod
-    def of(cls, plan: Plan, engine: Engine[Any], units: int, rows: int, count: int) -> MadeUpGroups:
-        """Draw noise of so many groups, or more; the same each time."""
-        if units * rows > MOST_ROWS:
-            raise ParameterError("units", units, f"at most {MOST_ROWS:,} rows in a group")
-        shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
-        words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
-        for shift in shifts:
-            made = made_up_rows(plan.query, units, rows, shift)
-            noising, batch, draws = _batch(plan, engine, made, math.ceil(count / len(shifts)))
-            numbers = _numbers(plan, noising.columns(batch))
-            exact = _exact(plan, numbers, made)
-            found += [(noising.draw(batch, words), exact, numbers) for _ in range(draws)]
-        noisy, exacts, of_one = zip(*found, strict=True)
-        return cls(plan, noisy, exacts, of_one)
-
-    @property
-    def draws(self) -> dict[str, Floats]:
-        """The noise that was drawn of each number, in its own unit."""
-        pairs = list(zip(self.noisy, self.numbers, strict=True))
-        return {
-            n: np.concatenate([b.numbers.values[n] - own[n] for b, own in pairs]) for n in self.numbers[0]
-        }
-
-    def bars(self, confidence: float) -> dict[str, float]:
-        """Return the middle of the half-widths of each output's error bar."""
-        found = [batch.half_widths(confidence) for batch in self.noisy]
-        return {n: float(np.median(self._numbers(found, n))) for n in self.plan.query.output_names}
-
-    def errors(self, confidence: float) -> dict[str, float]:
-        """Return within what outputs are of exact ones, but for a part 1 - confidence of groups.
-
-        Those of which no exact one is known are left out.
-        """
-        released, found = [batch.outputs() for batch in self.noisy], {}
-        for name, known in self.exact[0].items():
-            if known is not None:
-                off = np.abs(self._numbers(released, name, [exact[name] for exact in self.exact]))
-                off = np.where(np.isnan(off), np.inf, off)
-                found[name] = float(np.quantile(off, confidence, method="higher"))
-        return found
-
-    def _numbers(
-        self, batches: Sequence[pa.RecordBatch], name: str, less: Sequence[float | None] | None = None
-    ) -> Floats:
-        """Return an output of all groups, less what is given for each batch."""
-        found = []
-        for batch, noisy, away in zip(batches, self.noisy, less or [0.0] * len(batches), strict=True):
-            column = batch.column(name)
-            values = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
-            numbers = np.array(values.to_pylist(), np.float64).reshape(batch.num_rows, -1)
-            if self.plan.query.grouping is not None:  # groups, and not their totals
-                numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == 0]
-            found.append(numbers.ravel() - (away or 0.0))
-        return np.concatenate(found)
-
-
-def _batch(plan: Plan, engine: Engine[Any], made: MadeUp, count: int) -> tuple[Noising, pa.RecordBatch, int]:
-    """Return the exact numbers of groups that are alike, and how often to draw their noise for so many."""
-    query, noising = plan.query, replace(plan.noising, selection=None)
-    asked = replace(
-        plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
-        total_rows=None,
-    )  # fmt: skip
-    (one,) = engine.of_rows(made.table).statistics(asked, 1)
-    keys: list[Any] = []
-    each, draws = count, 1
-    noise: Any = noising.together
-    if noising.at_once:
-        each = noise.groups
-        draws = math.ceil(count / each)
-        if noising.series is None and noising.totals is None:
-            together: Any = SideBySide(noise, draws)
-            noising, each, draws = replace(noising, together=together), each * draws, 1
-        else:  # which are told by keys
-            public: Any = query.public_keys
-            keys = [column.combine_chunks() for column in public.columns]
-    keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]
-    numbers = [column.take(pa.array(np.zeros(each, np.int64))) for column in one.columns]
-    names = [f"c{i}" for i in range(len(keys) + len(numbers))]
-    return noising, pa.RecordBatch.from_arrays([*keys, *numbers], names=names), draws
-
-
-def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
-    """Return numbers without noise, of one group."""
-    return {
-        c.name: WideIntegers.from_arrow(columns[c.name][:1]).scaled(c.step)
-        for s in plan.requirements.statistics
-        if not s.listed and not isinstance(s, QuantileTree)
-        for c in s.coordinates
-        if c.name in columns
-    }
-
-
-def _exact(plan: Plan, values: Mapping[str, Floats], made: MadeUp) -> dict[str, float | None]:
-    """Return outputs without noise; None of cumulative totals."""
-    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
-    found: dict[str, float | None] = {}
-    for e in plan.requirements.estimates:
-        if e.kind == "quantile":
-            column = dict(plan.query.aggregates)[name_of(plan.query, e.name)].columns[0]
-            found[e.name] = float(
-                np.quantile(np.array(made.table[column].to_pylist(), float), e.rank, method="inverted_cdf")
-            )
-        elif e.entries:
-            found[e.name] = 0.0  # vectors of zeros were made up
-        elif e.kind == "cumulative total":
-            found[e.name] = None
-        else:
-            found[e.name] = float(e.value(numbers)[0])
-    return found
-
-
-def name_of(query: Query, output: str) -> str:
-    """Return the name by which what gives an output is asked."""
-    return next(name for name, a in query.aggregates if output in a.outputs(name))
-
-
 def chance_shown(plan: Plan, units: int) -> float:
     """Return about how probable it is that a group of so many units is shown."""
     return 1.0 if plan.selection is None else plan.selection.chance(units)
 
 
-def _notes(query: Query, rows: int, confidence: float) -> tuple[str, ...]:
+def _at_bounds(
+    plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: float, widths: Mapping[str, float]
+) -> dict[str, float]:
+    """Return how many times as wide error bars of means are where the values lie near one of their bounds.
+
+    The further a mean is from the middle, the more the noise of the count moves it.
+    """
+    means = [e.name for e in plan.requirements.estimates if e.kind == "mean" and widths.get(e.name)]
+    if not means:
+        return {}
+    ends = [MadeUpGroups.of(plan, engine, units, rows, FEW, end).bars(confidence) for end in _ENDS]
+    return {name: max(end[name] for end in ends) / widths[name] for name in means}
+
+
+def _notes(query: Query, rows: int, confidence: float, wider: Mapping[str, float]) -> tuple[str, ...]:
     each = "one row" if rows == 1 else f"{rows:,} rows"
     found = [
         f"Of made-up groups with {each} of each unit, values spread evenly between the bounds. By output: "
         f"within what {confidence:.4g} of releases are of the exact number; _error: the error bar that a "
         "release shows, which for some is wider. What limits and bounds cut is in neither."
     ]
+    told = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
+    if told:
+        found.append(f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}.")
     if query.private_groups:
         found.append("shown: the chance that a group of so many units is shown.")
     if query.grouping is not None:
