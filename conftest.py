@@ -116,6 +116,16 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """Start three processes for two cores where the second tier alone is run.
+
+    Much of its time tests wait: for jobs of Spark, for programs that they start, for what they kill.
+    """
+    cores = yield
+    return cores + (cores + 1) // 2 if config.option.markexpr == "long" else cores
+
+
 def pytest_collection() -> None:
     """Look for no garbage while modules are read: there is next to none, and looking takes time."""
     gc.disable()
