@@ -63,6 +63,16 @@ def test_without_delta_epsilons_add_up_and_no_more():
         budget.spend("1e-12")
 
 
+def test_what_a_float_is_is_said_where_its_last_digits_alone_are_too_much():
+    budget = Budget("0.3")
+    budget.spend(0.1)
+    budget.spend(0.1)
+    with pytest.raises(BudgetError, match="lacking. A float is taken as exactly its binary value"):
+        budget.spend(0.1)
+    with pytest.raises(BudgetError, match="lacking$"):
+        budget.spend(0.2)
+
+
 def test_many_small_questions_cost_less_than_their_sum():
     budget = Budget(1, "1e-6")
     asked = 0

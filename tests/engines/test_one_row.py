@@ -152,3 +152,16 @@ def test_the_same_in_a_chain(shape, says):
         shape(CATALOG.table("sales")).agg(a=sf.mean("price"))
     assert "write mean('price', lower=..., upper=...)" in str(caught.value)
     assert says in str(caught.value)
+
+
+def test_a_column_that_looks_like_one_with_bounds_is_named():
+    declared = {"source": ROWS, "privacy_unit": "id", "columns": {"price": {"lower": 0, "upper": 9}}}
+    catalog = sf.catalog({"tables": {"sales": declared}})
+    for written, says in [
+        ("pryce", "; did you mean price, of which they are declared?"),
+        ("id", "or declare"),
+    ]:
+        with pytest.raises(QueryError) as caught:
+            asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) AVG({written}) AS a FROM sales"
+            sf.sql(asked, catalog=catalog)
+        assert says in str(caught.value)

@@ -143,32 +143,44 @@ class Account:
             asked: what does not fit.
             epsilon, delta: the same as they were given.
         """
-        binary = (
-            "A float is taken as exactly its binary value: give shares that add up to the budget as texts "
-            "('0.1') or Fractions"
-        )
         if len(self.totals) > 1:
             left = self.left
+            tighter = (
+                ". Half of the budget's delta is for tighter composition; composition='adding' leaves all of "
+                "it to questions"
+            )
             return BudgetError(
                 f"epsilon={round_up(asked.epsilon):.6g} with delta={round_up(asked.delta):.6g} is more than "
                 f"is left of {self.called}: {float(left.share):.1%}, so that a question may ask for "
-                f"epsilon={told(left.epsilon)} and delta={told(left.delta)}. Half of the budget's delta is "
-                f"for tighter composition; composition='adding' leaves all of it to questions. {binary}"
+                f"epsilon={told(left.epsilon)} and delta={told(left.delta)}"
+                + (tighter if asked.delta > left.delta else "")
+                + _binary(epsilon, asked.epsilon, left.epsilon)
             )
         name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
         (limit,), (total,) = (each.limit for each in self.cap.filters), self.totals
         if total[0] + value <= limit[0]:
             name, given, value, place = "delta", delta, asked.delta, 1
-        over = limit[place] - total[place]
+        over = max(limit[place] - total[place], Fraction(0))
         number = told(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={number} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
-            f"so that {round_up(value - over):g} is lacking. {binary}"
+            f"{name}={number} is more than is left of {self.called}: {told(over)}, "
+            f"so that {round_up(value - limit[place] + total[place]):g} is lacking"
+            + _binary(given, value, over)
         )
 
     @property
     def _sums(self) -> list[tuple[PrivacyFilter, tuple[Fraction, Fraction]]]:
         return list(zip(self.cap.filters, self.totals, strict=True))
+
+
+def _binary(given: Any, asked: Fraction, left: Fraction) -> str:
+    """Say what a float is, where but its last digits are too much: three times 0.1 is more than 0.3."""
+    if not isinstance(given, float) or asked > left * (1 + Fraction(1, 10**9)):
+        return ""
+    return (
+        ". A float is taken as exactly its binary value: give shares that add up to the budget as texts "
+        "('0.1') or Fractions"
+    )
 
 
 def told(number: Fraction) -> str:

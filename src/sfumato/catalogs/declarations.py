@@ -95,6 +95,10 @@ class TableDeclaration:
         found = [column.domain for column in declared if column is not None and column.domain is not None]
         return tuple(found) if found and len(found) == len(columns) else None
 
+    def nearest(self, column: str) -> str | None:
+        """Return the column with bounds whose name is most like one that is not declared, if any is."""
+        return None if self._column(column) else nearest(column, [c.name for c in self.columns if c.bounds])
+
     def _column(self, name: str) -> ColumnDeclaration | None:
         return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
 

@@ -349,7 +349,9 @@ class Aggregates:
         if not all(isinstance(source, str) for source in sources):
             return ""
         where = ", ".join(map(str, sources))
-        return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
+        meant = self.declared.nearest(name)
+        hint = "" if meant is None else f"; did you mean {meant}, of which they are declared?"
+        return hint or f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
 
     def _column(self, argument: Expression) -> str:
         """Return the column's name; the same expression becomes the same derived column."""

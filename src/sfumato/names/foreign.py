@@ -46,7 +46,7 @@ AGGREGATES: dict[str, str] = _said(
 _EXAMPLES = {
     "count": "count()",
     "count_units": "count_units()",
-    "count_distinct": 'count_distinct("town", values=3)',
+    "count_distinct": 'count_distinct("town", values=3)  # at most 3 values of a unit in each group',
     "quantile": 'quantile("age", 0.9, lower=0, upper=100)',
     "quantiles": 'quantiles("age", [0.25, 0.75], lower=0, upper=100)',
     "histogram": 'histogram("age", [0, 18, 65, 120])',

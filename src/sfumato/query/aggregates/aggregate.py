@@ -224,10 +224,9 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
         ParameterError: one is no finite number, lower is not below upper, or float64 cannot tell them apart.
     """
     if is_auto(lower) or is_auto(upper):
-        raise ParameterError(
-            f"{what} bounds",
-            (lower, upper),
-            "numbers; a release finds those of sum, mean, variance and stddev",
+        raise QueryError(
+            f"{what}: 'auto' finds bounds of sum, mean, variance and stddev alone; write numbers between "
+            "which values are known to lie"
         )
     low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")
     if low >= high:
