@@ -28,7 +28,7 @@ import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
 from sfumato.engines.duckdb import connection, copied, parquet, sources, text_files
-from sfumato.engines.duckdb import engine as engines
+from sfumato.engines.duckdb import reading as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources

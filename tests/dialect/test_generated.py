@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined
+from sfumato.engines.duckdb import combined, joins
 from sfumato.engines.question_check import _moved, _numbers
 
 from .generated import MOST, Database, Made, asked, database, rows_made
@@ -168,7 +168,7 @@ def first_failure(examples: int = 60) -> str:
 
 def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private tables are joined on all that is compared but the unit."""
-    real = combined.joined
+    real = joins.joined
 
     def made(how: Any, left: Any, right: Any, resources: Any) -> Any:
         found = real(how, left, right, resources)
@@ -182,7 +182,7 @@ def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
             found, relation=found.relation.replace("l.k0 = r.k0", "l.k0 IS NOT NULL"), looked=looked
         )
 
-    monkeypatch.setattr("sfumato.engines.duckdb.engine.joined", made)
+    monkeypatch.setattr("sfumato.engines.duckdb.combinations.joined", made)
 
 
 def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
         text = found.relation.replace("count(v0) AS", "sum(count(v0)) OVER () AS")
         return replace(found, relation=text)
 
-    monkeypatch.setattr("sfumato.engines.duckdb.engine.of_units", made)
+    monkeypatch.setattr("sfumato.engines.duckdb.combinations.of_units", made)
 
 
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
         found = real(left, right, resources)
         return replace(found, relation=found.relation.replace(" UNION ALL ", " UNION "))
 
-    monkeypatch.setattr("sfumato.engines.duckdb.engine.united", made)
+    monkeypatch.setattr("sfumato.engines.duckdb.combinations.united", made)
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import contributions
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.reading import Reader
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.wide import WideIntegers
@@ -428,7 +429,7 @@ def test_it_says_that_it_is_not_private(tmp_path):
 def test_the_rows_are_read_once(monkeypatch):
     """One query, whatever the grid."""
     times = []
-    right = DuckDBEngine._reading
-    monkeypatch.setattr(DuckDBEngine, "_reading", lambda *a: (times.append(a[1]), right(*a))[1])
+    right = Reader._reading
+    monkeypatch.setattr(Reader, "_reading", lambda *a: (times.append(a[1]), right(*a))[1])
     question(n=sf.count()).analyze(epsilon=1, groups=[1, 2, 3, 4, 5], rows=[1, 2, 3, 4])
     assert len(times) == 1

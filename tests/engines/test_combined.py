@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, harmless, unit_aggregates
+from sfumato.engines.duckdb import harmless, joins, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
 
 from .made_rows import bits, rows_of, table
@@ -130,9 +130,9 @@ def test_a_sum_in_the_order_of_rows_would_be_found(monkeypatch):
 
 
 def test_a_join_that_forgets_the_unit_would_be_found(monkeypatch):
-    real = combined._side
+    real = joins._side
     # The unit is the second of two keys; here only whether there is one is compared.
-    monkeypatch.setattr(combined, "_side", lambda *given: real(*given).replace("AS k1", "IS NOT NULL AS k1"))
+    monkeypatch.setattr(joins, "_side", lambda *given: real(*given).replace("AS k1", "IS NOT NULL AS k1"))
     v, p = [(1.0, "A", 1.0, 1), (2.0, "A", 1.0, 1)], [(1.0, 20, "A"), (2.0, 30, "A")]
     parts = [rows_of(chain("join private on more", v[i : i + 1], p[i : i + 1])) for i in (0, 1)]
     assert rows_of(chain("join private on more", v, p)) != parts[0] + parts[1]
@@ -221,7 +221,7 @@ def test_every_source_may_be_joined(kind, tmp_path):
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_rows_are_found_to_be_too_many_in_buckets_or_not(rows, few, monkeypatch, tmp_path):
     """Of 300 units with 1 to 3 rows of a key, and one without a number."""
-    monkeypatch.setattr(combined, "_FEW", few)
+    monkeypatch.setattr(joins, "_FEW", few)
     ids = [None if i == 7 else i for i in range(300) for _ in range(i % 3 + 1)]
     made = pa.table({"id": pa.array(ids, pa.int32()), "n": range(len(ids))})
     pq.write_table(made, tmp_path / "rows.parquet")
@@ -234,8 +234,8 @@ def test_rows_are_found_to_be_too_many_in_buckets_or_not(rows, few, monkeypatch,
 def test_rows_that_are_too_many_and_not_looked_for_would_be_found(monkeypatch):
     left, right = (sf.scan(pa.table({"id": [1] * n}), privacy_unit="id") for n in (1, 3))
     assert rows_of(left.join(right, on="id", rows=2)).total() == 2
-    real = combined._over
-    monkeypatch.setattr(combined, "_over", lambda *given: real(*given[:3], 9))
+    real = joins._over
+    monkeypatch.setattr(joins, "_over", lambda *given: real(*given[:3], 9))
     assert rows_of(left.join(right, on="id", rows=2)).total() == 3
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.catalogs.reading import read
-from sfumato.engines.duckdb import databases, engine, sqlite
+from sfumato.engines.duckdb import databases, reading, sqlite
 from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
 
 SECRET = "hunter2%"
@@ -225,7 +225,7 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
     plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
     moved(monkeypatch, sqlite.SqliteReader, change)
     if planted:
-        monkeypatch.setattr(engine, "one_snapshot", nullcontext)
+        monkeypatch.setattr(reading, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
     connection.close()
@@ -401,7 +401,7 @@ def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
     plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
     moved(monkeypatch, PostgresReader, lambda: told(server, "DELETE FROM a", "DELETE FROM b"))
     if planted:
-        monkeypatch.setattr(engine, "one_snapshot", nullcontext)
+        monkeypatch.setattr(reading, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
 

@@ -133,9 +133,9 @@ def test_rows_that_others_take_away_would_be_found(monkeypatch):
     c, o = [(1.0, "a", 20), (1.0, "b", 20)], [(1, 1.0, 0.5)]
     parts = [rows_of(catalog(c[i : i + 1], o, []).table("orders")) for i in (0, 1)]
     assert rows_of(catalog(c, o, []).table("orders")) == parts[0] + parts[1]
-    from sfumato.engines.duckdb import engine
+    from sfumato.engines.duckdb import combinations
 
-    monkeypatch.setattr(engine, "reached", dropped_where_shared(combined.reached))
+    monkeypatch.setattr(combinations, "reached", dropped_where_shared(combined.reached))
     assert rows_of(catalog(c, o, []).table("orders")) != parts[0] + parts[1]
 
 

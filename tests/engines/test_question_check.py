@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, engine
+from sfumato.engines.duckdb import combinations, combined, joins
 from sfumato.engines.duckdb.forms import counts
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
@@ -127,7 +127,7 @@ def test_every_source(kind, tmp_path):
 
 def over_everybody(monkeypatch):
     """A planted defect: a number of all rows beside each."""
-    real = combined._side
+    real = joins._side
 
     def side(rows, part, keys):
         return (
@@ -136,13 +136,13 @@ def over_everybody(monkeypatch):
             else real(rows, part, keys)
         )
 
-    monkeypatch.setattr(combined, "_side", side)
+    monkeypatch.setattr(joins, "_side", side)
 
 
 def of_everybody(monkeypatch):
     """A planted defect: a unit is joined with the rows of others too."""
-    real = combined._side
-    monkeypatch.setattr(combined, "_side", lambda *given: real(*given).replace("AS k0", "// 2 AS k0"))
+    real = joins._side
+    monkeypatch.setattr(joins, "_side", lambda *given: real(*given).replace("AS k0", "// 2 AS k0"))
 
 
 @pytest.mark.parametrize("plant", [over_everybody, of_everybody])
@@ -261,7 +261,7 @@ def test_a_defect_in_a_foreign_key_is_found(monkeypatch, planted):
             one = replace(there, after=lambda rows: f"SELECT * FROM ({there.after(rows)}) {kept}")
             return real(how, here, one if how.key == "number" else there, resources)
 
-        monkeypatch.setattr(engine, "reached", reached)
+        monkeypatch.setattr(combinations, "reached", reached)
     catalog = sf.catalog({"tables": {
         "accounts": {"source": accounts, "privacy_unit": "person"},
         "orders": {"source": orders, "foreign_keys": {"account": "accounts.number"}},

@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import NOT_ARROW
+from sfumato.engines.duckdb.compared import canonical
 from sfumato.engines.duckdb.connection import NO_OPTIMIZERS, connect
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.hops import Hop, in_one_order
 from sfumato.engines.duckdb.source import arriving

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from sfumato.engines.duckdb import distinct
+from sfumato.engines.duckdb.compared import canonical
 from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, weighted
+from sfumato.engines.duckdb.steps import stepped
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
-from sfumato.query.schema import FLOATS, Column, Derive, Step
+from sfumato.query.schema import Column
 from sfumato.transformations import (
     DistinctMatched,
     DistinctShared,
@@ -34,30 +36,6 @@ _SMALL = 100_000
 # What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
 Counts = QuantileTree | Leaves | RowsInBins
 _BY_VALUE = (QuantileTree, Leaves, RowsInBins, *distinct.KINDS)
-
-
-def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
-    """Return a SELECT of the relation after filters and derived columns.
-
-    Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
-    should one of them raise all the same.
-    """
-    names = {c.casefold(): c for c in columns}
-    # Without a name DuckDB gives it one, under which a column of structs would not be found.
-    alias = "steps"
-    while alias in names or any(isinstance(s, Derive) and s.name.casefold() == alias for s in steps):
-        alias += "_"
-    text = f"SELECT * FROM {relation} AS {alias}"
-    for step in steps:
-        if isinstance(step, Derive):
-            value = f"TRY((\n{step.expression}\n)) AS {identifier(step.name)}"
-            replaced = names.get(step.name.casefold())  # which may be written in another way
-            kept = "*" if replaced is None else f"* EXCLUDE ({identifier(replaced)})"
-            text = f"SELECT {kept}, {value} FROM ({text}) AS {alias}"
-            names[step.name.casefold()] = step.name
-        else:
-            text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
-    return text
 
 
 class ExactSql:
@@ -418,21 +396,3 @@ def written(ctes: Mapping[str, str], dear: bool = False) -> str:
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
     once = {} if dear else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
-
-
-def canonical(column: str, schema: Mapping[str, Column]) -> str:
-    """Return a key such that equal values are equal bits and every tool can hold them."""
-    name = identifier(column)
-    if schema[column].type_name in FLOATS:
-        return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
-    kind = schema[column].type_name
-    if kind == "VARCHAR":
-        return f'{name} COLLATE "binary"'  # a column of a database may have another collation
-    if kind == "HUGEINT":  # which Arrow holds as decimals of 38 digits
-        return f"CASE WHEN {name} BETWEEN -{'9' * 38} AND {'9' * 38} THEN {name} END"
-    if kind == "DATE" or kind.startswith("TIMESTAMP"):
-        # What lies outside, infinity too, has no place in other tools' calendars.
-        return f"CASE WHEN year({name}) BETWEEN 1 AND 9999 THEN {name} END"
-    if kind.startswith("TIME"):
-        return f"CASE WHEN hour({name}) < 24 THEN {name} END"
-    return name

@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sfumato.engines.duckdb.combined import compared, reached_rows
+from sfumato.engines.duckdb.combined import reached_rows
+from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query.schema import Schema
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sfumato.engines.duckdb.combined import compared
+from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier

@@ -13,13 +13,12 @@ import duckdb
 
 from sfumato.engines.duckdb.combined import (
     Rows,
-    compared,
     fresh_name,
     moved,
     source_of,
     there_already,
-    told_apart,
 )
+from sfumato.engines.duckdb.compared import compared, told_apart
 from sfumato.engines.duckdb.connection import closed, lender, timezone_of
 from sfumato.engines.duckdb.distances import frame_ends, wide_key
 from sfumato.engines.duckdb.harmless import described, within_types

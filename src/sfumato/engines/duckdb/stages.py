@@ -25,11 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.engine import DuckDBEngine, batches
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, canonical
+from sfumato.engines.duckdb.compared import canonical
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.matching import numbered
+from sfumato.engines.duckdb.reading import batches
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier

@@ -1,0 +1,175 @@
+"""Reads one source: exact statistics of queries, and looks at the rows for their owner."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.databases import one_snapshot
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
+from sfumato.engines.duckdb.few_pairs import known
+from sfumato.engines.duckdb.matching import numbered
+from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.source import Source
+from sfumato.errors import EngineError, in_own_words
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Schema
+
+if TYPE_CHECKING:
+    from sfumato.query.analysis.contributions import Contributed, Contributions
+
+# Of a session: without them `query_progress` knows nothing, and the first alone would print.
+_PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = true; SET progress_bar_time = 0"
+# What DuckDB and Arrow raise where rows stop them.
+FOREIGN = duckdb.Error, pa.ArrowException, OSError, UnicodeError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query, with what is known of it before a row is read.
+
+    Args:
+        query: as it was asked.
+        total: the same, with expressions that cannot raise.
+        columns: those of the source that are read.
+        given, schema: the columns before its steps, and after.
+        combined: whether rows are made of other tables.
+    """
+
+    query: ExactQuery
+    total: ExactQuery
+    columns: Sequence[str]
+    given: Schema
+    schema: Schema
+    combined: bool
+
+
+class Reader:
+    """Reads one source, as often as it is asked."""
+
+    def __init__(self, source: Source, resources: Resources) -> None:
+        self._source, self._resources = source, resources
+        self._running: duckdb.DuckDBPyConnection | None = None
+
+    def statistics(self, asked: Asked, batch_rows: int, salt: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics, sorted by key; of one salt with the same choice of groups."""
+        salt = secrets.randbits(64) if salt is None else salt
+        rows = self._rows(asked, self._source, batch_rows, salt)
+        # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
+        first = next(rows, None)
+        if first is None and self._source.again is not None:
+            rows = self._rows(asked, self._source.again(asked.columns), batch_rows, salt)
+            first = next(rows, None)
+        if first is None:
+            raise self._stopped()
+        yield first
+        yield from rows
+
+    def _rows(self, asked: Asked, source: Source, batch_rows: int, salt: int) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics of a source; nothing at all where reading it stops."""
+        query = asked.query
+        given = ended = False
+        with suppress(*FOREIGN), in_own_words(), self._reading(asked, source) as (session, options):
+
+            def written(query: ExactQuery) -> ExactSql:
+                return ExactSql(query, **options, salt=salt)
+
+            sizes = known(session, query, written(asked.total).rows_of)
+            left = tuple(s for s in query.statistics if s not in sizes)
+            if sizes and not left:
+                given = True
+                yield numbered(None, query, sizes)
+            else:
+                text = written(replace(asked.total, statistics=left)).text()
+                for batch in batches(session, text, batch_rows):
+                    given = True
+                    yield numbered(batch, query, sizes)
+            ended = True
+        if given and not ended:
+            raise self._stopped()
+
+    @contextmanager
+    def _reading(
+        self, asked: Asked, source: Source
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
+        """Open a session with a query's rows and public keys, and what its SQL is written of.
+
+        What is raised in here is not to be passed on, not as a context either: its text may quote rows.
+        """
+        spill.ready(self._resources.temp_directory)
+        with source.session() as session:
+            self._running = session
+            session.execute(_PROGRESS)
+            keys = asked.query.public_keys
+            if isinstance(keys, pa.Table):
+                session.register(PUBLIC_KEYS, keys.rename_columns([f"k{i}" for i in range(keys.num_columns)]))
+            with one_snapshot():
+                source.load(session, asked.columns)
+            options = {
+                "relation": source.relation_in(session),
+                "columns": list(asked.given),
+                "schema": asked.schema,
+                "rows": source.rows,
+                "combined": asked.combined,
+            }
+            yield session, options
+
+    def contributions(self, asked: Asked, wanted: Contributions) -> Contributed:
+        """Return what units bring to groups under many limits, exactly."""
+        from sfumato.engines.duckdb.contributions import ContributionsSql
+        from sfumato.query.analysis.contributions import Contributed
+
+        wanted, again = replace(wanted, exact=asked.total), self._source.again
+        ways: list[Callable[[], Source]] = [lambda: self._source]
+        ways += [] if again is None else [lambda: again(asked.columns)]
+        for way in ways:
+            with suppress(*FOREIGN), in_own_words(), self._reading(asked, way()) as (session, options):
+                text = ContributionsSql(wanted, **options, salt=0).text()
+                return Contributed.of_columns(wanted, session.sql(text).to_arrow_table())
+        raise self._stopped()
+
+    @contextmanager
+    def rows(
+        self, columns: Sequence[str], any_value: bool
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Open a session for exact looks at the rows."""
+        source = self._source
+        if any_value and source.again is not None:
+            source = source.again(columns)
+        spill.ready(self._resources.temp_directory)
+        with source.session() as session:
+            with one_snapshot():
+                source.load(session, columns)
+            yield session, source.relation
+
+    def progress(self) -> float | None:
+        """Return the share of the running query that is done, for a display; None where unknown."""
+        running = self._running
+        percent = -1.0
+        with suppress(duckdb.Error):  # of a session that has ended
+            percent = -1.0 if running is None else running.query_progress()
+        return percent / 100 if percent >= 0 else None
+
+    def _stopped(self) -> EngineError:
+        return EngineError(
+            f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or be "
+            "damaged, or memory or disk ran out"
+        )
+
+
+def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield what a query gives; at least one batch, be it empty."""
+    reader = spill.keep(connection.sql(text).to_arrow_reader(batch_rows))
+    first = next(reader, None)
+    # Arrow imports pandas to make a batch of a list, which takes longer than a small query.
+    yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
+    # Not `yield from`, which closes the reader with this generator: a forked child may wait there for ever.
+    for batch in reader:  # noqa: UP028
+        yield batch

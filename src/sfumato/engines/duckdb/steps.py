@@ -1,0 +1,161 @@
+"""Filters and derived columns over the columns of a source: judged, measured and written in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
+from sfumato.engines.duckdb.kinds import column_of
+from sfumato.engines.duckdb.source import Source, check_names
+from sfumato.engines.duckdb.text import identifier, same_name
+from sfumato.errors import QueryError, in_own_words
+from sfumato.query.schema import FLOATS, Derive, Filter, Schema, Step
+
+# DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
+MOST_STEPS = 300
+
+
+class Size(NamedTuple):
+    """What a derived column adds to a condition that uses it: characters, and texts that are held."""
+
+    length: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a source's making takes already of the limits of a question.
+
+    Args:
+        sizes: of its columns that were derived.
+        held: how many texts are held.
+        steps: how many there were.
+    """
+
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    held: int = 0
+    steps: int = 0
+
+
+class Steps:
+    """Judges and measures steps, each over the columns after those before it.
+
+    Args:
+        source: whose columns they are over.
+        before: what the source takes already.
+    """
+
+    def __init__(self, source: Source, before: Taken) -> None:
+        self._source, self._before = source, before
+        self._judged: dict[tuple[Step, ...], Judged] = {}
+        self._schemas: dict[tuple[Step, ...], Schema] = {}
+        self._sizes: dict[tuple[Step, ...], dict[str, Size]] = {(): dict(before.sizes)}
+        self._held: dict[tuple[Step, ...], int] = {(): before.held}
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps."""
+        key = tuple(steps)
+        if key not in self._schemas:
+            self._schemas[key] = self._after(key[:-1], key[-1]) if key else self._declared()
+        return self._schemas[key]
+
+    def known(self, steps: Sequence[Step]) -> bool:
+        """Whether the steps were judged before."""
+        return tuple(steps) in self._schemas
+
+    def total(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps with their expressions in a form that cannot raise."""
+        pairs = zip(steps, self.judged(steps), strict=True)
+        return [
+            replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
+            for step, one in pairs
+        ]
+
+    def judged(self, steps: Sequence[Step]) -> list[Judged]:
+        """Return what was found of each step's expression."""
+        self.schema(steps)
+        return [self._judged[tuple(steps[: i + 1])] for i in range(len(steps))]
+
+    def taken(self, steps: Sequence[Step] = ()) -> Taken:
+        """Return what the source takes with the steps."""
+        key = tuple(steps)
+        if key:
+            self.schema(key)  # which measures them, where nothing has asked for it before
+        return Taken(self._sizes[key], self._held[key], self._before.steps + len(key))
+
+    def _declared(self) -> Schema:
+        source = self._source
+        check_names([name for name, _ in source.columns])
+        return {name: column_of(kind, name not in source.complete) for name, kind in source.columns}
+
+    @in_own_words()
+    def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
+        schema = dict(self.schema(before))
+        where = "with_columns" if isinstance(step, Derive) else "filter"
+        one = self._judged[*before, step] = judged(where, step.expression, schema)
+        self._measure(where, before, step, one)
+        if isinstance(step, Filter):
+            # NaN is a value to SQL, so a column of floats can still lack one.
+            for name in one.complete:
+                if name in schema and schema[name].type_name not in FLOATS:
+                    schema[name] = replace(schema[name], missing=False)
+            return schema
+        # Names are equal whatever their case, so this may stand in the place of another.
+        kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
+        return kept | {step.name: column_of(one.type_name, True)}
+
+    def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
+        """Refuse an expression that takes too much, by itself or with those before it.
+
+        DuckDB's planner writes derived columns out in the conditions that use them; an expression over
+        columns that stand twice in others doubles with each, beyond all limits of memory.
+        """
+        if self._before.steps + len(before) >= MOST_STEPS:
+            raise QueryError(
+                f"{where}: the question has more than {MOST_STEPS} filters and derived columns, each over "
+                "those before it; put several into one expression"
+            )
+        sizes = self._sizes[before]
+        used = [(times, sizes[name]) for name, times in one.uses.items() if name in sizes]
+        length = len(one.text) + sum(times * size.length for times, size in used)
+        if length > LONGEST:
+            raise QueryError(
+                f"{where}: the expression uses derived columns so often that it is longer than "
+                f"{LONGEST} characters with these written out; use each fewer times"
+            )
+        held = one.held + sum(times * size.held for times, size in used)
+        self._held[*before, step] = self._held[before] + (one.held if isinstance(step, Derive) else held)
+        if self._held[*before, step] > MOST_HELD:
+            raise QueryError(
+                f"{where}: the expressions of the question make more than {MOST_HELD} texts (as "
+                "docs/expressions.md counts them); leave out columns that you do not use, or make them "
+                "before scan"
+            )
+        own = {same_name(step.name): Size(length, held)} if isinstance(step, Derive) else {}
+        self._sizes[*before, step] = sizes | own
+
+
+def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
+    """Return a SELECT of the relation after filters and derived columns.
+
+    Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
+    should one of them raise all the same.
+    """
+    names = {c.casefold(): c for c in columns}
+    # Without a name DuckDB gives it one, under which a column of structs would not be found.
+    alias = "steps"
+    while alias in names or any(isinstance(s, Derive) and s.name.casefold() == alias for s in steps):
+        alias += "_"
+    text = f"SELECT * FROM {relation} AS {alias}"
+    for step in steps:
+        if isinstance(step, Derive):
+            value = f"TRY((\n{step.expression}\n)) AS {identifier(step.name)}"
+            replaced = names.get(step.name.casefold())  # which may be written in another way
+            kept = "*" if replaced is None else f"* EXCLUDE ({identifier(replaced)})"
+            text = f"SELECT {kept}, {value} FROM ({text}) AS {alias}"
+            names[step.name.casefold()] = step.name
+        else:
+            text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
+    return text
