@@ -19,6 +19,7 @@ from sfumato.framework import (
     GroupedIntegers,
     L1Distance,
     L2Distance,
+    Linear,
     PrivacyUnitDistance,
     PureDP,
     Transformation,
@@ -191,3 +192,15 @@ def test_what_is_the_same_object_in_both_moves_nothing(one, other):
     assert metric.distance(one, other) == metric.distance(deepcopy(one), deepcopy(other))
     changed = one | {"a": [*one.get("a", []), SOME[0]]}
     assert metric.distance(one, changed) == metric.distance(changed, one) == 1
+
+
+def test_a_linear_claim_is_exact_also_where_a_float_is_given():
+    assert type(Linear(0.1)(Fraction(1))) is Fraction and Linear(0.1)(Fraction(1)) == Fraction(0.1)
+    for wrong in (-1, float("nan"), float("inf"), "many"):
+        with pytest.raises(ParameterError, match="constant"):
+            Linear(wrong)
+
+
+def test_what_is_printed_is_named_and_not_functions_of_python():
+    for shown in (repr(bound_groups(groups=3)), repr(laplace(4))):
+        assert shown.startswith("<") and "function" not in shown and "lambda" not in shown

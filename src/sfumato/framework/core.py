@@ -19,18 +19,27 @@ from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistan
 class Linear(Spelled):
     """The map of a function that moves by at most `constant` times what its input moves by.
 
+    Args:
+        constant: a finite number of at least 0; a float is exactly its binary value.
+    Raises:
+        ParameterError: it is none.
+
     >>> Linear(Fraction(3))(Fraction(1, 2))
     Fraction(3, 2)
     """
 
     constant: Fraction
 
+    def __post_init__(self) -> None:
+        # A float would make a claim of floats, and not of exact numbers: it is taken as exactly what it is.
+        object.__setattr__(self, "constant", at_least_0(self.constant, "constant"))
+
     def __call__(self, d_in: Fraction) -> Fraction:
         """Return the largest distance of outputs."""
         return self.constant * d_in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transformation:
     """A deterministic function with a stability claim.
 
@@ -68,6 +77,9 @@ class Transformation:
         """Apply the function."""
         return self.function(value)
 
+    def __repr__(self) -> str:
+        return f"<Transformation {self.name}: {self.input_domain} to {self.output_domain}>"
+
     def map(self, d_in: object) -> Fraction:
         """Return an upper bound of the distance of outputs whose inputs are at most `d_in` apart."""
         return self.stability_map(distance_in(d_in))
@@ -99,7 +111,7 @@ class Transformation:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measurement:
     """A random function with a privacy claim.
 
@@ -142,6 +154,9 @@ class Measurement:
             f"{self.name} failed with a {type(error).__name__}, whose text is left out, as it may quote the "
             f"data. What it is given must be in {self.input_domain}"
         )
+
+    def __repr__(self) -> str:
+        return f"<Measurement {self.name}: {self.input_domain}, in {self.output_measure}>"
 
     def map(self, d_in: object) -> Any:
         """Return the privacy loss for inputs that are at most `d_in` apart."""
