@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from sfumato.budget import Budget, Loss, Remaining
 from sfumato.budget.conversions import zcdp_delta, zcdp_rho
-from sfumato.budget.gaussian import gaussian_delta, pure_mu
+from sfumato.budget.gaussian import gaussian_delta, pure_epsilon, pure_mu
 from sfumato.errors import BudgetError, ParameterError, RefusalError
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "budget.py"
@@ -105,6 +105,28 @@ def test_a_pure_mechanism_is_gaussian_dp_with_this_mu_and_hardly_less(epsilon):
         assert mp.erfc(half / mp.sqrt(2)) / 2 <= goal
         less = half * (1 - mp.mpf(10) ** -6)
         assert mp.erfc(less / mp.sqrt(2)) / 2 > goal
+
+
+@pytest.mark.parametrize(
+    "mu", ["0", "1e-60", "1e-6", "0.001", "0.5", "1", "7", "44", "84", "86", "99", "1e9"]
+)
+def test_what_a_mu_allows_is_allowed_and_nearly_the_most(mu):
+    epsilon = pure_epsilon(F(mu))
+    assert epsilon >= 0 and (not epsilon or pure_mu(epsilon) <= F(mu))
+    more = epsilon * (1 + F(1, 10**6)) if F(mu) < 80 else epsilon * F(3, 2)
+    assert F(mu) < F("1e-6") or pure_mu(more) > F(mu)
+
+
+def test_what_may_be_asked_after_gaussian_noise_may_be_asked():
+    """Where the sums of epsilons and of rho are full, those of mu^2 may have room."""
+    budget = Budget(3, "1e-6")
+    while (square := budget.remaining.share) > F(1, 50):
+        budget.spend(1, loss=Loss(gaussian=F(3, 1000)))
+    least = budget.remaining.epsilon
+    assert least > 0.01 and square < F(1, 50)
+    with pytest.raises(BudgetError):
+        budget.spend(F(least) * 2, loss=Loss(laplace=((F(least) * 2, 1),)))
+    budget.spend(F(least), loss=Loss(laplace=((F(least), 1),)))
 
 
 @given(st.fractions(F(1, 1000), 50), st.integers(3, 300))

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
-from sfumato.budget.gaussian import gaussian_mu, pure_mu
+from sfumato.budget.gaussian import gaussian_mu, pure_epsilon, pure_mu
 from sfumato.budget.loss import Loss
 from sfumato.display.fields import Spelled
 from sfumato.display.numbers import exact
@@ -157,7 +157,7 @@ class Squares(PrivacyFilter):
 
     def epsilon(self, left: Fraction) -> Fraction:
         """Return an epsilon that fits, where so much is left."""
-        return Fraction(0)  # no more than rho allows
+        return pure_epsilon(root_down(left))  # no more than rho allows, where that fits too
 
     def enough(self, total: Fraction, delta: Fraction) -> Fraction:
         """Return the smallest epsilon that would have allowed a total."""

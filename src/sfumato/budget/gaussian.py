@@ -150,6 +150,26 @@ def pure_mu(epsilon: Fraction) -> Fraction:
     return 2 * round_bits(far, 64, up=True)
 
 
+def pure_epsilon(mu: Fraction) -> Fraction:
+    """Return an epsilon, nearly the largest, of which `pure_mu` is at most a mu.
+
+    Args:
+        mu: at least 0; below 2^-20 nothing is left.
+
+    >>> float(pure_epsilon(Fraction(1)))
+    0.80696...
+    """
+    if mu < Fraction(1, 2**20):
+        return Fraction(0)
+    most = mu * mu / 8  # P(N > mu/2) is less than e^(-mu^2/8) / 2
+    if most < 900:
+        bits = 192
+        down, up = directed(bits)
+        beyond = up.div(tail(mu / 2, bits, up=True), 2)
+        most = exactly(down.log(down.div(down.sub(1, beyond), beyond)))
+    return most * (1 - Fraction(1, 2**30))  # pure_mu is rounded up
+
+
 def gaussian_sigma(l2_sensitivity: object, epsilon: object, delta: object) -> float:
     """Return the smallest sigma of Gaussian noise that gives (epsilon, delta), rounded up.
 
