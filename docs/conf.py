@@ -1,6 +1,8 @@
 """The documentation site: `sphinx-build -W docs site`."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from pygments.lexers.special import TextLexer
@@ -10,16 +12,18 @@ import sfumato
 
 project = "sfumato"
 version = release = sfumato.__version__
+sys.path.append(str(Path(__file__).parent / "extensions"))
 extensions = [
+    "formulas",
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["pictures/*.py"]
+html_math_renderer = "mathml"  # which browsers set themselves: no script, no other host
+exclude_patterns = ["extensions", "pictures/*.py"]
 html_theme = "furo"
 html_title = "sfumato"
 html_static_path = ["_static"]

@@ -63,6 +63,8 @@ class Browser:
         while True:
             told = self._next()
             if told.get("id") == number:
+                if "navigated" in told.get("error", {}).get("message", "") and method == "Runtime.evaluate":
+                    return {"result": {}}  # the page was just left: nothing of it is so
                 if "error" in told:
                     raise AssertionError(f"{method}: {told['error']}")
                 return told["result"]

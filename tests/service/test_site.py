@@ -31,8 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
     out = tmp_path_factory.mktemp("site")
     pages = [
-        *("-D", "exclude_patterns=pictures/*.py,reference/*,proofs/*"),
-        *("-D", "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.mathjax"),
+        *("-D", "exclude_patterns=pictures/*.py,reference/*,proofs/[a-jl-rt-z]*"),
+        *("-D", "extensions=formulas,myst_parser,sphinx.ext.autodoc"),
     ]
     command = [sys.executable, "-m", "sphinx", "-q", *pages, "-d", out / "doctrees", DOCS, out / "html"]
     subprocess.run(command, check=True, capture_output=True)
@@ -66,6 +66,31 @@ def test_without_the_sheet_of_styles_it_does_not(site: Path, browser: Browser) -
     tab = opened(browser, site / "statistics.html", 1280)
     tab.evaluate("document.querySelector('link[href*=\"site.css\"]').disabled = true")
     assert "table" in tab.evaluate(WIDER)
+
+
+# Formulas that take no room, and those that are wider than their place and cannot be scrolled in it.
+UNSEEN = """[...document.querySelectorAll("math")].filter((m) => {
+  const box = m.getBoundingClientRect(), place = m.closest("div.math, p, li, td, article").getBoundingClientRect();
+  const scrolls = m.parentElement.matches("div.math") && getComputedStyle(m.parentElement).overflowX === "auto";
+  return box.width < 2 || box.height < 2 || (box.right > place.right + 1 && !scrolls);
+}).map((m) => m.textContent)"""
+
+
+def test_formulas_are_seen(site: Path, browser: Browser) -> None:
+    for page, fewest in {"proofs/k_norm": 300, "proofs/snapping": 150, "surveys": 30}.items():
+        tab = opened(browser, site / f"{page}.html", 1280)
+        assert tab.evaluate("document.querySelectorAll('math').length") > fewest
+        assert tab.evaluate("document.fonts.check('1em \"Latin Modern Math of this site\"')")
+        assert not tab.evaluate(UNSEEN)
+        tab.size(360, 900)
+        assert not tab.evaluate(UNSEEN) and "page" not in tab.evaluate(WIDER)
+        assert all(url.startswith("file:") for url in tab.requests)
+
+
+def test_a_formula_that_is_not_seen_is_found(site: Path, browser: Browser) -> None:
+    tab = opened(browser, site / "surveys.html", 1280)
+    tab.evaluate("document.querySelector('math').replaceChildren()")
+    assert tab.evaluate(UNSEEN) == [""]
 
 
 def test_search_finds(site: Path, browser: Browser) -> None:
