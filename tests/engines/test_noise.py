@@ -110,12 +110,15 @@ def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
 
 @pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_less_noise_or_none_is_seen(engine, everybody, fixed_salt, noise):
+def test_less_noise_or_none_is_seen(engine, everybody, fixed_salt, noise, monkeypatch):
     """30% less is beyond the thresholds by five standard deviations or more."""
     opened, table = public(engine)
     plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
     exact = exactly(opened, plan)  # the groups are public and unlimited, and the salt is fixed
-    names = list(plan.laws)[: None if isinstance(opened, DuckDBEngine) else 1]
+    names = list(plan.laws)[:1]
+    if isinstance(opened, DuckDBEngine):  # of whose rows nothing but noise differs from release to release
+        names, batches = list(plan.laws), list(opened.statistics(plan.exact, 1 << 16))
+        monkeypatch.setattr(opened, "statistics", lambda *_: iter(batches))
     for factor, name in product((Fraction(1, 2**60), Fraction(7, 10), Fraction(13, 10)), names):
         laws = {**plan.laws, name: type(plan.laws[name])(plan.laws[name].unit * factor)}
         drawn = noises(exact, opened.release(replace(plan, laws=laws), unsafe_words=SeededWords(name)))
