@@ -28,11 +28,14 @@ class Rows:
         values: a query of `leaf`, which is a value or what stands for it; also of rows without a unit.
         pairs: a query of `leaf` and `unit`, the code of a unit; with repetitions.
         code: the code of a leaf.
+        whole: whether leaves are whole numbers, and not codes. Of days there are so few that DuckDB finds
+            them sooner than by a table.
     """
 
     values: str
     pairs: str
     code: str
+    whole: bool = False
 
 
 def code(value: str, type_name: str) -> str:

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.steps import stepped
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
-from sfumato.query.schema import Column
+from sfumato.query.schema import INTEGERS, Column
 from sfumato.transformations import (
     DistinctMatched,
     DistinctShared,
@@ -101,7 +101,7 @@ class ExactSql:
     def rows_of(self, statistic: DistinctMatched) -> distinct.Rows:
         """Return queries of values and of the units that have them, for a query without keys."""
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
-        if distinct.plain(kind):
+        if plain := distinct.plain(kind):
             leaf, code = self.values.value(self.values.column(statistic.column)), distinct.code("leaf", kind)
         else:
             leaf, code = self.values.value(self._leaf(statistic)), "leaf"
@@ -115,6 +115,7 @@ class ExactSql:
             f"WITH {written(ctes, self.combined)}\n"
             f"SELECT {leaf} AS leaf, {distinct.code('u', unit)} AS unit {chosen}",
             code,
+            whole=plain and kind in INTEGERS,
         )
 
     @property

@@ -15,17 +15,20 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.distinct import Rows
-from sfumato.engines.duckdb.greedy import Codes, Greedy, Marks, Numbering, codes_of
+from sfumato.engines.duckdb.greedy import Greedy, Marks
 from sfumato.engines.duckdb.matching import largest
+from sfumato.engines.duckdb.numbering import Codes, Near, Numbering, Small, codes_of
 from sfumato.query.exact import ExactQuery
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 WANTED = "sfumato_wanted"
 # With more values, or more pairs, all are looked at in DuckDB, which has folders for what does not fit.
-_MOST_VALUES, _MOST_PAIRS = 2_000_000, 6_000_000
-# Rows that are read at first: as many as it takes to see a value of average frequency so often.
-_ROWS_OF_A_VALUE, _LEAST_ROWS = 8, 1 << 18
+_MOST_VALUES, _MOST_PAIRS = 2_000_000, 16_000_000
+# Rows that are read at first: as many as it takes to see a value of average frequency so often. Of many
+# values so many are left out then that to ask for their pairs takes longer than to read on.
+_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 18
+_MANY_VALUES, _MOST_FIRST = 1 << 18, 12_000_000
 # With more values left out than this part, it takes as long to look at all pairs.
 _MOST_LEFT = 1 / 2
 _BATCH = 500_000
@@ -87,20 +90,38 @@ class _Search:
     def __init__(self, read: Read, offer: Offer, rows: Rows, most: int) -> None:
         self.read, self.offer, self.most = read, offer, most
         self.pairs = rows.pairs
-        self.coded = f"SELECT {rows.code} AS code, unit FROM"
-        found = f"SELECT DISTINCT leaf FROM ({rows.values}) LIMIT {_MOST_VALUES + 1}"
-        values = read(f"SELECT leaf, {rows.code} AS code FROM ({found})").read_all()
-        if values.num_rows > _MOST_VALUES:
+        self.number_of: Callable[[pa.Array], Small]
+        if not (rows.whole and self._near(rows)):
+            self._by_code(rows)
+        if len(self.leaves) > _MOST_VALUES:
             raise _TooMuch
-        self.leaves = values.column("leaf")
-        self.number_of = Numbering(_codes(values.column("code").chunks))
         self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
-        first = min(max(_ROWS_OF_A_VALUE * values.num_rows, _LEAST_ROWS), _MOST_PAIRS)
+        many = len(self.leaves) > _MANY_VALUES
+        first = _MOST_FIRST if many else max(_ROWS_OF_A_VALUE * len(self.leaves), _LEAST_ROWS)
         self._look(f"{self.coded} ({rows.pairs} LIMIT {first})")
         # Of which values all pairs are known.
         self.complete = np.full(len(self.leaves), len(self.value) < first)
         self.greedy = Greedy(len(self.leaves), most, 2 * len(self.value))
         self.greedy.take(self.value, self.unit)
+
+    def _near(self, rows: Rows) -> bool:
+        """Find all values, and a number for each, where they are whole numbers that lie near each other."""
+        values = self.read(f"SELECT leaf FROM ({rows.values})")
+        near = Near(values.schema.field(0).type)
+        if not all(near.add(batch.column(0)) for batch in values):
+            return False
+        self.leaves, self.number_of = near.found(), near
+        self.coded = "SELECT leaf, unit FROM"
+        return True
+
+    def _by_code(self, rows: Rows) -> None:
+        """Find all values, and a number for the code of each."""
+        found = f"SELECT DISTINCT leaf FROM ({rows.values}) LIMIT {_MOST_VALUES + 1}"
+        values = self.read(f"SELECT leaf, {rows.code} AS code FROM ({found})").read_all()
+        self.leaves = values.column("leaf")
+        number_of = Numbering(_codes(values.column("code").chunks))
+        self.number_of = lambda column: number_of(codes_of(column))
+        self.coded = f"SELECT {rows.code} AS code, unit FROM"
 
     def found(self) -> int:
         """Return the size of a maximum matching."""
@@ -179,11 +200,11 @@ class _Search:
         values, units, known = [self.value], [self.unit], len(self.value)
         for batch in self.read(text):
             known += batch.num_rows
-            if known > 2 * _MOST_PAIRS:
+            if known > _MOST_PAIRS:
                 raise _TooMuch
-            code, unit = map(codes_of, batch.columns)
-            values.append(self.number_of(code))
-            units.append(unit)
+            value, unit = batch.columns
+            values.append(self.number_of(value))
+            units.append(codes_of(unit))
         self.value, self.unit = np.concatenate(values), np.concatenate(units)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from sfumato.engines.duckdb.greedy import codes_of
+from sfumato.engines.duckdb.numbering import codes_of
 from sfumato.query.exact import ExactQuery
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
