@@ -166,7 +166,6 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "journal.md": "what was asked is shown, no answer",
     "logging.md": "what is logged is shown, no answer",
     "ledger.md": "what is spent is shown, no answer",
-    "liver_study.md": (100, "private groups of more than 500 people are shown, where 50 are enough"),
     "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
     "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
     "dummy.md": "shapes, notes and costs are shown",

@@ -1,4 +1,4 @@
-"""The front page and the tutorials, run as a reader would: what they print, but for numbers with noise, and what they draw.
+"""The front page, the tutorials and the pages of single tasks, run as a reader would: what they print, but for numbers with noise, and what they draw.
 
 `SFUMATO_PICTURES=1 pytest -m 'long or not long' tests/docs/test_tutorials.py` writes outputs and pictures anew.
 """
@@ -31,7 +31,10 @@ from sfumato.errors import SfumatoError
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "pictures" / "tutorials"
-PAGES = [DOCS / "index.md", *sorted(DOCS.glob("tutorials/*.md")), *sorted(DOCS.glob("coming_from/*.md"))]
+PAGES = [
+    DOCS / "index.md",
+    *(page for part in ("tutorials", "howto", "coming_from") for page in sorted(DOCS.glob(f"{part}/*.md"))),
+]
 # Of which nothing runs for more than a second.
 SHORT = {"index.md", "first_table.md"}
 SAYS = (
@@ -162,7 +165,10 @@ def registry(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.noise_cannot_matter("numbers are left out of what is compared")
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, id=p.stem, marks=[] if p.name in SHORT else [pytest.mark.long]) for p in PAGES],
+    [
+        pytest.param(p, id=f"{p.parent.name}-{p.stem}", marks=[] if p.name in SHORT else [pytest.mark.long])
+        for p in PAGES
+    ],
 )
 def test_a_page(page: Path, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, names = page.read_text(), {"__name__": "page"}
