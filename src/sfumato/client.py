@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.service.faults import of_data
@@ -173,7 +174,7 @@ class RemoteRelease(Displayed):
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         names, of = ", ".join(self._table.column_names), ", of made-up rows" if self.dummy else ""
-        return f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>"
+        return visible(f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>")
 
 
 class Client:

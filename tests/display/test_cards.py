@@ -14,13 +14,16 @@ from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
 from sfumato import errors as sf_errors
-from sfumato.audit import closeness
+from sfumato.audit import audit, closeness
 from sfumato.client import RemoteRelease
+from sfumato.display import progress
 from sfumato.display.card import Card, Facts, Listing, Rows, Sentences, Steps
 from sfumato.display.html import html
 from sfumato.display.numbers import Shown, exact
@@ -315,3 +318,59 @@ def test_exact_numbers_are_short_and_say_where_they_are_not_exact() -> None:
     assert [exact(n) for n in (0.1, Fraction("0.1"), Fraction(2, 3), 10**13, Fraction(10) ** 400 / 3)] == [
         "0.1", "0.1", "2/3", "10000000000000", "about 3.33333e+399",
     ]  # fmt: skip
+
+
+def test_an_escape_code_in_a_name_is_no_more_than_text() -> None:
+    name = "a\x1b[31mb"
+    table = sf.scan(pa.table({"id": [1, 2], name: ["A", "B"]}), privacy_unit="id").group_by(
+        name, keys=["A", "B"]
+    )
+    asked = table.bound(groups=1, rows=1).agg(**{f"n{name}": sf.count()})
+    largest = table.top(name, k=1, keys=["A", "B"])
+    shown = [table, asked, asked.plan(epsilon=1), asked.release(epsilon=1)]
+    for thing in [*shown, largest, largest.release(epsilon=1)]:
+        assert "\x1b" not in repr(thing) + str(thing) + thing._repr_html_(), type(thing)
+    assert r"a\x1b[31mb" in repr(table) and r"a\x1b[31mb" in repr(asked.release(epsilon=1))
+
+
+def test_a_folder_is_shown_by_its_name_alone(tmp_path: Any) -> None:
+    folder = tmp_path / "visits [1]"
+    for year in (2023, 2024):
+        (folder / f"year={year}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), folder / f"year={year}" / "rows.parquet")
+    for source in (folder, [folder / "year=2023" / "rows.parquet"]):
+        table = sf.scan(source, privacy_unit="id")
+        title = "visits [1]" if source == folder else "rows.parquet"
+        assert str(table).splitlines()[0] == f"Private table {title} (read with DuckDB)"
+        assert repr(table).startswith(f"<Table {title} (read with DuckDB)")
+
+
+class Display:
+    """Stands for what displays in a notebook."""
+
+    def __init__(self) -> None:
+        self.seen = list[str]()
+
+    def __call__(self, data: dict[str, str], **_: Any) -> Display:
+        return self
+
+    def update(self, data: dict[str, str], **_: Any) -> None:
+        self.seen.append(data["text/html"])
+
+
+@pytest.mark.parametrize("what", ["analyze", "advise", "audit"])
+def test_long_work_has_a_bar_in_a_notebook(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    display, asked = Display(), question()
+    monkeypatch.setattr(progress, "_display", lambda: display)
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    monkeypatch.setattr(progress, "EVERY", 0.002)
+    work = {
+        "analyze": lambda: asked.analyze(epsilon=1),
+        "advise": lambda: sf.advise(asked.table, {"n": asked}, epsilon=1),
+        "audit": lambda: audit(
+            lambda rows, size: np.zeros(size), epsilon=1, data=[[1, 2]], max_samples=200_000
+        ),
+    }
+    titles = {"analyze": "comparing limits", "advise": "Looking at rows", "audit": "Auditing"}
+    work[what]()
+    assert display.seen[-1] == "" and any(titles[what] in one and "<progress" in one for one in display.seen)

@@ -401,3 +401,19 @@ def test_an_enum_may_have_no_label_or_odd_ones(tmp_path, noise_free):
         assert released.to_arrow()["n"].to_pylist() == [0]
     parts = 'STRUCT("a ""ENUM(b)" VARCHAR, "o)" VARCHAR)'
     assert found == [["INTEGER", "VARCHAR", "VARCHAR[][2]", parts]] * 2
+
+
+@pytest.mark.noise_cannot_matter("it looks at which files are refused")
+def test_nothing_is_written_over_a_dataset_or_into_its_folder(tmp_path):
+    folder = tmp_path / "visits"
+    folder.mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [1]}), folder / f"{name}.parquet")
+    whole, one = (pyarrow.dataset.dataset(place) for place in (folder, [str(folder / "a.parquet")]))
+    for dataset, refused in ((whole, ["a", "c"]), (one, ["a"])):
+        release = sf.scan(dataset, privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1)
+        for name in refused:
+            with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+                release.write(folder / f"{name}.parquet")
+        assert not release.drawn
+        release.write(tmp_path / "c.parquet")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task, checked_task
 from sfumato.audit.witness import witness
+from sfumato.display.progress import NotebookBar
 from sfumato.errors import ParameterError
 
 _LN10 = math.log(10)
@@ -98,8 +100,25 @@ def audit(
         seconds,
         progress,
     )
-    report: Report = chosen.run(task)
+    followed = _Followed(task.progress)
+    with NotebookBar(f"Auditing {task.mechanism.name}", followed.share):
+        report: Report = chosen.run(replace(task, progress=followed))
     return report
+
+
+class _Followed:
+    """Knows how far an audit is at most, by draws or by time, and tells whoever else asked."""
+
+    def __init__(self, told: Callable[[Progress], None] | None) -> None:
+        self._told, self._share = told, 0.0
+
+    def __call__(self, so_far: Progress) -> None:
+        self._share = max(so_far.samples / so_far.max_samples, so_far.seconds / so_far.max_seconds)
+        if self._told is not None:
+            self._told(so_far)
+
+    def share(self) -> float:
+        return self._share
 
 
 def _method(method: Any) -> Any:

@@ -20,6 +20,7 @@ from sfumato.cli.options import (
     outputs,
     tell_written,
 )
+from sfumato.display.progress import fraction_of
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
 
@@ -101,7 +102,7 @@ def analyze(
         release = _planned(file, catalog, table or [], public or [])
         for path, option in files:
             release.check_no_source(path, option)
-        with Watch("Reading rows, comparing limits"):
+        with Watch("Reading rows, comparing limits", fraction_of(release.engine)):
             found = _found(release, compared)
         console = printer()
         console.print(Text(visible(str(found), lines=True)), soft_wrap=True)

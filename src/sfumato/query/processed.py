@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
+from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
@@ -275,7 +276,7 @@ class ProcessedRelease(NoisyTable):
         epsilon, delta = self.spent
         names = ", ".join(self.computation.schema.names)
         dummy = ", of made-up rows" if self._dummy else ""
-        return f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+        return visible(f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 
     @property
     def _dummy(self) -> bool:

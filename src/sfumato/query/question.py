@@ -12,6 +12,8 @@ from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.text import visible
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number
 from sfumato.names import Helpful, foreign
@@ -269,7 +271,8 @@ class Question(Helpful, Displayed, Generic[Released]):
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.query.analysis.analyse import analysed
 
-        return analysed(self.query, self.table.engine, groups, rows, total_rows, bounds, given)
+        with NotebookBar("Reading rows, comparing limits", fraction_of(self.table.engine)):
+            return analysed(self.query, self.table.engine, groups, rows, total_rows, bounds, given)
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
@@ -384,7 +387,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         return question_card(self)
 
     def __repr__(self) -> str:
-        return f"<Question: {self.told}>"
+        return visible(f"<Question: {self.told}>")
 
     def _released(self, plan: Plan, **drawing: Any) -> Released:
         planned(self.engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)

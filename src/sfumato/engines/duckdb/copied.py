@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from glob import escape, glob
 from typing import Any
 
 import duckdb
@@ -55,7 +57,7 @@ def open_dataset(dataset: Any, resources: Resources) -> Source:
                 f"tell of it; give the files themselves, such as 'folder/*.{kind}'"
             )
         _check_types(part, dataset.schema)
-    files = tuple(whole_source(file) for part in _parts(dataset) for file in getattr(part, "files", ()))
+    files = tuple(one for part in _parts(dataset) for one in _written_over(getattr(part, "files", ())))
     return _opened("Arrow dataset", dataset.schema, lambda: dataset.scanner().to_reader(), resources, files)
 
 
@@ -108,6 +110,17 @@ def _has_times(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return _has_times(kind.storage_type)
     return bool(pa.types.is_timestamp(kind)) or any(_has_times(one.type) for one in parts(kind))
+
+
+def _written_over(files: Sequence[str]) -> Iterator[str]:
+    """Yield the files of a dataset, and where it has all of a kind in a folder, what would be one of them."""
+    yield from map(whole_source, files)
+    kinds = {(os.path.dirname(file), os.path.splitext(file)[1]) for file in files}
+    for folder, kind in sorted(kinds):
+        pattern = os.path.join(escape(folder), f"*{kind}*")
+        there = set(map(os.path.realpath, glob(pattern)))
+        if kind and there and there <= set(map(os.path.realpath, files)):
+            yield whole_source(pattern)
 
 
 def is_dataset(source: object) -> bool:

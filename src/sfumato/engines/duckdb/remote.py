@@ -65,7 +65,8 @@ def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
             "or the file of credentials, that its service reads"
         )
     with in_own_words(lambda error: _unreachable(name, error), Exception):
-        files, path = _opened(address)
+        scheme, _, rest = address.partition("://")
+        files, path = _opened(f"{scheme.lower()}://{rest}")  # to fsspec HTTP:// is another one than http://
         found = _matching(files, path) if "*" in path and not path.startswith("http") else [path]
         if not found:
             raise EngineError(f"scan: there is no file {name!r}")

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Budget
+from sfumato.display.progress import NotebookBar
 from sfumato.errors import BudgetError
 from sfumato.exact import Number, round_down
 from sfumato.names import helpful
@@ -77,7 +78,8 @@ def advise(
     Fraction(1, 1)
     """
     budgeted = checked(table, questions, epsilon, delta, share, weights)
-    return advised(budgeted, budget, unsafe_words)
+    with NotebookBar("Looking at rows"):
+        return advised(budgeted, budget, unsafe_words)
 
 
 def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> Advice:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sfumato.display.card import Card, Facts, Rows, Sentences
+from sfumato.display.text import visible
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.schema import Derive, Filter, Schema, Step
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sfumato.query.top.asked import Top
 
 _MOST = 40  # columns
+# What is written into a folder, whose pattern an engine has for each folder in it; glob escapes in brackets.
+_OF_A_FOLDER, _ESCAPED = re.compile(r"(?s)(.*)/\*\.[a-z0-9.]+\*$"), re.compile(r"\[([*?[])\]")
 _FREE = "Nothing was read or spent for this."
 
 
@@ -74,15 +77,18 @@ def top_card(question: Top) -> Card:
 def told_table(table: Table[Any]) -> str:
     """Say in a line what a table is, and what is done with it."""
     said = [f"{about} {text}" for about, text in _done(table)]
-    return "; ".join([f"<Table {_source(table.engine)}: {len(table.schema)} columns", *said]) + ">"
+    return visible("; ".join([f"<Table {_source(table.engine)}: {len(table.schema)} columns", *said]) + ">")
 
 
 def _source(engine: Any) -> str:
     """Say where rows come from, without folders."""
     # An address of a database has a user, perhaps a password.
     paths = [path for path in engine.files if "://" not in path]
-    # Each once: how many folders of values there are, as year=2024, rows tell.
-    names = list(dict.fromkeys(re.split(r"[/\\]", path)[-1] for path in paths))
+    folders = {path: found[1] for path in paths if (found := _OF_A_FOLDER.match(path))}
+    # The outermost ones alone: how many folders of values there are, as year=2024, rows tell.
+    inside = {a for a in folders.values() if any(a.startswith(f"{b}/") for b in folders.values())}
+    read_from = [folders.get(path, path) for path in paths if folders.get(path) not in inside]
+    names = [_ESCAPED.sub(r"\1", one) for one in dict.fromkeys(re.split(r"[/\\]", p)[-1] for p in read_from)]
     read = f"read with {engine.name}"
     return f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''} ({read})" if names else f"({read})"
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
 from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
 from sfumato.query.diagnostics.contributions import Distribution, distributions
@@ -228,7 +229,9 @@ class Diagnostics(Displayed, Owned):
         return Card(title, [Rows(names, rows, left=4), Sentences([f"Error bars of 95%. {of_rows}"])])
 
     def __repr__(self) -> str:
-        return f"<Diagnostics of {', '.join(self._diagnosis.content()['of'])}; epsilon={self.spent[0]:g}>"
+        return visible(
+            f"<Diagnostics of {', '.join(self._diagnosis.content()['of'])}; epsilon={self.spent[0]:g}>"
+        )
 
 
 def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:

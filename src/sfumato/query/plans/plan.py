@@ -12,6 +12,7 @@ from sfumato.budget import Loss
 from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
 from sfumato.framework import (
     CentredDistance,
     ContributionDistance,
@@ -219,7 +220,7 @@ class Plan(Displayed):
         return plan_card(self)
 
     def __repr__(self) -> str:
-        return f"<Plan: {self.query.told}; {price(*self.spent)}, {titled(self.noise.name)} noise>"
+        return visible(f"<Plan: {self.query.told}; {price(*self.spent)}, {titled(self.noise.name)} noise>")
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
@@ -370,7 +371,7 @@ class Release(NoisyTable):
         epsilon, delta = self.spent
         names = ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
         dummy = ", of made-up rows" if self._dummy else ""
-        return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+        return visible(f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
         """Return how many numbers have error bars; at least 1."""

@@ -13,6 +13,7 @@ from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fraction, positive_int, truth_value
 from sfumato.measurements.peeling import MOST_PEELS, checked_k
@@ -68,7 +69,7 @@ class Top(Helpful, Displayed):
         return top_card(self)
 
     def __repr__(self) -> str:
-        return f"<Top: the {self.k:,} largest groups by {', '.join(self.keys)}>"
+        return visible(f"<Top: the {self.k:,} largest groups by {', '.join(self.keys)}>")
 
     def __post_init__(self) -> None:
         taken = {key.casefold() for key in self.keys} & {RANK, self.measured}

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
@@ -191,7 +192,9 @@ class TopRelease(NoisyTable):
         epsilon, delta = self.spent
         keys = ", ".join(self.question.keys)
         dummy = ", of made-up rows" if self.engine.made_up else ""
-        return f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+        return visible(
+            f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+        )
 
     def _draw(self) -> pa.Table:
         if self._started:
