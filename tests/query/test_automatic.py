@@ -210,7 +210,7 @@ def test_what_is_wrong_is_said_before_the_first_look(ask, error, text, monkeypat
         (lambda: sf.mean("x", lower="auto", upper="auto", magnitudes=(10, 1)), "the smaller one first"),
         (lambda: sf.sum("x", lower="auto", upper="auto", magnitudes=5), "two numbers"),
         (lambda: sf.sum("x", lower=0, upper=1, magnitudes=(1, 10)), "bounds that are to be found"),
-        (lambda: sf.quantiles("x", [0.5], lower="auto", upper="auto"), "those of sum, mean, variance"),
+        (lambda: sf.quantiles("x", [0.5], lower="auto", upper="auto"), "finds bounds of sum, mean, variance"),
         (lambda: sf.mean("x", lower="auto", upper=10**101), "bounds"),
     ],
 )
