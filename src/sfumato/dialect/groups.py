@@ -12,7 +12,7 @@ from sfumato.dialect.options import Options
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import QueryError, SqlError
+from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query.totals import GroupingSets
 
 
@@ -139,9 +139,12 @@ class Groups:
             return of_table[0]
         if name == self.options.unit.casefold():
             raise self._refuse(expression.place, "a group for each privacy unit is not private")
-        raise self._refuse(
-            expression.place, f"the group key {written} is not selected; add it to the SELECT list"
-        )
+        shown = [
+            item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
+        ]
+        near = nearest(written, shown)
+        hint = "add it to the SELECT list" if near is None else f"did you mean {near}?"
+        raise self._refuse(expression.place, f"the group key {written} is not selected; {hint}")
 
     def _items_of_a_table(self, column: str) -> list[Item]:
         """Return the items that are this column of a table that is named before it, as in `r.region`."""

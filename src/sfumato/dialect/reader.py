@@ -33,6 +33,7 @@ from sfumato.errors import SqlError, nearest
 
 _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
+_SLIPS_OF_FROM = ("FORM", "FRM", "FROMM", "FRON", "FRMO")
 _END = "the question should end here"
 _CLAUSES = ("DESC", "ASC", "ORDER BY", "LIMIT", "GROUP BY", "HAVING")
 _OTHER_CLAUSES = {"TOP": "LIMIT", "SORT": "ORDER BY", "FILTER": "WHERE"}
@@ -109,6 +110,11 @@ class _Reader:
         for (name, _, _), (after, start, first) in zip(starts, [*starts[1:], ("", -1, 0)], strict=True):
             place = Place(self.words.tokens[start].start, self.words.tokens[first - 1].stop)
             if name == "SELECT" and after != "FROM":
+                for token in self.words.tokens:
+                    if token.word in _SLIPS_OF_FROM:
+                        raise self.words.refuse(
+                            f"FROM is missing: write FROM in place of {token.word}", token
+                        )
                 raise refusal(self.words.text, place, _NO_FROM)
             if after and order.index(after) <= order.index(name):
                 message = (
