@@ -13,7 +13,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.noise.words import SeededWords
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import best_limits
-from sfumato.query.diagnostics.contributions import LIMITS, Distribution
+from sfumato.query.diagnostics.contributions import LIMITS, Distribution, Tail
 from sfumato.query.plans.planning import make_plan
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
@@ -250,3 +250,51 @@ def test_a_budget_pays_the_delta_of_an_answer_whose_noise_looks_decide():
     assert question.checked_plan(epsilon="0.5", delta="1e-6").delta == 0
     assert release.plan.delta == Fraction(1, 10**6)
     assert [(one.epsilon, one.delta) for one in budget.history] == [(Fraction(1, 2), Fraction(1, 10**6))]
+
+
+def noisy_bins(sizes, deviation, rng):
+    """Units by what they have, with noise."""
+    exact, _ = np.histogram(sizes, [1, *(limit + 1 for limit in LIMITS)])
+    noise = rng.laplace(scale=deviation / 2**0.5, size=len(LIMITS))
+    return Distribution(float(len(sizes)), tuple((exact + noise).tolist()), deviation)
+
+
+# Rows of 900 donors of a town's charities, of whom one in eight has more rows than noise lets see.
+FALLING = np.repeat(np.arange(1, 17), [299, 193, 130, 99, 73, 25, 28, 21, 11, 10, 3, 2, 1, 2, 1, 2])
+
+
+@pytest.mark.noise_cannot_matter("the noise is seeded")
+def test_what_noise_hides_of_a_slow_fall_is_not_taken_for_nothing(monkeypatch):
+    """Half of 200 draws say within a factor of two what a limit of 5 cuts: it was nothing, where noise begins."""
+    exact = np.maximum(FALLING - 5, 0).sum() / FALLING.sum()
+
+    def draws():
+        rng = np.random.default_rng(4)
+        return np.array([noisy_bins(FALLING, 28.0, rng).lost(5) for _ in range(200)])
+
+    assert exact / 2 < np.median(draws()) < 2 * exact
+    monkeypatch.setattr(Distribution, "_tail", Tail(0, 0.0, 0.0))  # the planted defect: nothing is hidden
+    assert np.median(draws()) < exact / 2
+
+
+@pytest.mark.noise_cannot_matter("the noise is seeded")
+def test_a_distribution_that_ends_has_no_tail():
+    rng = np.random.default_rng(5)
+    for sizes in (np.ones(6000), np.repeat(np.arange(1, 6), 900), np.full(5000, 6)):
+        ended = [noisy_bins(sizes, 28.0, rng).lost(int(sizes.max())) for _ in range(100)]
+        assert np.median(ended) == 0 and np.quantile(ended, 0.9) < 0.02
+
+
+@pytest.mark.noise_cannot_matter("the noise is seeded")
+def test_few_units_in_many_bins_are_not_sought_in_noise_far_beyond(monkeypatch):
+    """Where no bin surely has units, the end of all bins was taken for the end of the units."""
+    sizes = np.random.default_rng(6).geometric(1 / 5, size=600)
+
+    def far():
+        rng = np.random.default_rng(7)
+        means = np.array([noisy_bins(sizes, 60.0, rng).mean for _ in range(1000)])
+        return int((means > 20 * sizes.mean()).sum())
+
+    assert far() <= 1
+    monkeypatch.setattr(Distribution, "_sure", len(LIMITS))
+    assert far() > 5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from functools import cached_property
+from math import exp, sqrt
 
 from sfumato.query.aggregates import Aggregate, count_units, histogram
 
@@ -25,6 +26,11 @@ FEW = 0.001
 SURE = {1: 4, 2: 4, 4: 4}
 # The same of bins anywhere, of which there are many: beyond the last that has units for sure is noise alone.
 SURE_ANYWHERE = 7
+# A tail falls with the square of what units have, at least: one that falls less has no end.
+_LIGHTEST = 2.0
+_TOO_FEW = 3.0  # deviations of noise, by which the next bin has fewer: there the tail ended
+_PERHAPS = 0.25  # deviations of noise that may hide units
+_NEARLY = 3.0  # times the mean length of a tail: 95% of it
 UNITS = "units"
 
 
@@ -42,6 +48,32 @@ def asked(columns: Mapping[str, str]) -> dict[str, Aggregate]:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """About so many units have each number beyond one, fewer by a rate with each number more.
+
+    Args:
+        start: the tail has units beyond it.
+        density: units with as much as `start`.
+        rate: the part of these that have one more, below 1.
+    """
+
+    start: int
+    density: float
+    rate: float
+
+    @property
+    def units(self) -> float:
+        """How many units there are."""
+        return self.density * self.rate / (1 - self.rate)
+
+    def beyond(self, limit: int) -> float:
+        """Return how much all units of the tail have together beyond a limit."""
+        more = max(limit - self.start, 0)
+        units = self.units * self.rate**more
+        return units * (max(self.start - limit, 0) + 1 / (1 - self.rate))
+
+
+@dataclass(frozen=True)
 class Distribution:
     """Noisy numbers of units by something that each has, as a number of groups.
 
@@ -49,17 +81,19 @@ class Distribution:
         units: the noisy number of all.
         within: of each of `LIMITS`, those that have so much, and more than the limit before.
         deviation: of the noise of each of `within`.
+        most: what nobody has more than, where that is known.
     """
 
     units: float
     within: tuple[float, ...]
     deviation: float
+    most: int | None = None
 
     def of_at_most(self, most: int) -> Distribution:
         """Return the same where nobody has more than so much, so that what looks like it is noise."""
         end = next((i for i, limit in enumerate(LIMITS) if limit >= most), len(LIMITS) - 1)
         within = tuple(number if i <= end else 0.0 for i, number in enumerate(self.within))
-        return Distribution(self.units, within, self.deviation)
+        return Distribution(self.units, within, self.deviation, most)
 
     @property
     def enough(self) -> int:
@@ -96,28 +130,63 @@ class Distribution:
 
     @property
     def _sure(self) -> int:
-        """How many bins there are up to the last that surely has units, by itself or with some before it."""
+        """How many bins there are up to the last that surely has units, by itself or with some before it.
+
+        Where none has, all units may surely be in the first ones: up to where their sum stands out most.
+        """
         ends = [
             end
             for end in range(1, len(self.within) + 1)
             for bins in SURE
             if sum(self.within[max(end - bins, 0) : end]) > SURE_ANYWHERE * self.deviation * sqrt(bins)
         ]
-        return max(ends, default=len(LIMITS))
+        bins = range(1, len(self.within) + 1)
+        return max(ends, default=max(bins, key=lambda end: sum(self.within[:end]) / sqrt(end)))
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """About how much units have on average, those beyond what is enough as much as that."""
-        sizes = [size * number for size, number in self._sizes]
-        return max(sum(sizes) / max(sum(number for _, number in self._sizes), 1e-9), 1.0) if sizes else 1.0
+        units = sum(number for _, number in self._sizes) + self._tail.units
+        whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
+        return max(whole / max(units, 1e-9), 1.0)
 
     def lost(self, limit: int) -> float:
         """Return about the share of all that units have together which is beyond a limit."""
-        whole = sum(size * number for size, number in self._sizes)
+        whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
         beyond = sum(max(size - limit, 0.0) * number for size, number in self._sizes)
+        beyond += self._tail.beyond(limit)
         return beyond / whole if whole > 0 else 0.0
 
-    @property
+    @cached_property
+    def _tail(self) -> Tail:
+        """What noise hides beyond the last bin that is seen: none, unless the bins before fall slowly.
+
+        What is cut has no error bar, and noise has. So bins that fall slowly are taken to go on as they fall
+        where noise begins, as far as the next bins have as many, or noise may hide them.
+        """
+        none = Tail(0, 0.0, 0.0)
+        seen = [
+            (before + 1, limit, number)
+            for before, limit, number in zip((0, *LIMITS), LIMITS, self.within, strict=False)
+            if number > max(NOISE * self.deviation, FEW * self.units) and limit <= self._last
+        ]
+        if len(seen) < 2 or seen[-1][1] >= (LIMITS[-1] if self.most is None else self.most):
+            return none
+        (start, end, fewer), (first, last, number) = seen[-2:]
+        density, apart = number / (last - first + 1), (first + last - start - end) / 2
+        rate = min((density * (end - start + 1) / fewer) ** (1 / apart), exp(-_LIGHTEST / last))
+        tail = Tail(last, density, rate)
+        place = LIMITS.index(last) + 1
+        following = tail.units * (1 - rate ** (LIMITS[place] - last))
+        if following > self.within[place] + _TOO_FEW * self.deviation:
+            return none
+        # Of the bins that nearly all of the tail would be in, no more than these have.
+        reach = last + _NEARLY / (1 - rate)
+        hidden = [n for limit, n in zip(LIMITS, self.within, strict=True) if last < limit <= reach]
+        most = max(sum(hidden), 0.0) + _PERHAPS * self.deviation * sqrt(max(len(hidden), 1))
+        return Tail(last, density * min(1.0, most / tail.units), rate)
+
+    @cached_property
     def _sizes(self) -> list[tuple[float, float]]:
         """How much units have in each bin, and about how many there are; those of noise alone left out."""
         found, before, last = [], 0, self._last
