@@ -99,7 +99,7 @@ BELOW = {
         "audit",
     },
     "service": {"names", "errors", "exact", "budget", "catalogs", "query", "dialect", "engines"},
-    "client": {"display", "errors", "exact", "query", "service"},
+    "client": {"names", "display", "errors", "exact", "catalogs", "query", "engines", "service"},
     "cli": {
         "names",
         "display",

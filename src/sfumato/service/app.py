@@ -136,7 +136,7 @@ class Service:
         job = Job(
             "ask",
             caller.name,
-            given["sql"],
+            **_question(given),
             confidence=given["confidence"],
             units=tuple(given["units"]),
             epsilons=tuple(given["epsilons"]),
@@ -149,7 +149,7 @@ class Service:
         job = Job(
             "release",
             caller.name,
-            given["sql"],
+            **_question(given),
             media=media,
             confidence=given["confidence"],
             simultaneous=given["simultaneous"],
@@ -227,7 +227,9 @@ class Service:
             if not field.admits(value):
                 raise _Refused(400, QueryError(f"{of}: {name} must be {field.form}"))
             found[name] = value
-        request.state.question = digest(self._key, found["sql"])
+        if (found["sql"] is None) == (found["chain"] is None):
+            raise _Refused(400, QueryError(f"{of}: a question is given either as sql or as chain"))
+        request.state.question = digest(self._key, _question(found)["text"])
         return found
 
     async def _bytes(self, request: Request) -> bytes:
@@ -313,6 +315,14 @@ class Service:
         fields |= {name: state[name] for name in ("caller", "question") if name in state}
         fields |= state.get("log", {}) | ({"fault": fault} if fault else {})
         log("answered", logging.ERROR if fault else logging.INFO, **fields)
+
+
+def _question(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is asked, as a job has it."""
+    if given["chain"] is None:
+        return {"text": given["sql"]}
+    chain, options = given["chain"], given["options"]
+    return {"text": json.dumps({"chain": chain, "options": options}), "chain": chain, "options": options}
 
 
 def _everybody(request: Request, caller: Caller) -> bool:

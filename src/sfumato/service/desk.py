@@ -32,8 +32,10 @@ from sfumato.query.canonical import plain as canonical_data
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.service.answers import JSON, answer, as_json, encoded, pack, plain, plain_table, unpacked
+from sfumato.service.chain import AskedByChain, asked_by_chain
 from sfumato.service.faults import as_data
 from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.recorded import told_question
 
 _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (BudgetError, 402),
@@ -60,7 +62,9 @@ class Job:
     Args:
         kind: "tables", "ask", "release", "budget" or "history".
         analyst: who asks, and pays.
-        text: SQL.
+        text: SQL, or the chain as its request had it.
+        chain, options: a question of Python as `recorded.py` writes it, and those of its release; None where
+            the text asks.
         media: what an answer is written as.
         confidence, simultaneous: of error bars.
         units: sizes of groups of which a preview tells the errors; none for no preview.
@@ -72,6 +76,8 @@ class Job:
     kind: str
     analyst: str
     text: str = ""
+    chain: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     media: str = JSON
     confidence: float = 0.95
     simultaneous: bool = False
@@ -79,6 +85,11 @@ class Job:
     epsilons: tuple[float, ...] = ()
     dummy: bool = False
     everybody: bool = False
+
+    @property
+    def written(self) -> str:
+        """What is asked as somebody wrote it, in SQL or in Python."""
+        return self.text if self.chain is None else told_question(self.chain, self.options) or self.text
 
     @property
     def reads_rows(self) -> bool:
@@ -169,10 +180,13 @@ class Desk:
     def _tables(self, _: Job) -> Outcome:
         return _json({"tables": self.catalog.described(**self.limits)})
 
-    def _asked(self, job: Job) -> Asked:
+    def _asked(self, job: Job) -> Asked | AskedByChain:
         if not 0 < job.confidence < 1:
             raise ParameterError("confidence", job.confidence, "between 0 and 1, such as 0.95")
-        return ask(job.text, None, self._dummy if job.dummy else self.catalog, None, self.limits)
+        catalog = self._dummy if job.dummy else self.catalog
+        if job.chain is not None:
+            return asked_by_chain(job.chain, job.options, catalog, self.limits)
+        return ask(job.text, None, catalog, None, self.limits)
 
     def _ask(self, job: Job) -> Outcome:
         """Plan, price and preview; no row is read, and nothing is spent."""
@@ -203,7 +217,7 @@ class Desk:
         cost = {"epsilon": epsilon, "delta": delta}
         return _json({"cost": cost, "remaining": budget.remaining._asdict(), **told})
 
-    def _previews(self, asked: Asked, job: Job) -> list[dict[str, Any]]:
+    def _previews(self, asked: Asked | AskedByChain, job: Job) -> list[dict[str, Any]]:
         """Return the errors to be expected, of each private SELECT; none of the largest groups."""
         found = []
         for question, one in zip(asked.questions, asked.queries, strict=True):
@@ -235,7 +249,7 @@ class Desk:
             release = asked.release(budget) if trial is None else asked.pay_for(trial, budget)
         except (QueryError, RefusalError, BudgetError) as error:
             if not getattr(error, "journaled", False):  # as of what costs more than is left
-                self.budgets.refused(job.analyst, job.text, error)
+                self.budgets.refused(job.analyst, job.written, error)
             raise
         release.journals = False  # what comes of it is written with the answer
         try:
@@ -251,7 +265,7 @@ class Desk:
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return Outcome(200, job.media, encoded(made, job.media), log)
 
-    def _same(self, asked: Asked, trial: NoisyTable | None, job: Job) -> dict[str, Any] | None:
+    def _same(self, asked: Asked | AskedByChain, trial: NoisyTable | None, job: Job) -> dict[str, Any] | None:
         """Return all that an answer depends on but the rows; None where tables are not known again.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.

@@ -8,7 +8,9 @@ from typing import Any
 
 from sfumato import __version__
 from sfumato.service.answers import ARROW, CSV, JSON
+from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_TABLES
 from sfumato.service.faults import KINDS
+from sfumato.service.recorded import MOST_CALLS, is_shallow
 
 _SIZES, _LARGEST = 20, 1_000_000
 _LEAST_EPSILON, _MOST_EPSILON = 1e-6, 1e6
@@ -48,7 +50,22 @@ def _are_epsilons(value: Any) -> bool:
     )
 
 
-_SQL = Field("a text: the question in SQL", {"type": "string"}, lambda value: isinstance(value, str))
+_SQL = Field(
+    "a text: the question in SQL",
+    {"type": "string"},
+    lambda value: value is None or isinstance(value, str),
+)
+_CHAIN = Field(
+    "an object in the place of sql: the question as Python asks it, calls of a chain (docs/serve.md)",
+    {"$ref": "#/components/schemas/Chain"},
+    lambda value: value is None or (isinstance(value, dict) and is_shallow(value)),
+)
+_OPTIONS = Field(
+    "an object: beside chain, the options of release, such as epsilon and delta, as arguments of calls",
+    {"type": "object", "default": {}},
+    lambda value: isinstance(value, dict) and is_shallow(value),
+    {},
+)
 _CONFIDENCE = Field(
     "a number between 0 and 1",
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.95},
@@ -84,12 +101,21 @@ _FLAG = Field(
 FIELDS: Mapping[str, Mapping[str, Field]] = {
     "ask": {
         "sql": _SQL,
+        "chain": _CHAIN,
+        "options": _OPTIONS,
         "confidence": _CONFIDENCE,
         "units": _UNITS,
         "epsilons": _EPSILONS,
         "dummy": _FLAG,
     },
-    "release": {"sql": _SQL, "confidence": _CONFIDENCE, "simultaneous": _FLAG, "dummy": _FLAG},
+    "release": {
+        "sql": _SQL,
+        "chain": _CHAIN,
+        "options": _OPTIONS,
+        "confidence": _CONFIDENCE,
+        "simultaneous": _FLAG,
+        "dummy": _FLAG,
+    },
 }
 # Path, method, what it does, what comes of it, and whether anybody may.
 PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
@@ -155,6 +181,28 @@ _ASKED: Mapping[str, Any] = {
 }
 
 
+def _chain() -> dict[str, Any]:
+    """Return the schema of a chain; of arguments, that they are of JSON."""
+    name = {"type": "string"}
+    methods = sorted({*OF_TABLES, *OF_PUBLIC, *OF_QUESTIONS})
+    call = {
+        "description": "A method, its arguments by place, and those by name.",
+        "type": "array",
+        "prefixItems": [{"enum": methods}, {"type": "array"}, {"type": "object"}],
+        "items": False,
+        "minItems": 3,
+    }
+    calls = {"type": "array", "maxItems": MOST_CALLS, "items": call}
+    return {
+        "description": "Calls of a table, one after the other. Arguments that are tables are chains; "
+        'aggregates are {"asks": "mean", "args": ["age"], "named": {}}; other values as docs/serve.md says.',
+        "type": "object",
+        "properties": {"table": name, "public": name, "calls": calls},
+        "oneOf": [{"required": ["table", "calls"]}, {"required": ["public", "calls"]}],
+        "additionalProperties": False,
+    }
+
+
 def document() -> dict[str, Any]:
     """Return the OpenAPI document of the service."""
     error = {
@@ -186,7 +234,7 @@ def document() -> dict[str, Any]:
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Error": error},
+            "schemas": {"Error": error, "Chain": _chain()},
         },
         "paths": {path: {method: _operation(path)} for path, method, *_ in PATHS},
     }
@@ -215,7 +263,7 @@ def _operation(path: str) -> dict[str, Any]:
         fields = FIELDS[name]
         schema = {
             "type": "object",
-            "required": [field for field, one in fields.items() if one.default is None],
+            "oneOf": [{"required": ["sql"]}, {"required": ["chain"]}],
             "additionalProperties": False,
             "properties": {
                 field: dict(one.schema) | {"description": one.form} for field, one in fields.items()

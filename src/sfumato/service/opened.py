@@ -71,10 +71,19 @@ class AnalystsCatalog(Catalog):
                 told["domain"] = plain(domain[0])
             columns.append(told)
         told = {"name": declared.name, "public": declared.public, "columns": columns}
+        told |= {"notes": list(opened.notes)}
         if not declared.public:
-            told |= {"privacy_unit": opened.unit, "privacy_unit_parts": list(opened.unit_parts)}
+            parts = [part.text for part in opened.unit_parts]
+            told |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
+            told |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
             told |= {"max_groups": declared.max_groups, "max_rows": declared.max_rows}
         return told
+
+
+def _key(declared: TableDeclaration) -> dict[str, str] | None:
+    """Return by which column a table reaches its privacy unit, through another one; None where it has one."""
+    key = declared.foreign_key
+    return None if key is None else {"column": key.column, "table": key.table, "key": key.key}
 
 
 def _exact(number: Fraction) -> str:

@@ -15,6 +15,7 @@ from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import as_fraction, one_of, truth_value
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, column_name
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
@@ -80,6 +81,7 @@ class InBins(Aggregate):
 
 
 @helpful
+@remembered
 def histogram(
     column: str,
     edges: Sequence[Number],
@@ -141,6 +143,7 @@ def histogram(
 
 
 @helpful
+@remembered
 def value_counts(
     column: str,
     values: Sequence[Any],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.weighted import weighted, weights_of
 
 
@@ -38,6 +39,7 @@ class CountPrivacyUnits(Aggregate):
 
 
 @helpful
+@remembered
 def count(
     column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
 ) -> Aggregate:
@@ -58,6 +60,7 @@ def count(
 
 
 @helpful
+@remembered
 def count_units() -> Aggregate:
     """Count privacy units (people): each counts once in each of its groups.
 

@@ -10,6 +10,7 @@ from typing import Self
 from sfumato.errors import QueryError, shown
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, checked_bounds, column_name
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.schema import Schema
 
 # With more, the noise of their products leaves nothing of what is asked.
@@ -91,6 +92,7 @@ Bounds = Mapping[str, tuple[Number, Number]]
 
 
 @helpful
+@remembered
 def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
     """Return the population covariance of two columns, over rows with a value of both.
 
@@ -108,6 +110,7 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
 
 
 @helpful
+@remembered
 def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
     """Return the correlation of two columns, over rows with a value of both; 0 where one does not vary.
 
@@ -123,6 +126,7 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
 
 
 @helpful
+@remembered
 def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> LinearRegression:
     """Explain a column by others, linearly, with an intercept, over rows with a value of all.
 

@@ -11,6 +11,7 @@ from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate
+from sfumato.query.aggregates.called import remembered
 
 
 class Derived(Aggregate):
@@ -131,6 +132,7 @@ class Combination(Derived):
 
 
 @helpful
+@remembered
 def ratio(first: str, second: str) -> Aggregate:
     """Divide one output by another one, with an error bar for both together.
 
@@ -152,6 +154,7 @@ def ratio(first: str, second: str) -> Aggregate:
 
 
 @helpful
+@remembered
 def difference(first: str, second: str) -> Aggregate:
     """Take one output from another one, with an error bar for both together.
 

@@ -10,6 +10,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import one_of, positive_int
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.choices import DistinctMethod
 
 MOST_VALUES = 1_000_000
@@ -40,6 +41,7 @@ class CountDistinct(Aggregate):
 
 
 @helpful
+@remembered
 def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
     """Count the different values of a column that are not NULL and not NaN.
 

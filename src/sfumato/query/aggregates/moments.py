@@ -20,6 +20,7 @@ from sfumato.query.aggregates.aggregate import (
     is_auto,
 )
 from sfumato.query.aggregates.automatic import automatic, refuse_magnitudes
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.strata import stratified
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
@@ -61,6 +62,7 @@ class StandardDeviation(BoundedAggregate):
 
 
 @helpful
+@remembered
 def sum(
     column: str,
     *,
@@ -112,6 +114,7 @@ def sum(
 
 
 @helpful
+@remembered
 def mean(
     column: str,
     *,
@@ -148,6 +151,7 @@ def mean(
 
 
 @helpful
+@remembered
 def proportion(
     column: str,
     *,
@@ -195,6 +199,7 @@ def proportion(
 
 
 @helpful
+@remembered
 def variance(
     column: str,
     *,
@@ -212,6 +217,7 @@ def variance(
 
 
 @helpful
+@remembered
 def stddev(
     column: str,
     *,

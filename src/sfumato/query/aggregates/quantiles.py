@@ -18,6 +18,7 @@ from sfumato.query.aggregates.aggregate import (
     bounds_of,
     column_name,
 )
+from sfumato.query.aggregates.called import remembered
 
 # The ranks that are asked for in place of the smallest and the largest value.
 EXTREMES = {"min": 0.01, "max": 0.99}
@@ -60,6 +61,7 @@ class Quantiles(BoundedAggregate):
 
 
 @helpful
+@remembered
 def quantiles(
     column: str,
     ranks: Sequence[float] | float,
@@ -97,6 +99,7 @@ def quantiles(
 
 
 @helpful
+@remembered
 def quantile(
     column: str,
     rank: float,
@@ -123,6 +126,7 @@ def quantile(
 
 
 @helpful
+@remembered
 def median(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -142,6 +146,7 @@ def median(
 
 
 @helpful
+@remembered
 def min(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -164,6 +169,7 @@ def min(
 
 
 @helpful
+@remembered
 def max(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:

@@ -10,6 +10,7 @@ from sfumato.errors import QueryError, shown
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name
 from sfumato.query.aggregates.automatic import Automatic
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.schema import Schema
@@ -64,6 +65,7 @@ class Cumulative(Aggregate):
 
 
 @helpful
+@remembered
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     """Add up a count or a sum over all time steps up to each, with little more noise than one step has.
 

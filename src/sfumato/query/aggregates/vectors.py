@@ -11,6 +11,7 @@ from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import as_fraction, one_of, positive_int
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.called import remembered
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 from sfumato.transformations import Ball
@@ -63,6 +64,7 @@ class VectorMean(VectorSum):
 
 
 @helpful
+@remembered
 def vector_sum(
     column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
 ) -> Aggregate:
@@ -97,6 +99,7 @@ def vector_sum(
 
 
 @helpful
+@remembered
 def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
     """Average a column of vectors of one length, entry by entry, over the rows that have one.
 

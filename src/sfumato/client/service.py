@@ -6,175 +6,21 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
-from sfumato.display.text import visible
+from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
+from sfumato.client.tables import RemotePublicTable, RemoteTable
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.service.faults import of_data
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow as pa
-
-    from sfumato.query.released.receipt import Receipt
+    from sfumato.engines.catalog import Catalog
 
 _ARROW, _JSON = "application/vnd.apache.arrow.stream", "application/json"
-_ABOUT = b"sfumato"
 _URL = "the address of a service, such as https://data.example.org"
-
-
-class Cost(NamedTuple):
-    """An epsilon and a delta."""
-
-    epsilon: float
-    delta: float
-
-
-class Left(NamedTuple):
-    """What is left of a budget, as `Budget.remaining` says it."""
-
-    epsilon: float
-    delta: float
-    share: float
-
-
-class Paid(NamedTuple):
-    """One question that was paid; `at` is when, in UTC, and `analyst` by whom."""
-
-    what: str
-    epsilon: float
-    delta: float
-    at: str | None = None
-    analyst: str | None = None
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a question would cost and give, before anything is spent.
-
-    Args:
-        cost: of a release.
-        remaining: of the budget, before it.
-        explanation: each step, with bounds, noise and share of the budget; None where a release finds bounds.
-        previews: expected errors by size of group, as `Question.preview` tells them: a table for each
-            private SELECT of the text.
-        notes: what was assumed.
-        repeats: the entry of the ledger whose answer `sql` would give once more, for nothing, to the same
-            text and confidence; None where it would be new, and paid.
-    """
-
-    cost: Cost
-    remaining: Left
-    explanation: str | None
-    previews: tuple[pa.Table, ...]
-    notes: tuple[str, ...]
-    repeats: int | None = None
-
-
-class RemoteRelease(Displayed):
-    """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
-
-    Args:
-        stream: the answer, an Arrow stream.
-    """
-
-    def __init__(self, stream: bytes) -> None:
-        import pyarrow as pa
-
-        with pa.ipc.open_stream(stream) as reader:
-            table = reader.read_all()
-        self._about: dict[str, Any] = json.loads(table.schema.metadata[_ABOUT])
-        names: dict[str, str] = self._about["errors"]
-        self._widths = {name: table[width] for name, width in names.items()}
-        self._table = table.drop_columns(list(names.values())).replace_schema_metadata(None)
-
-    @property
-    def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the release stays within."""
-        return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
-
-    @property
-    def repeats(self) -> int | None:
-        """The entry of the ledger whose answer it is once more, for nothing; None where it is new."""
-        found: int | None = self._about["repeats"]
-        return found
-
-    @property
-    def dummy(self) -> bool:
-        """Whether its rows are made up, so that it is an answer about nobody."""
-        return bool(self._about["dummy"])
-
-    def receipt(self) -> Receipt:
-        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md)."""
-        from sfumato.query.released.receipt import Receipt
-
-        return Receipt.of_dict(self._about["receipt"])
-
-    @property
-    def hints(self) -> tuple[str, ...]:
-        """What the noisy numbers say of the question."""
-        return tuple(self._about["hints"])
-
-    def to_arrow(self) -> pa.Table:
-        """Return the released table."""
-        return self._table
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the released table as a pandas data frame."""
-        from sfumato.query.released.output import require
-
-        require("pandas", "pandas")
-        return self._table.to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the released table as a Polars data frame."""
-        from sfumato.query.released.output import to_polars
-
-        return to_polars(self._table)
-
-    def errors(self, confidence: float | None = None) -> pa.Table:
-        """Return half-widths of error bars, row by row; NULL for what has none.
-
-        Args:
-            confidence: that which was asked for, or left out: the service keeps no release.
-        Raises:
-            ParameterError: it is another one.
-        """
-        import pyarrow as pa
-
-        given = self._about["confidence"]
-        if confidence is not None and confidence != given:
-            raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
-        rows, keys, names = len(self._table), self._about["keys"], self._table.column_names
-        own = {name: self._table[name] if name in keys else pa.nulls(rows, pa.float64()) for name in names}
-        return pa.table(own | self._widths)
-
-    def explain(self) -> str:
-        """Return each step with its bounds, noise scale and share of the budget."""
-        return str(self._about["explanation"])
-
-    def _card(self) -> Card:
-        from sfumato.query.cards.far import far_card
-
-        about = self._about
-        facts = [("±", f"{about['confidence'] * 100:g}% error bars: what the noise may have changed.")]
-        if self.repeats is not None:
-            facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
-        return far_card(
-            self._table, self._widths, about["keys"], facts, self.hints, self.spent, dummy=self.dummy
-        )
-
-    def __repr__(self) -> str:
-        epsilon, delta = self.spent
-        names, of = ", ".join(self._table.column_names), ", of made-up rows" if self.dummy else ""
-        return visible(f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>")
 
 
 class Client:
@@ -214,7 +60,41 @@ class Client:
         flags = {"simultaneous": simultaneous, "dummy": dummy}
         for name, given in flags.items():
             truth_value(given, name)
-        asked = {"sql": _text(text), "confidence": _confidence(confidence), **flags}
+        return self._release({"sql": _text(text)}, confidence, **flags)
+
+    def table(self, name: str) -> RemoteTable:
+        """Return a private table of the service, for questions in Python.
+
+        Args:
+            name: as `tables` has it.
+        Returns:
+            A table whose methods are those of a table of `sf.catalog` beside the rows. What is declared of it
+            is fetched once; a mistake, a plan and a preview are told here, of that, and free. Only
+            `release` of what is asked goes to the service, and spends.
+        Raises:
+            QueryError: there is no such table, or it is public.
+            EngineError: the service does not answer.
+        """
+        return RemoteTable.opened(self, self._catalog, name)
+
+    def public(self, name: str) -> RemotePublicTable:
+        """Return a public table of the service, to be joined with private ones.
+
+        Raises:
+            QueryError: there is no such table, or it is private.
+            EngineError: the service does not answer.
+        """
+        return RemotePublicTable.opened(self, self._catalog, name)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        """What is declared, as a catalog whose rows are elsewhere."""
+        from sfumato.client.declared import declared_catalog
+
+        return declared_catalog(self.tables)
+
+    def _release(self, question: Mapping[str, Any], confidence: float, **flags: bool) -> RemoteRelease:
+        asked = {**question, "confidence": _confidence(confidence), **flags}
         return RemoteRelease(self._request("POST", "/v1/release", asked, _ARROW))
 
     def ask(
@@ -230,12 +110,15 @@ class Client:
             QueryError, SqlError, BudgetError, RefusalError: as from `sql`.
             EngineError: the service does not answer.
         """
+        return self._ask({"sql": _text(text)}, units, confidence)
+
+    def _ask(self, question: Mapping[str, Any], units: Sequence[int], confidence: float) -> Asked:
         import pyarrow as pa
 
         found = self._json(
             "POST",
             "/v1/ask",
-            {"sql": _text(text), "units": _sizes(units), "confidence": _confidence(confidence)},
+            {**question, "units": _sizes(units), "confidence": _confidence(confidence)},
         )
         previews = []
         for one in found.get("previews", ()):

@@ -1,0 +1,168 @@
+"""What comes back from a service: costs, what is left, and noisy tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sfumato.display.card import Card
+from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
+from sfumato.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    from sfumato.query.released.receipt import Receipt
+
+_ABOUT = b"sfumato"
+
+
+class Cost(NamedTuple):
+    """An epsilon and a delta."""
+
+    epsilon: float
+    delta: float
+
+
+class Left(NamedTuple):
+    """What is left of a budget, as `Budget.remaining` says it."""
+
+    epsilon: float
+    delta: float
+    share: float
+
+
+class Paid(NamedTuple):
+    """One question that was paid; `at` is when, in UTC, and `analyst` by whom."""
+
+    what: str
+    epsilon: float
+    delta: float
+    at: str | None = None
+    analyst: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a question would cost and give, before anything is spent.
+
+    Args:
+        cost: of a release.
+        remaining: of the budget, before it.
+        explanation: each step, with bounds, noise and share of the budget; None where a release finds bounds.
+        previews: expected errors by size of group, as `Question.preview` tells them: a table for each
+            private SELECT of the text.
+        notes: what was assumed.
+        repeats: the entry of the ledger whose answer `sql` would give once more, for nothing, to the same
+            text and confidence; None where it would be new, and paid.
+    """
+
+    cost: Cost
+    remaining: Left
+    explanation: str | None
+    previews: tuple[pa.Table, ...]
+    notes: tuple[str, ...]
+    repeats: int | None = None
+
+
+class RemoteRelease(Displayed):
+    """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
+
+    Args:
+        stream: the answer, an Arrow stream.
+    """
+
+    def __init__(self, stream: bytes) -> None:
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(stream) as reader:
+            table = reader.read_all()
+        self._about: dict[str, Any] = json.loads(table.schema.metadata[_ABOUT])
+        names: dict[str, str] = self._about["errors"]
+        self._widths = {name: table[width] for name, width in names.items()}
+        self._table = table.drop_columns(list(names.values())).replace_schema_metadata(None)
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
+
+    @property
+    def repeats(self) -> int | None:
+        """The entry of the ledger whose answer it is once more, for nothing; None where it is new."""
+        found: int | None = self._about["repeats"]
+        return found
+
+    @property
+    def dummy(self) -> bool:
+        """Whether its rows are made up, so that it is an answer about nobody."""
+        return bool(self._about["dummy"])
+
+    def receipt(self) -> Receipt:
+        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md)."""
+        from sfumato.query.released.receipt import Receipt
+
+        return Receipt.of_dict(self._about["receipt"])
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question."""
+        return tuple(self._about["hints"])
+
+    def to_arrow(self) -> pa.Table:
+        """Return the released table."""
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the released table as a pandas data frame."""
+        from sfumato.query.released.output import require
+
+        require("pandas", "pandas")
+        return self._table.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the released table as a Polars data frame."""
+        from sfumato.query.released.output import to_polars
+
+        return to_polars(self._table)
+
+    def errors(self, confidence: float | None = None) -> pa.Table:
+        """Return half-widths of error bars, row by row; NULL for what has none.
+
+        Args:
+            confidence: that which was asked for, or left out: the service keeps no release.
+        Raises:
+            ParameterError: it is another one.
+        """
+        import pyarrow as pa
+
+        given = self._about["confidence"]
+        if confidence is not None and confidence != given:
+            raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
+        rows, keys, names = len(self._table), self._about["keys"], self._table.column_names
+        own = {name: self._table[name] if name in keys else pa.nulls(rows, pa.float64()) for name in names}
+        return pa.table(own | self._widths)
+
+    def explain(self) -> str:
+        """Return each step with its bounds, noise scale and share of the budget."""
+        return str(self._about["explanation"])
+
+    def _card(self) -> Card:
+        from sfumato.query.cards.far import far_card
+
+        about = self._about
+        facts = [("±", f"{about['confidence'] * 100:g}% error bars: what the noise may have changed.")]
+        if self.repeats is not None:
+            facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
+        return far_card(
+            self._table, self._widths, about["keys"], facts, self.hints, self.spent, dummy=self.dummy
+        )
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.spent
+        names, of = ", ".join(self._table.column_names), ", of made-up rows" if self.dummy else ""
+        return visible(f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>")

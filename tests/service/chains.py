@@ -1,0 +1,247 @@
+"""Questions as Python asks them, of tables that are declared: the same beside the rows and from far away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import sfumato as sf
+
+from .asking import DECLARED
+
+DAYS = pa.array([date(2024, 1, 1 + i % 28) for i in range(60)])
+TABLES: dict[str, Any] = DECLARED | {
+    "stays": {
+        "source": pa.table(
+            {
+                "person": [f"p{i % 20}" for i in range(60)],
+                "day": DAYS,
+                "at": pa.array([datetime(2024, 1, 1 + i % 28, 5) for i in range(60)], pa.timestamp("us")),
+                "price": pa.array([Decimal(i % 9) / 10 for i in range(60)], pa.decimal128(9, 2)),
+                "ok": [i % 2 == 0 for i in range(60)],
+                "vector": pa.array([[1.0, 2.0]] * 60, pa.list_(pa.float64(), 2)),
+                "weight": [1.0 + i % 3 for i in range(60)],
+                "stratum": ["a" if i % 3 else "b" for i in range(60)],
+            },
+            schema=None,
+        ),
+        "privacy_unit": "person",
+        "max_groups": 4,
+        "columns": {
+            "day": {"domain": [date(2024, 1, 1), date(2024, 1, 2)]},
+            "price": {"lower": 0, "upper": Decimal("0.9"), "domain": [Decimal("0.1"), Decimal("0.2")]},
+        },
+    },
+    "cards": {
+        "source": pa.table({"card": [1, 2, 3], "id": [1, 2, 2], "kind": ["a", "b", "a"]}),
+        "privacy_unit": "id",
+    },
+    "payments": {
+        "source": pa.table({"card": [1, 1, 2], "amount": [5.0, 6.0, 7.0]}),
+        "foreign_keys": {"card": "cards.card"},
+        "max_rows": 5,
+        "columns": {"amount": {"lower": 0, "upper": 10}},
+    },
+    "notices": {
+        "source": pa.table({"who": [1, 2, 2], "text": ["x", "y", "z"]}),
+        "foreign_keys": {"who": "people.id"},
+    },
+}
+# A person in a month is a unit of another kind, for which there is a service of its own.
+MONTHS: dict[str, Any] = {
+    "months": {
+        "source": pa.table({"id": [1, 1, 2], "day": DAYS[:3], "v": [1.0, 2.0, 3.0]}),
+        "privacy_unit": ["id", "date_trunc('month', day)"],
+        "max_rows": 2,
+        "columns": {"v": {"lower": 0, "upper": 5}},
+    }
+}
+DELTA = {"epsilon": 1, "delta": "1e-6"}
+ONE = {"epsilon": 1}
+Chain = tuple[Callable[[Any], Any], Mapping[str, Any]]
+
+CHAINS: dict[str, Chain] = {
+    "count": (lambda s: s.table("visits").bound(rows=2).agg(n=sf.count()), ONE),
+    "units": (lambda s: s.table("people").agg(people=sf.count_units()), {"epsilon": Fraction(1, 3)}),
+    "filter": (lambda s: s.table("visits").filter("age > 40").agg(n=sf.count_units()), {"epsilon": "0.1"}),
+    "derived": (
+        lambda s: s.table("visits").with_columns(w="v * 2", old="age > 60").filter("old").agg(m=sf.sum("w", lower=0, upper=40)),
+        {"epsilon": 0.5, "noise": "laplace"},
+    ),
+    "domain": (lambda s: s.table("visits").group_by("year").agg(n=sf.count(), m=sf.mean("v")), ONE),
+    "private": (lambda s: s.table("visits").group_by("year", keys="private").agg(n=sf.count()), DELTA),
+    "town": (
+        lambda s: s.table("visits").group_by("town").bound(groups=1, rows=1).agg(n=sf.count(), u=sf.count_units()),
+        DELTA | {"noise": "gaussian", "group_selection": "gaussian", "pre_threshold": 3},
+    ),
+    "keys": (lambda s: s.table("visits").group_by("town", keys=["Ulm", "Bonn"]).agg(n=sf.count("v")), ONE),
+    "pairs": (
+        lambda s: s.table("visits").group_by("town", "year", keys=[("Ulm", 2020), ("Bonn", 2021)]).agg(n=sf.count()),
+        ONE,
+    ),
+    "keys of Arrow": (
+        lambda s: s.table("visits").group_by("town", keys=pa.array(["Ulm"])).agg(n=sf.count()),
+        ONE,
+    ),
+    "keys of Polars": (
+        lambda s: s.table("visits")
+        .group_by("town", "year", keys=pl.DataFrame({"town": ["Ulm"], "year": [2020]}))
+        .agg(n=sf.count()),
+        ONE,
+    ),
+    "keys of NumPy": (lambda s: s.table("visits").group_by("year", keys=np.array([2020, 2021])).agg(n=sf.count()), ONE),
+    "dates": (lambda s: s.table("stays").group_by("day").agg(n=sf.count_units()), ONE),
+    "given dates": (
+        lambda s: s.table("stays").group_by("day", keys=[date(2024, 1, 5)]).bound(rows=1).agg(n=sf.count()),
+        ONE,
+    ),
+    "times": (
+        lambda s: s.table("stays").group_by("at", keys=[datetime(2024, 1, 5, 5)]).bound(rows=1).agg(n=sf.count()),
+        ONE,
+    ),
+    "decimals": (lambda s: s.table("stays").group_by("price").bound(rows=1).agg(n=sf.count()), ONE),
+    "truth": (lambda s: s.table("stays").group_by("ok", keys=[True, False]).agg(n=sf.count_units()), ONE),
+    "bounds": (
+        lambda s: s.table("visits").bound(rows=1).agg(s=sf.sum("v", lower=Fraction(1, 3), upper=Decimal("7.5"), per="row")),
+        ONE,
+    ),
+    "moments": (
+        lambda s: s.table("visits").bound(rows=3).agg(
+            m=sf.mean("v"), v=sf.variance("v"), d=sf.stddev("v"), p=sf.proportion("v")
+        ),
+        ONE | {"noise": "k_norm"},
+    ),
+    "quantiles": (
+        lambda s: s.table("visits").bound(rows=1).agg(
+            q=sf.quantiles("age", [0.1, 0.9], lower=0, upper=100), m=sf.median("v"), top=sf.max("v", error_bars=False)
+        ),
+        ONE,
+    ),
+    "a quantile": (
+        lambda s: s.table("visits").bound(rows=1).agg(q=sf.quantile("v", 0.25), low=sf.min("v")), ONE | {"noise": "laplace"}
+    ),
+    "ratio": (
+        lambda s: s.table("visits").bound(rows=1).agg(n=sf.count(), v=sf.sum("v", per="row"), r=sf.ratio("v", "n"), d=sf.difference("v", "n")),
+        ONE,
+    ),
+    "distinct": (lambda s: s.table("visits").agg(towns=sf.count_distinct("town", values=2)), ONE),
+    "histogram": (
+        lambda s: s.table("visits").bound(rows=1).agg(h=sf.histogram("age", [0, 30, 60, 90], outside="count", shares=True)),
+        ONE,
+    ),
+    "value counts": (
+        lambda s: s.table("visits").bound(rows=1).agg(h=sf.value_counts("town", ["Ulm", "Bonn"], other=True)), ONE
+    ),
+    "regression": (
+        lambda s: s.table("visits").bound(rows=1).agg(
+            c=sf.covariance("v", "age", bounds={"v": (0, 20), "age": (0, 100)}),
+            r=sf.correlation("v", "age", bounds={"v": (0, 20), "age": (0, 100)}),
+            l=sf.linear_regression("v", ["age"], bounds={"v": (0, 20), "age": (0, 100)}),
+        ),
+        {"epsilon": 10},
+    ),
+    "vectors": (
+        lambda s: s.table("stays").bound(rows=1).agg(
+            v=sf.vector_sum("vector", length=2, bound=3), m=sf.vector_mean("vector", length=2, bound=Fraction(7, 2))
+        ),
+        DELTA,
+    ),
+    "weights of survey": (
+        lambda s: s.table("stays").bound(rows=1).agg(
+            n=sf.count(weight="weight", max_weight=2), p=sf.proportion("ok", weight="weight", max_weight=2)
+        ),
+        ONE,
+    ),
+    "strata": (
+        lambda s: s.table("stays").bound(rows=1).agg(
+            p=sf.proportion("ok", stratum="stratum", asked={"a": 20, "b": 10}, population={"a": 200, "b": 100})
+        ),
+        ONE,
+    ),
+    "cumulative": (
+        lambda s: s.table("visits").group_by("year", keys=[2020, 2021, 2022]).bound(groups=3, rows=1).agg(c=sf.cumulative(sf.count())),
+        DELTA,
+    ),
+    "totals": (
+        lambda s: s.table("visits").group_by("town", "year", keys=[("Ulm", 2020), ("Ulm", 2021), ("Bonn", 2020)])
+        .totals(["town"], [], integer=True).bound(groups=2, rows=1).agg(n=sf.count()),
+        DELTA,
+    ),
+    "cube": (
+        lambda s: s.table("visits").group_by("year").totals(cube=True).bound(groups=3, rows=1).agg(n=sf.count()), DELTA
+    ),
+    "weigh": (
+        lambda s: s.table("visits").group_by("year").agg(n=sf.count(), m=sf.mean("v")).weigh(n=3, m=Fraction(1, 7)), ONE
+    ),
+    "rows in all": (lambda s: s.table("visits").group_by("year").bound(total_rows=2).agg(n=sf.count()), ONE),
+    "beyond": (
+        lambda s: s.table("visits").group_by("year").bound(groups=2, rows=1, beyond="scale").agg(n=sf.count()), ONE
+    ),
+    "join public": (
+        lambda s: s.table("visits").join(s.public("towns").filter("region <> 'east'").with_columns(r="upper(region)"), on="town", how="left")
+        .group_by("r").bound(groups=1, rows=1).agg(n=sf.count()),
+        DELTA,
+    ),
+    "join private": (
+        lambda s: s.table("visits").join(s.table("people").filter("year = 2020"), on={"id": "id", "year": "year"}, rows=2).bound(rows=3).agg(n=sf.count()),
+        ONE,
+    ),
+    "join by pairs": (
+        lambda s: s.table("visits").join(s.public("years"), on=[("year", "year")]).group_by("label", keys=["a", "b"]).bound(groups=2, rows=1).agg(n=sf.count()),
+        ONE,
+    ),
+    "union": (
+        lambda s: s.table("people").union(s.table("people").with_columns(year="year + 1")).bound(rows=2).agg(n=sf.count()), ONE
+    ),
+    "per unit": (
+        lambda s: s.table("orders").per_unit("town", spent="sum(price)", k="count(*)").group_by("town", keys=["Ulm"])
+        .bound(groups=1).agg(n=sf.count(), m=sf.mean("spent", lower=0, upper=9)),
+        ONE,
+    ),
+    "sql": (
+        lambda s: s.table("orders").sql("SELECT id, count(*) AS k FROM self GROUP BY id HAVING k > 1").agg(m=sf.mean("k", lower=0, upper=5)),
+        ONE,
+    ),
+    "sql of several": (
+        lambda s: s.table("orders").sql(
+            "SELECT o.id, o.price, t.region FROM self AS o JOIN towns AS t ON o.town = t.town", tables={"towns": s.public("towns")}
+        ).group_by("region").bound(groups=1, rows=1).agg(v=sf.sum("price", lower=0, upper=9)),
+        DELTA,
+    ),
+    "reached": (lambda s: s.table("payments").agg(n=sf.count(), v=sf.mean("amount")), ONE),
+    "reached by unit": (lambda s: s.table("notices").bound(rows=2).agg(n=sf.count("text")), ONE),
+    "joined by foreign key": (
+        lambda s: s.table("payments").join(s.table("cards"), on="card").group_by("kind", keys=["a", "b"]).bound(groups=1, rows=2).agg(n=sf.count()),
+        ONE,
+    ),
+    "diagnostics": (lambda s: s.table("visits").group_by("year").agg(n=sf.count()), ONE | {"diagnostics": Fraction(1, 20)}),
+    "top": (lambda s: s.table("visits").top("town", k=2), DELTA),
+    "top by sum": (
+        lambda s: s.table("visits").top("town", k=1, by=sf.sum("v", lower=0, upper=9), keys=["Ulm", "Bonn"]),
+        ONE | {"counts_share": Fraction(1, 4)},
+    ),
+    "top of candidates": (lambda s: s.table("visits").top("town", "year", k=2, candidates=50), DELTA | {"counts": False}),
+    "odd names": (
+        lambda s: s.table("visits").with_columns(**{"self": "v", "name": "age", "été \"x\"": "v"}).bound(rows=1)
+        .agg(**{"args": sf.sum("self", lower=0, upper=2), "on": sf.mean('été "x"', lower=0, upper=2)}),
+        ONE,
+    ),
+    "numbers of NumPy": (
+        lambda s: s.table("visits").bound(rows=int(np.int64(2))).agg(s=sf.sum("v", lower=np.float64(0.5), upper=np.int64(9))), ONE
+    ),
+}  # fmt: skip
+# Left to the release, which looks at the rows first: there is no plan before it.
+LEFT: dict[str, Chain] = {
+    "bounds are found": (
+        lambda s: s.table("visits").bound(rows=1).agg(m=sf.mean("income", lower="auto", upper="auto", magnitudes=(1, 10**6))),
+        ONE | {"auto_share": Fraction(1, 3)},
+    ),
+    "limits are found": (lambda s: s.table("visits").group_by("year").bound(groups="auto", rows=1).agg(n=sf.count()), ONE),
+}  # fmt: skip
