@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,18 @@ from sfumato.errors import (
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.called import call_of
 from sfumato.query.canonical import canonical, canonical_top
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
 from sfumato.query.table import Table
-from sfumato.query.top import Top
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
 from sfumato.service.desk import Job
 from sfumato.service.recorded import told, told_question
 
 from .asking import Asked
 from .chains import CHAINS, LEFT, MONTHS, ONE, TABLES, Chain
+from .hostile_chains import bodies
+from .test_hostile import harmless
 from .test_repeats import Service
 
 pytestmark = pytest.mark.noise_cannot_matter("plans, forms, columns and errors are compared, no number")
@@ -283,6 +286,18 @@ def test_a_recording_reads_as_python(asked: Asked) -> None:
     )
     assert told({"tuple": [1, {"date": "2024-01-31"}, {"fraction": "1/3"}]}) == "(1, date('2024-01-31'), 1/3)"
     assert told_question({"table": "x", "calls": [["odd"]]}, {}) is None
+
+
+@pytest.mark.flakiness(k=14, because="a group of one person may be shown, at delta 1e-18 or less")
+@pytest.mark.parametrize("step", [40, pytest.param(5, marks=pytest.mark.long)])
+def test_hostile_chains_are_refused_in_words(tmp_path: Path, step: int) -> None:
+    service, seen, every = Asked(tmp_path, each=100), Counter[int](), bodies()
+    assert len(every) > 500
+    for i, body in enumerate(every[::step]):
+        path = "/v1/ask" if i % 3 == 0 else "/v1/release"
+        sent = json.dumps(body | ({"units": []} if path == "/v1/ask" else {}))
+        seen[harmless(service.send(path, sent.encode()), sent)] += 1
+    assert set(seen) <= {200, 400, 402, 413} and seen[200] < 0.15 * seen.total(), seen
 
 
 def test_costs_more_than_is_left(tmp_path: Path) -> None:

@@ -15,19 +15,19 @@ from sfumato.exact import Number
 from sfumato.names import Helpful, foreign
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.choices import Amount, BeyondChoice, NoiseChoice, SelectionChoice
-from sfumato.query.combining import MOST_ROWS, JoinKind
-from sfumato.query.preview import Preview
-from sfumato.query.public_table import PublicTable
+from sfumato.query.previews.preview import Preview
 from sfumato.query.question import Question
 from sfumato.query.schema import Schema
 from sfumato.query.table import Table
-from sfumato.query.top import Top
+from sfumato.query.tables.combining import MOST_ROWS, JoinKind
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Call, Recorded, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
-    from sfumato.query.plan import Plan
-    from sfumato.query.top_plan import TopPlan
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.top.plan import TopPlan
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"
 _ELSEWHERE = {

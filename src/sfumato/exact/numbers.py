@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
@@ -13,6 +14,7 @@ from typing import Any
 from sfumato.errors import ParameterError
 
 _expected = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
+_LARGEST_EXPONENT = 10_000
 Number = int | float | str | Fraction | Decimal
 
 
@@ -37,8 +39,15 @@ def as_fraction(value: object, name: str) -> Fraction:
     number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
     if isinstance(number, (int, float, str, Fraction, Decimal)) and not isinstance(number, bool):
         with suppress(ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
-            return Fraction(number)
+            if not isinstance(number, (str, Decimal)) or _is_small(str(number)):
+                return Fraction(number)
     raise ParameterError(name, value, _expected)
+
+
+def _is_small(text: str) -> bool:
+    """Whether what is written is short as a quotient, too: 1e999999999 would fill the memory with digits."""
+    exponent = re.search(r"[eE]([-+]?[0-9_]+)\s*$", text)
+    return exponent is None or (len(exponent[1]) < 9 and abs(int(exponent[1])) <= _LARGEST_EXPONENT)
 
 
 def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:

@@ -16,10 +16,10 @@ from sfumato.budget.parameters import admissible_epsilon
 from sfumato.errors import QueryError, SfumatoError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.payment import payment
-from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
 from sfumato.query.table import Table
-from sfumato.query.top import Top
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.top.asked import Top
 from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.recorded import Reading
 
