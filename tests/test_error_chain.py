@@ -550,6 +550,9 @@ PLACES = {
     "share for finding bounds": lambda g: sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(
         m=sf.mean("v", lower="auto", upper="auto")
     ).release(epsilon=1, auto_share=g),
+    "rows of a unit in a join": lambda g: sf.scan(ROWS, privacy_unit="id").join(
+        sf.scan(ROWS, privacy_unit="id"), on="id", unit_rows=g
+    ),
     "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
     "epsilon of diagnostics": lambda g: counted().diagnose(epsilon=g),
     "share": lambda g: shared(share=g),

@@ -44,6 +44,7 @@ CHAINS = {
     "join private": lambda v, p, r: v.join(p, on="id"),
     "join private on more": lambda v, p, r: v.join(p, on=["town", "id"], how="left"),
     "join itself": lambda v, p, r: v.join(v.filter("cost > 0"), on=["id", "town"]),
+    "few rows of a unit": lambda v, p, r: v.join(p, on="id", unit_rows=2).join(v, on=["id", "town"], unit_rows=3),
     "few rows": lambda v, p, r: v.join(p, on="id", rows=1),
     "union": lambda v, p, r: v.union(v.filter("town = 'A'").with_columns(cost="cost / 3")),
     "per unit": lambda v, p, r: v.per_unit(

@@ -15,7 +15,15 @@ from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
 from sfumato.query.table import Table
-from sfumato.query.tables.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
+from sfumato.query.tables.combining import (
+    MOST_ROWS,
+    UNIT_ROWS,
+    Combination,
+    JoinKind,
+    Union,
+    pairs_of,
+    with_units,
+)
 from sfumato.query.tables.dummy import Known
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.top.asked import Top
@@ -114,6 +122,7 @@ class DeclaredTable(Table[Released]):
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
+        unit_rows: int = UNIT_ROWS,
     ) -> DeclaredTable[Released]:
         """Put columns of another table beside these, as `Table.join`.
 
@@ -121,11 +130,13 @@ class DeclaredTable(Table[Released]):
         compared as well, unasked.
         """
         if not isinstance(other, DeclaredTable):
-            return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, rows=rows))
+            limits = {"rows": rows, "unit_rows": unit_rows}
+            return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, **limits))
         pairs, units = with_units(pairs_of(on), self._part, other._part), (self.unit, other.unit)
         if any(_names(self._origin(here), other._origin(there)) for here, there in pairs):
             pairs = pairs if units in pairs else (*pairs, units)
-        joined = cast("DeclaredTable[Released]", super().join(other, on=pairs, how=how, rows=rows))
+        found_rows = super().join(other, on=pairs, how=how, rows=rows, unit_rows=unit_rows)
+        joined = cast("DeclaredTable[Released]", found_rows)
         old = [name for name in other.schema if name not in {there for _, there in pairs}]
         new = list(joined.schema)[len(self.schema) :]
         found = {name: self._origin(name) for name in self.schema}

@@ -30,6 +30,7 @@ from sfumato.query.schema import (
 )
 from sfumato.query.tables.combining import (
     MOST_ROWS,
+    UNIT_ROWS,
     Combination,
     JoinKind,
     join,
@@ -131,6 +132,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
+        unit_rows: int = UNIT_ROWS,
     ) -> Table[Released]:
         """Put columns of another table beside these, where values are equal.
 
@@ -142,6 +144,8 @@ class Table(Helpful, Displayed, Generic[Released]):
             how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
             rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
                 at most 10,000. A public table has no such limit.
+            unit_rows: with a private table, a unit has at most so many joined rows, or as many as it has in
+                one of the tables; at most 10,000,000. What would be more is left out before it is made.
         Returns:
             The table with the other's columns; one whose name is here already is called `<name>_right`. Its
             limits are counted after the join: a row that matches three is three rows.
@@ -161,7 +165,7 @@ class Table(Helpful, Displayed, Generic[Released]):
             raise ParameterError("join", type(other).__name__, "a table that sf.scan or sf.public has opened")
         if isinstance(other, Table):
             other._check_rows_alone("join")
-        return self._combined(join(self._part, other._part, on, how, rows), *other.notes)
+        return self._combined(join(self._part, other._part, on, how, rows, unit_rows), *other.notes)
 
     def union(self, other: Table[Any]) -> Table[Released]:
         """Add the rows of another private table of the same units, with the same columns and types.

@@ -12,6 +12,7 @@ from sfumato.engines.duckdb.compared import compared, told_apart
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb.unit_limit import SIDES, UnitLimit, named_sides
 from sfumato.query.tables.combining import Join
 
 # Rows of which units are counted at once; buckets that a cache holds.
@@ -26,8 +27,16 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 
     keys = [[pair[i] for pair in how.on] for i in (0, 1)]
 
-    def text(rows: Sequence[str], most: int | None = most) -> str:
+    limit = None if most is None else UnitLimit(how, left, right, keys)
+
+    def text(rows: Sequence[str], most: int | None = most, limit: UnitLimit | None = limit) -> str:
         sides = [_side(rows[0], left, keys[0]), _side(rows[1], right, keys[1])]
+        tables = ""
+        if most is not None or limit is not None:
+            # Named, so that a text of joins in joins has each table once.
+            tables, sides = f"WITH {named_sides(left, right, sides)} ", [f"FROM {name}" for name in SIDES]
+        if limit is not None:
+            sides[0] = limit.kept()
         if most is not None:
             sides[1] = _limited(sides[1], right, keys[1], most)
         columns = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(left.schema)]
@@ -36,14 +45,20 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         ]
         equal = " AND ".join(f"l.k{i} = r.k{i}" for i in range(len(how.on)))
         kind = "LEFT JOIN" if how.how == "left" else "JOIN"
-        return f"SELECT {', '.join(columns)} FROM ({sides[0]}) AS l {kind} ({sides[1]}) AS r ON ({equal})"
+        joined = f"FROM ({sides[0]}) AS l {kind} ({sides[1]}) AS r ON ({equal})"
+        return f"{tables}SELECT {', '.join(columns)} {joined}"
 
     def looked(session: duckdb.DuckDBPyConnection, rows: Sequence[str]) -> str:
-        if most is None:
+        if most is None or limit is None:
             return text(rows)
-        over = _over(_side(rows[1], right, keys[1]), right, keys[1], most)
-        found = session.execute(f"WITH {over} SELECT 1 FROM over LIMIT 1").fetchall()
-        return text(rows) if found else text(rows, None)
+        sides = [_side(rows[0], left, keys[0]), _side(rows[1], right, keys[1])]
+        tables = named_sides(left, right, sides)
+        over = _over(f"FROM {SIDES[1]}", right, keys[1], most)
+        found = [
+            bool(session.execute(f"WITH {tables}, {look} LIMIT 1").fetchall())
+            for look in (f"{over} SELECT 1 FROM over", limit.look())
+        ]
+        return text(rows, most if found[0] else None, limit if found[1] else None)
 
     lost = how.how == "left"
     schema = left.schema | {

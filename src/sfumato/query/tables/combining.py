@@ -21,6 +21,8 @@ JoinKind = Literal["inner", "left"]
 JOIN_KINDS = ("inner", "left")
 # Of a unit and join key, in the right one of two private tables: a row of the left one meets no more.
 MOST_ROWS = 1000
+# Of a unit, a join of two private tables makes no more, unless one of them has more.
+UNIT_ROWS = 100_000
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
 
@@ -34,6 +36,8 @@ class Join:
         on: pairs of columns, left and right; both units are a pair, where both are private.
         how: "left" also keeps rows of the left table that match none, with NULL in the right one's columns.
         rows: where both are private, of the right table only so many rows of a unit and key are matched.
+        unit_rows: where both are private, a unit has at most so many joined rows, or as many as it has in one
+            of the tables; of the left table's, those that are more are left out before the tables are joined.
     """
 
     left: Part
@@ -41,6 +45,7 @@ class Join:
     on: tuple[tuple[str, str], ...]
     how: JoinKind
     rows: int
+    unit_rows: int = UNIT_ROWS
 
     @property
     def by_rows(self) -> bool:
@@ -57,6 +62,8 @@ class Join:
         if self.right.unit is not None:
             most = f"at most {self.rows:,} of the right table are matched"
             told.append(f"Of a unit's rows with the same values, {most}.")
+            most = f"at most {self.unit_rows:,} joined rows"
+            told.append(f"One unit has {most}, or as many as it has in one of the tables.")
         return told
 
     @property
@@ -201,7 +208,9 @@ def over_parts(how: Combined, change: Callable[[Part], Part]) -> Combined:
     return replace(how, **{name: changed(value) for name, value in given.items()})  # type: ignore[type-var]
 
 
-def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join:
+def join(
+    left: Part, right: Part, on: object, how: object, rows: object, unit_rows: object = UNIT_ROWS
+) -> Join:
     """Return a join whose rows each belong to one unit.
 
     Raises:
@@ -225,7 +234,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
             f"join: both tables are private, so rows of one unit may only meet rows of the same: add "
             f"{named} to on"
         )
-    return Join(left, right, pairs, kind, _most(rows))
+    return Join(left, right, pairs, kind, _most(rows), _most_of_unit(unit_rows))
 
 
 def with_units(pairs: Pairs, left: Part, right: Part) -> Pairs:
@@ -399,5 +408,14 @@ def _most(rows: object) -> int:
     if most > 10 * MOST_ROWS:
         raise ParameterError(
             "rows", rows, f"at most {10 * MOST_ROWS:,}, as a row of the left table makes so many"
+        )
+    return most
+
+
+def _most_of_unit(unit_rows: object) -> int:
+    most = positive_int(unit_rows, "unit_rows")
+    if most > 100 * UNIT_ROWS:
+        raise ParameterError(
+            "unit_rows", unit_rows, f"at most {100 * UNIT_ROWS:,}, as one unit may make so many rows"
         )
     return most
