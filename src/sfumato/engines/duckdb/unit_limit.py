@@ -92,9 +92,10 @@ class UnitLimit:
         for table, name in (("left_rows", "l"), ("right_rows", "r")):
             source = f"{table} SEMI JOIN busy ON ({self._bucket} = busy.b)" if busy else table
             sides.append(
-                f"(SELECT {self._unit} AS unit, count(*) AS n FROM {source} GROUP BY {self._unit}) AS {name}"
+                f"(SELECT {self._unit} AS unit, count(*) AS {name}_n FROM {source} "
+                f"GROUP BY {self._unit}) AS {name}"
             )
-        most = f"greatest({self.how.unit_rows}, l.n, r.n) AS most"
+        most = f"greatest({self.how.unit_rows}, l.l_n, r.r_n) AS most"
         return (
             f"{busy}wide AS (SELECT l.unit, {most} FROM {sides[0]} JOIN {sides[1]} ON (l.unit = r.unit) "
             f"WHERE {self._made})"
@@ -103,7 +104,7 @@ class UnitLimit:
     @property
     def _made(self) -> str:
         """Whether rows of two counts may be more than the limit when they meet."""
-        return f"l.n * least(r.n, {self.how.rows}) > {self.how.unit_rows}"
+        return f"l.l_n * least(r.r_n, {self.how.rows}) > {self.how.unit_rows}"
 
     @property
     def _bucket(self) -> str:
@@ -119,7 +120,7 @@ class UnitLimit:
         if len(known) < 2 or 4 * (known[0] // _BUCKETS + 1) * (known[1] // _BUCKETS + 1) > self.how.unit_rows:
             return ""
         sides = [
-            f"(SELECT {self._bucket} AS b, count(*) AS n FROM {table} GROUP BY b) AS {name}"
+            f"(SELECT {self._bucket} AS b, count(*) AS {name}_n FROM {table} GROUP BY b) AS {name}"
             for table, name in (("left_rows", "l"), ("right_rows", "r"))
         ]
         return f"busy AS (SELECT l.b FROM {sides[0]} JOIN {sides[1]} ON (l.b = r.b) WHERE {self._made}), "
