@@ -38,7 +38,7 @@ def defined(left: Any, right: Any, most: int, how: str, on: int) -> Counter[tupl
     """Return what is joined: unit by unit, row by row, in the order of DuckDB's hash of a row's columns."""
 
     def order(row: Any) -> Any:
-        return duckdb.execute("SELECT hash(?::BIGINT, ?::BIGINT, ?::BIGINT)", list(row)).fetchone()
+        return duckdb.execute("SELECT hash(?::BIGINT, ?::BIGINT, ?::BIGINT)", list(row)).fetchall()
 
     found: Counter[tuple[Any, ...]] = Counter()
     for unit in {row[0] for row in left} - {None}:
