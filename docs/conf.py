@@ -12,9 +12,7 @@ import sfumato
 
 project = "sfumato"
 version = release = sfumato.__version__
-sys.path.append(str(Path(__file__).parent / "extensions"))
 extensions = [
-    "formulas",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
@@ -56,4 +54,6 @@ def as_rst(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[s
 
 def setup(app: Any) -> None:
     """Sphinx calls it."""
+    sys.path.append(str(Path(__file__).parent / "extensions"))
+    app.setup_extension("formulas")
     app.connect("autodoc-process-docstring", as_rst)

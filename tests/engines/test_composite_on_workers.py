@@ -83,8 +83,8 @@ def test_columns_that_make_a_unit_move_and_no_others():
     assert sent("weeks, each one row") == (False, [["id", "month", "ts"]])
     assert sent("join") == (
         False,
-        [["id", "month"], ["id", "month", "age"]],
-    )  # by all of which rows are ordered
+        [["id", "month", "n", "ts"], ["id", "month", "age"]],
+    )  # by all of which the rows of a unit that has too many are ordered
 
 
 NAMES = ["weeks", "everything", *CHAINS, *ALONE]

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 # Without pages of source, which take a third of the time.
-EXTENSIONS = "formulas,myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
+EXTENSIONS = "myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page.relative_to(DOCS) for page in DOCS.rglob("*.md"))

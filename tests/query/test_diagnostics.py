@@ -304,6 +304,15 @@ def test_enough_is_a_quantile_of_the_distribution():
     assert Distribution(1000, (0.0,) * len(LIMITS), 0.0).enough == LIMITS[-1]
 
 
+def test_a_smaller_limit_is_advised_where_noise_is_no_reason_for_it():
+    """Most units are within 2 by noise alone, and one in five has more: 2 would cut them, and no bar would tell."""
+    within = [0.0] * len(LIMITS)
+    within[0], within[2] = 720.0, 180.0
+    assert Distribution(900, tuple(within), 2.0).surely_enough == LIMITS[2]
+    noisy = Distribution(900, tuple(within), 150.0)
+    assert noisy.enough < LIMITS[2] < noisy.surely_enough  # the planted defect is to advise the first
+
+
 def test_names_are_fresh():
     assert Names.beside("a", "_b", "___")("x") == "____x"
 

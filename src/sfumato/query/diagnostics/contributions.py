@@ -100,13 +100,23 @@ class Distribution:
         """The smallest limit that enough units are within, as far as the noise tells."""
         return self._within(ENOUGH)
 
-    def _within(self, part: float) -> int:
-        """Return the smallest limit that a part of the units are within, as far as the noise tells."""
+    @property
+    def surely_enough(self) -> int:
+        """The smallest limit that enough units are within, although noise may have made them too many."""
+        return self._within(ENOUGH, -2.0)
+
+    def _within(self, part: float, doubt: float = 1.0) -> int:
+        """Return the smallest limit that a part of the units are within, as far as the noise tells.
+
+        Args:
+            part: of the units.
+            doubt: deviations that their sum is taken to be too small by.
+        """
         found = 0.0
         for i, (limit, number) in enumerate(zip(LIMITS, self.within, strict=True), 1):
             found += number
             # One deviation more: noise is no reason for a limit that is far larger.
-            if found + self.deviation * sqrt(i) >= part * self.units:
+            if found + doubt * self.deviation * sqrt(i) >= part * self.units:
                 return limit
         return LIMITS[-1]
 

@@ -235,11 +235,12 @@ class Diagnostics(Displayed, Owned):
 
 
 def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
-    enough = distributions[item.distribution].enough
-    if enough > item.most:
-        return f"ask with {item.name}={enough}"
-    if 2 * enough <= item.most:
-        return f"{item.name}={enough} would be enough, with less noise"
+    found = distributions[item.distribution]
+    if found.enough > item.most:
+        return f"ask with {item.name}={found.enough}"
+    # A smaller limit may cut, which no error bar tells: it is advised where noise is no reason for it.
+    if 2 * found.surely_enough <= item.most:
+        return f"{item.name}={found.surely_enough} would be enough, with less noise"
     return None
 
 
