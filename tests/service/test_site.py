@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     pages = [
         *("-D", "exclude_patterns=pictures/*.py,reference/*,proofs/[a-jl-rt-z]*"),
-        *("-D", "extensions=formulas,myst_parser,sphinx.ext.autodoc"),
+        *("-D", "extensions=myst_parser,sphinx.ext.autodoc"),
     ]
     command = [sys.executable, "-m", "sphinx", "-q", *pages, "-d", out / "doctrees", DOCS, out / "html"]
     subprocess.run(command, check=True, capture_output=True)
