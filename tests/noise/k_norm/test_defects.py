@@ -364,7 +364,7 @@ DEFECTS = [
 
 # Found in half as many draws.
 PLAIN = (gamma_of_dimensions, size_not_shared, marginals_alone, one_sided_body, acceptance_reversed)
-PLAIN += (no_acceptance, signed_not_limited, no_root)
+PLAIN += (no_acceptance, signed_not_limited)
 
 
 @pytest.mark.long
