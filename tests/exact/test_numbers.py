@@ -60,3 +60,14 @@ def test_floats_are_outward_and_nearest(x):
 def test_roots_are_outward_and_tight(x):
     low, high = root_down(x), root_up(x)
     assert low**2 <= x <= high**2 and high - low <= high / 2**127
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e999999999", "1E-99999999 ", "1e10_001", "1e1_000_000_000", "1e٩٩٩٩٩٩٩٩٩", Decimal("1e20000")],
+)
+def test_numbers_that_would_fill_the_memory_with_digits_are_refused(value):
+    """One of the digits of other scripts is one to `Fraction`, too."""
+    with pytest.raises(ParameterError, match="finite number"):
+        as_fraction(value, "epsilon")
+    assert as_fraction("1e10_000", "epsilon") == 10**10_000 and as_fraction("1e-٩", "x") == Fraction(1, 10**9)

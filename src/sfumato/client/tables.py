@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -441,8 +441,4 @@ def _plain(keys: Any) -> bool:
 
 def _rows(keys: Any) -> list[Any]:
     columns = [column.to_pylist() for column in keys.columns]
-    return columns[0] if len(columns) == 1 else list(_tuples(columns))
-
-
-def _tuples(columns: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    yield from zip(*columns, strict=True)
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

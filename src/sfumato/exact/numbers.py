@@ -46,7 +46,7 @@ def as_fraction(value: object, name: str) -> Fraction:
 
 def _is_small(text: str) -> bool:
     """Whether what is written is short as a quotient, too: 1e999999999 would fill the memory with digits."""
-    exponent = re.search(r"[eE]([-+]?[0-9_]+)\s*$", text)
+    exponent = re.search(r"[eE]([-+]?[\d_]+)\s*$", text)
     return exponent is None or (len(exponent[1]) < 9 and abs(int(exponent[1])) <= _LARGEST_EXPONENT)
 
 
