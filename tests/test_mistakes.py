@@ -25,6 +25,13 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
+import sfumato.audit
+import sfumato.client
+import sfumato.measurements
+import sfumato.noise
+import sfumato.snapping
+import sfumato.testing
+import sfumato.transformations
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
 from sfumato.names import foreign
@@ -69,6 +76,8 @@ def names() -> dict[str, Any]:
     question = people.bound(groups=1, rows=2).agg(n=sf.count())
     return {
         "sf": sf,
+        "pa": pa,
+        "sfumato": sfumato,
         "rows": ROWS,
         "frame": pd.DataFrame({"age": [30]}),
         "people": people,
@@ -259,7 +268,17 @@ def test_a_type_error_within_a_function_is_its_own() -> None:
         adds(1, 2)
 
 
-@pytest.mark.parametrize("place", ["__init__.py", "names/helpful.py", "query/table.py"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "__init__.py",
+        "names/helpful.py",
+        "query/table.py",
+        "beam.py",
+        *(f"{room}/__init__.py" for room in ("audit", "client", "framework", "measurements", "noise")),
+        *(f"{room}/__init__.py" for room in ("snapping", "testing", "transformations")),
+    ],
+)
 def test_a_checker_of_types_goes_on_to_say_which_names_are_none(place: str) -> None:
     """What answers for all names is for Python alone."""
     tree = ast.parse((PAGE.parent.parent / "src" / "sfumato" / place).read_text())
@@ -272,6 +291,20 @@ def test_a_checker_of_types_goes_on_to_say_which_names_are_none(place: str) -> N
         == len(answers.findall(ast.unparse(tree)))
         > 0
     )
+
+
+@pytest.mark.long  # it imports Beam
+def test_names_of_beam() -> None:
+    import sfumato.beam
+
+    for name, told in {
+        "Cuont": "did you mean Count",
+        "make_private": "write MakePrivate",
+        "Avg": "Mean",
+    }.items():
+        with pytest.raises(sfumato.errors.UnknownNameError, match=told):
+            getattr(sfumato.beam, name)
+    assert not hasattr(sfumato.beam, "__path__")
 
 
 def write() -> None:

@@ -3,6 +3,8 @@
 Needs the extra: `pip install 'sfumato[beam]'`.
 """
 
+from typing import TYPE_CHECKING
+
 from sfumato.budget import Budget
 from sfumato.engines.beam.aggregations import (
     Count,
@@ -28,6 +30,7 @@ from sfumato.engines.beam.engine import named
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
+from sfumato.names import advising
 
 __all__ = [
     "Budget",
@@ -57,3 +60,6 @@ __all__ = [
     "VectorSum",
     "named",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("beam", __all__)

@@ -58,17 +58,23 @@ class ColumnError(QueryError):
     """A column is unknown, or its type does not fit the question."""
 
     @classmethod
-    def unknown(cls, name: str, columns: Iterable[str], where: str, advice: str = "") -> ColumnError:
-        """Name the nearest column, or give advice that is better, and list what there is."""
+    def unknown(
+        cls, name: str, columns: Iterable[str], where: str, advice: str = "", also: str = ""
+    ) -> ColumnError:
+        """Name the nearest column, or give advice that is better, list what there is, and say `also`."""
         columns = list(columns)
         near = nearest(name, columns)
         guess = f"; did you mean {near!r}?" if near else "."
         hint = f"; {advice}." if advice else guess
         # In a name may be what a terminal obeys.
+        if name.casefold() in (column.casefold() for column in columns):
+            also = ""  # no more than the spelling is wrong
         listed = ", ".join(c if c.isprintable() else repr(c) for c in columns[:20]) + (
             ", ..." if len(columns) > 20 else ""
         )
-        return cls(f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}")
+        return cls(
+            f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}{also and f'. {also}'}"
+        )
 
 
 class SqlError(QueryError):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from math import nan
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from boundary import (
     clamped,
@@ -559,10 +562,10 @@ def test_bounds_are_written_on_the_safe_side():
     excluded = replace(report.excluded, excess=0.123412)
     report = replace(report, epsilon_lower=1.17561, excluded=excluded)
     for words in (str(report), report.to_html()):
-        assert "at least 1.175," in words and "above 0.1235," in words
+        assert "at least 1.175," in words and "by more than 0.1235," in words
     report = replace(report, epsilon_lower=0.0, excluded=replace(excluded, excess=-0.123451))
     for words in (str(report), report.to_html()):
-        assert "at least 0," in words and "above -0.1234," in words
+        assert "at least 0," in words and "more than -0.1234," in words
 
 
 def test_a_terminal_obeys_nothing_that_outputs_say():
@@ -585,3 +588,34 @@ def test_arrays_without_a_number_are_outputs(method):
         lambda dataset, size: np.zeros((size, len(dataset))), epsilon=1, pairs=PAIR, max_samples=1000
     )
     assert report.violated
+
+
+FAR = [
+    (([1.0] * 5, [9.0] * 9), "given pair 1 by 9"),
+    ((pa.table({"x": [1, 2, 3]}), pa.table({"x": [1, 7, 8]})), "given pair 1 by 2"),
+    ((pd.DataFrame({"x": [1, 2, 3]}), pd.DataFrame({"x": [3]})), "given pair 1 by 2"),
+    ((np.zeros((4, 2)), np.zeros((1, 2))), "given pair 1 by 3"),
+    (([1, 2], [2]), None),
+    (([1, 2], [2, 5]), None),
+    (([nan, 1], [1, nan]), None),
+    (("abc", "xyz"), None),
+    (({"a": 1}, {"b": 2}), None),
+    ((5, 7), None),
+]
+
+
+@pytest.mark.parametrize("pair, said", FAR)
+def test_pairs_that_more_than_one_record_tells_apart_are_named(pair, said):
+    report = audit(lambda data: 1, epsilon=1, pairs=[pair], max_samples=50)
+    told = [note for note in report.notes if "more than one record" in note]
+    assert (said is None and not told) or (said in told[0] and "one privacy unit" in str(report))
+    named = [Edge("a person with many rows", *pair)]
+    assert not any(
+        "more than one" in n for n in audit(lambda _: 1, epsilon=1, pairs=named, max_samples=50).notes
+    )
+
+
+def test_of_many_such_pairs_some_are_named():
+    pairs = [([1, 2, 3], [i]) for i in range(5)]
+    report = audit(lambda _: 1, epsilon=1, pairs=pairs, max_samples=90)
+    assert any("given pair 3 by 2 and 2 pairs more" in note for note in report.notes)

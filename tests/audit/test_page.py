@@ -223,7 +223,7 @@ def test_a_pass_says_that_it_is_no_proof_and_what_it_excluded(reports):
     report = reports("passed")
     text = Parsed(report.to_html()).text
     assert "NOTHING FOUND" in text and "no proof" in text and "VIOLATED" not in text
-    assert report.excluded.excess <= float(re.search(r"delta above (\S+),", text)[1]) < 1
+    assert report.excluded.excess <= float(re.search(r"the claim by more than (\S+),", text)[1]) < 1
     assert f"epsilon above {report.excluded.visible_epsilon:.3g}" in text
     assert report.closest.event in text and report.witness is None
     assert "0 of them beyond the sampling error" in text

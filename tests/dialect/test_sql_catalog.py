@@ -272,3 +272,24 @@ def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another
         with pytest.raises(SqlError, match="without bounds"):
             parse(f"{given} SUM({column}) AS s {join}", catalog)
     assert parse(f"{given} SUM(p.age) AS s {join}", catalog).aggregates[0][1].upper == 120
+
+
+def test_a_misspelt_group_key_that_is_not_selected_is_told_the_declared_column():
+    said = sf.catalog(
+        {
+            "tables": {
+                "visits": {
+                    "source": pa.table({"id": [1], "year": [1984]}),
+                    "privacy_unit": "id",
+                    "columns": {"year": {"domain": [1984, 1985]}},
+                }
+            }
+        }
+    )
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits GROUP BY "
+    with pytest.raises(
+        SqlError, match=r"yaer is not selected; did you mean year\? Then add that to the SELECT"
+    ):
+        sf.sql(text + "yaer", catalog=said)
+    with pytest.raises(SqlError, match="year is not selected; add it to the SELECT list"):
+        sf.sql(text + "year", catalog=said)

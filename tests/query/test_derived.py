@@ -266,5 +266,5 @@ def test_of_totals_that_are_whole_numbers_they_are_of_what_is_shown():
         assert row["n"] == 0 or row["r"] == row["m"] / row["n"]
         assert abs(row["d"] - true["d"]) <= bar["d"] + 1e-9
         assert np.isinf(bar["r"]) or abs(row["r"] - true["r"]) <= bar["r"] + 1e-9
-    assert_approx_equal(release, truth.drop_columns(["r"]), k=15)
+    assert_approx_equal(release, truth.drop_columns(["r"]), k=15, columns=["n", "m", "d"])
     assert found["d"].to_pylist()[-1] == sum(found["d"].to_pylist()[:6])

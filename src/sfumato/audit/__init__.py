@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
@@ -12,6 +14,7 @@ from sfumato.audit.histogram.method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
+from sfumato.names import advising
 
 __all__ = [
     "Check",
@@ -47,3 +50,6 @@ __all__ = [
     "without",
     "zcdp",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("audit", __all__)

@@ -58,7 +58,8 @@ def audit(
         claim: in place of epsilon and delta: `zcdp(rho)`, `gaussian(mu)` or `curve(pairs)`.
         neighbors: "add-remove" or "change-one".
         data: datasets from which pairs of neighbours are made; None for `numbers()`.
-        pairs: in place of data: pairs (dataset, neighbour), or `Edge`s such as `units(...)` gives.
+        pairs: in place of data: pairs (dataset, neighbour), or `Edge`s such as `units(...)` gives. A
+            note says which pairs more than one record tells apart, as a claim may be of one.
         alpha: bound on the probability to call a correct mechanism violated, over the whole audit.
         confidence: of `epsilon_lower` and of what a pass excludes.
         max_samples: draws a side, over all pairs of datasets.
@@ -103,7 +104,7 @@ def audit(
     followed = _Followed(task.progress)
     with NotebookBar(f"Auditing {task.mechanism.name}", followed.share):
         report: Report = chosen.run(replace(task, progress=followed))
-    return report
+    return replace(report, notes=(*task.notes, *report.notes)) if task.notes else report
 
 
 class _Followed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, nan
@@ -16,6 +17,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 
 NEIGHBORS = ("add-remove", "change-one")
+_LONG = 20_000  # records; of longer datasets nobody waits to learn how many differ
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 
 
@@ -27,11 +29,13 @@ class Edge:
         name: how the pair came about, in words.
         dataset: one side, X.
         neighbour: the other side, Y. Both directions are tested, so that order does not matter.
+        bare: whether somebody gave the two without a word why they are neighbours.
     """
 
     name: str
     dataset: Any
     neighbour: Any
+    bare: bool = False
 
 
 def halton(count: int, dimension: int, *, start: int = 1) -> list[list[float]]:
@@ -236,6 +240,25 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
             "data", shown(roots, 60), "datasets that have neighbours: give some with records"
         )
     return found
+
+
+def records_apart(dataset: Any, neighbour: Any) -> int:
+    """Return how many records must be changed, added or removed to make one dataset of the other.
+
+    0 where that is not told: of what is no sequence of records, or is long.
+
+    >>> records_apart([1, 2, 2], [2, 1]), records_apart([1, 2], [1, 3]), records_apart([1] * 5, [9] * 9)
+    (1, 1, 9)
+    """
+    both = []
+    for one in (dataset, neighbour):
+        array = isinstance(one, np.ndarray) and one.ndim > 0
+        table = hasattr(one, "to_pylist") or hasattr(one, "iloc")
+        if not (isinstance(one, (list, tuple)) or array or table) or len(one) > _LONG:
+            return 0
+        both.append(Counter(repr(fingerprint(record)) for record in _records(one)))
+    first, second = both
+    return max((first - second).total(), (second - first).total())
 
 
 def without(dataset: Any, index: int) -> Any:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.audit.claims import Claim, approximate
-from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
+from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers, records_apart
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
+
+_LISTED = 3  # pairs of a note
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Task:
         max_samples: draws a side, over all pairs.
         seconds: limit on time.
         progress: called after each batch, or None.
+        notes: what a reader should know of the pairs.
     """
 
     mechanism: Mechanism
@@ -63,6 +66,7 @@ class Task:
     max_samples: int
     seconds: float
     progress: Callable[[Progress], None] | None
+    notes: tuple[str, ...] = ()
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -128,6 +132,20 @@ def checked_task(
         max_samples=positive_int(max_samples, "max_samples"),
         seconds=seconds,
         progress=progress,
+        notes=() if pairs is None else _far(found),
+    )
+
+
+def _far(pairs: list[Edge]) -> tuple[str, ...]:
+    """Say which of the pairs that the caller gave are of datasets that more than one record tells apart."""
+    differ = {e.name: n for e in pairs if e.bare and (n := records_apart(e.dataset, e.neighbour)) > 1}
+    if not differ:
+        return ()
+    which = ", ".join(f"{name} by {n}" for name, n in list(differ.items())[:_LISTED])
+    more = f" and {len(differ) - _LISTED} pairs more" if len(differ) > _LISTED else ""
+    return (
+        f"datasets that differ by more than one record: {which}{more}. They are neighbours only where all "
+        "of these records are of one privacy unit; else the claim says nothing of them, and nothing follows",
     )
 
 
@@ -136,4 +154,4 @@ def _edge(number: int, pair: Any) -> Edge:
         return pair
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
-    return Edge(f"given pair {number + 1}", pair[0], pair[1])
+    return Edge(f"given pair {number + 1}", pair[0], pair[1], bare=True)

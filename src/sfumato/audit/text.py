@@ -80,8 +80,9 @@ def excess(report: Report) -> str:
     assert report.excluded is not None
     bound = digits(report.excluded.excess, ROUND_CEILING)
     return (
-        f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number that was read, "
-        f"on all pairs of datasets that were looked at, {_certainty(report)}"
+        f"chances that break the claim by more than {bound}, P(A) - e^epsilon Q(A) - delta, for all A of "
+        f"the form 'at most x' or 'at least x' of each number that was read, on all pairs of datasets that "
+        f"were looked at, {_certainty(report)}"
     )
 
 

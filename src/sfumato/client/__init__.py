@@ -1,8 +1,11 @@
 """Ask a service: the same question as beside the rows, with the same answer and the same errors."""
 
+from typing import TYPE_CHECKING
+
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
 from sfumato.client.service import Client, connect
 from sfumato.client.tables import RemotePublicTable, RemoteQuestion, RemoteTable, RemoteTop
+from sfumato.names import advising
 
 __all__ = [
     "Asked",
@@ -17,3 +20,6 @@ __all__ = [
     "RemoteTop",
     "connect",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("client", __all__)

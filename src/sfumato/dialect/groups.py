@@ -142,8 +142,11 @@ class Groups:
         shown = [
             item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
         ]
-        near = nearest(written, shown)
+        declared = [] if self.declared is None else [column.name for column in self.declared.columns]
+        near, other = nearest(written, shown), nearest(written, declared)
         hint = "add it to the SELECT list" if near is None else f"did you mean {near}?"
+        if near is None and other is not None and column not in declared:
+            hint = f"did you mean {other}? Then add that to the SELECT list"
         raise self._refuse(expression.place, f"the group key {written} is not selected; {hint}")
 
     def _items_of_a_table(self, column: str) -> list[Item]:

@@ -5,6 +5,8 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
+from typing import TYPE_CHECKING
+
 from sfumato.framework.balls import Ball, BallBody
 from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
 from sfumato.framework.centred import CentredDistance
@@ -48,6 +50,7 @@ from sfumato.framework.privacy_units import PrivacyUnitDistance
 from sfumato.framework.series import SeriesDistance
 from sfumato.framework.time_steps import TimeStepsDistance
 from sfumato.framework.trees import TreeDistance
+from sfumato.names import advising
 
 __all__ = [
     "WEIGHT_BITS",
@@ -106,3 +109,6 @@ __all__ = [
     "postprocess",
     "product",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("framework", __all__)

@@ -1,5 +1,7 @@
 """Constructors of noisy releases: exactly rounded noise, selections, and what their losses are elsewhere."""
 
+from typing import TYPE_CHECKING
+
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.measurements.centred_gaussian import centred_gaussian
 from sfumato.measurements.conversions import convert
@@ -17,6 +19,7 @@ from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
 from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
 from sfumato.measurements.tree_laplace import tree_laplace
 from sfumato.measurements.wide import WideIntegers
+from sfumato.names import advising
 
 __all__ = [
     "NOISES",
@@ -49,3 +52,6 @@ __all__ = [
     "top_k",
     "tree_laplace",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("measurements", __all__)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def _said(entries: Mapping[str, str]) -> dict[str, str]:
+def said(entries: Mapping[str, str]) -> dict[str, str]:
     """Return advice by each name, of advice by names in one line; that by none is for all others."""
     return {name: advice for names, advice in entries.items() for name in names.split() or [""]}
 
 
 # What others call our aggregates: pandas, Polars, NumPy, Spark, SQL, OpenDP, Tumult, PipelineDP, ...
-AGGREGATES: dict[str, str] = _said(
+AGGREGATES: dict[str, str] = said(
     {
         "len length size n_rows nrow num_rows row_count count_rows Count COUNT dp_count countif": "count",
         "privacy_id_count PrivacyIdCount count_users count_user count_people count_persons count_ids "
@@ -76,13 +76,13 @@ _NO_OTHERS = {
     "group_concat collect_list implode": "it shows the values of single rows, and has no private form",
     "skew skewness kurt kurtosis": "there is no private form of it here; mean and variance have one",
 }
-NO_AGGREGATES: dict[str, str] = _said(_NO_OTHERS)
+NO_AGGREGATES: dict[str, str] = said(_NO_OTHERS)
 
 _SCAN = 'write sf.scan("visits.csv", privacy_unit="id")'
 MODULE = (
     {name: f"write {example(ours)}" for name, ours in AGGREGATES.items()}
     | NO_AGGREGATES
-    | _said(
+    | said(
         {
             (
                 "read_csv read_parquet read_json read_excel read_table read_ndjson read_database "
@@ -146,7 +146,7 @@ _GROUPED = 'write group_by("town")'
 _DERIVED = 'write with_columns(decade="age // 10")'
 _LIMITS = "write bound(groups=3, rows=1)"
 _LATER = "sort, and cut, the table that is released: release(...).to_pandas()"
-TABLE = _said(
+TABLE = said(
     {
         "where query filter_rows loc WHERE": 'write filter("age >= 25")',
         "having": "groups are released with noise; take those that matter from the released table",
@@ -206,7 +206,7 @@ INDEXED = (
 _RELEASED = (
     "release(epsilon=1) comes first; what it gives has to_pandas(), to_polars(), to_arrow() and write(path)"
 )
-QUESTION = _said(
+QUESTION = said(
     {
         "": (
             "release(epsilon=1) gives the answer, preview(epsilon=1) what to expect, plan(epsilon=1) the cost"
@@ -226,7 +226,7 @@ QUESTION = _said(
         "epsilon delta budget": "it is said in release(epsilon=1, delta=1e-6)",
     }
 )
-RELEASE = _said(
+RELEASE = said(
     {
         "": "numbers are in to_pandas(), to_polars() and to_arrow(), their error bars in errors()",
         "to_df to_dataframe df toPandas pandas collect show head tail display data values result table rows "
@@ -245,7 +245,7 @@ RELEASE = _said(
         "release": "this is a release; its numbers are in to_pandas()",
     }
 )
-BUDGET = _said(
+BUDGET = said(
     {
         "": "it has total, spent, remaining, history and spend(epsilon, delta)",
         "left balance available rest remaining_budget": "what is left is in .remaining",
@@ -256,10 +256,10 @@ BUDGET = _said(
         "log entries ledger queries": "what was paid is in .history",
     }
 )
-AGGREGATE = _said({"alias name rename": "names are given in agg(n=sf.count())"})
+AGGREGATE = said({"alias name rename": "names are given in agg(n=sf.count())"})
 
 # Names of arguments: what they are here. Of several, those that a function has.
-ARGUMENTS: Mapping[str, str] = _said(
+ARGUMENTS: Mapping[str, str] = said(
     {
         "eps privacy_budget epsilon_budget total_epsilon eps_ privacy_loss": "epsilon",
         "rho mu zcdp": "epsilon and delta",
@@ -299,7 +299,7 @@ ARGUMENTS: Mapping[str, str] = _said(
     }
 )
 # Arguments that belong elsewhere, or nowhere.
-ELSEWHERE = _said(
+ELSEWHERE = said(
     {
         "epsilon delta noise budget share group_selection diagnostics": "it is an argument of "
         "release(epsilon=1, delta=1e-6), in SQL an option",
@@ -345,7 +345,7 @@ FORMS = {name: example(name) for name in (*_EXAMPLES, *_OF_A_COLUMN)} | {
 }
 
 # Commands and options of the command line.
-COMMAND_LINE = _said(
+COMMAND_LINE = said(
     {
         "query run ask select execute release": 'write sfumato sql "SELECT ..."',
         "preview dry-run plan cost": 'write sfumato sql --preview "SELECT ..."',

@@ -1,5 +1,8 @@
 """Exactly rounded real noise: random words, draws of Laplace and Gaussian noise, their laws, exact coins."""
 
+from typing import TYPE_CHECKING
+
+from sfumato.names import advising
 from sfumato.noise.bernoulli import bernoulli, bernoulli_each
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
@@ -18,3 +21,6 @@ __all__ = [
     "bernoulli_each",
     "default_words",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("noise", __all__)

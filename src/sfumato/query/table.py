@@ -81,7 +81,8 @@ class Table(Helpful, Displayed, Generic[Released]):
         if not isinstance(self.unit, str):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
-            raise ColumnError.unknown(self.unit, schema, "privacy_unit")
+            nobody = "A table that is about nobody, such as names of codes, is opened by sf.public"
+            raise ColumnError.unknown(self.unit, schema, "privacy_unit", also=nobody)
         # A unit of several parts compares well; bytes too, but they print badly.
         if not self.unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
             check_flat("privacy_unit", self.unit, schema, "in the source, before scan")
@@ -121,7 +122,10 @@ class Table(Helpful, Displayed, Generic[Released]):
         table = self
         for name, expression in expressions.items():
             if name.casefold() == self.unit.casefold():
-                raise QueryError(f"with_columns: {name!r} is the privacy unit, which cannot be redefined")
+                raise QueryError(
+                    f"with_columns: {name!r} is the privacy unit, which cannot be redefined; clean it before "
+                    f'scan: duckdb.sql("SELECT trim({name}) AS who, * FROM \'rows.csv\'"), privacy_unit="who"'
+                )
             table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
         return table
 
@@ -492,6 +496,8 @@ class Table(Helpful, Displayed, Generic[Released]):
 
 
 def _limit(value: object, name: str) -> int:
+    if isinstance(value, str) and name != "total_rows" and not value.strip("+- ").isdecimal():
+        raise ParameterError(name, value, 'a whole number of at least 1, or "auto", which finds one')
     number = positive_int(value, name)
     if number > LARGEST_LIMIT:
         raise ParameterError(name, value, f"at most {LARGEST_LIMIT:,}, beyond which it limits nothing")

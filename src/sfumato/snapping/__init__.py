@@ -1,5 +1,8 @@
 """The snapping mechanism: Laplace noise on a lattice, safe from the least significant bits."""
 
+from typing import TYPE_CHECKING
+
+from sfumato.names import advising
 from sfumato.snapping.accuracy import LaplaceComparison, epsilon_for_accuracy
 from sfumato.snapping.lattice import power_of_two_at_least, to_lattice
 from sfumato.snapping.law import SnappedLaw
@@ -20,3 +23,6 @@ __all__ = [
     "power_of_two_at_least",
     "to_lattice",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("snapping", __all__)

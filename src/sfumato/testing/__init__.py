@@ -86,14 +86,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _looked_up(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'sfumato.testing' has no attribute {name!r}")
+    from sfumato.names import advising
+
+    return advising("testing", __all__)(name)
+
+
+if not TYPE_CHECKING:  # a checker of types knows the names above, and says which are none
+    __getattr__ = _looked_up
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,10 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 `impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
+from typing import TYPE_CHECKING
+
 from sfumato.framework import Ball, Norm, Row
+from sfumato.names import advising
 from sfumato.transformations.grid import Grid, ValueGrid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.records.bounded_sum import bounded_sum
@@ -96,3 +99,6 @@ __all__ = [
     "stratum_sums",
     "variance",
 ]
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__ = advising("transformations", __all__)

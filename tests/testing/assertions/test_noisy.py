@@ -41,7 +41,7 @@ SAME = {
     "lists": ([1, 2, 3], [2, 3, 4.5]),
     "arrays": (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3) + 1.5),
     "mappings": ({"a": 1, ("b", 2): 2}, {"a": 2, ("b", 2): 3}),
-    "nested mappings": ({"a": {"n": 1, "m": 9}}, {"a": {"n": 2}}),
+    "nested mappings": ({"a": {"n": 1, "m": 9}}, {"a": {"n": 2, "m": 8}}),
     "a series": (pd.Series([1, 2]), [2, 3]),
 }
 
@@ -318,7 +318,7 @@ def test_a_release_is_near_its_truth_and_noisy(noise, missing):
             assert_approx_equal(release, shape, k=K)
         assert_noisy(release, truth, k=K)
         some = {row["g"]: {"n": row["n"], "m": row["m"]} for row in truth.to_pylist()}
-        assert_approx_equal(release, some, k=K)
+        assert_approx_equal(release, some, k=K, columns=["n", "m"])
         with noise_free():
             plain = released(question, epsilon=epsilon, noise=noise)
         assert_approx_equal(plain, truth, k=K)
@@ -399,8 +399,14 @@ def test_a_swapped_group_must_fail(noise, output):
         released(question, noise=noise, epsilon=20),
         truth_of(question, noise=noise, epsilon=20).to_pylist(),
     )
-    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K)
-    text = text_of(assert_approx_equal, release, {"a": {output: b[output]}, "b": {output: a[output]}}, k=K)
+    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K, columns=[output])
+    text = text_of(
+        assert_approx_equal,
+        release,
+        {"a": {output: b[output]}, "b": {output: a[output]}},
+        k=K,
+        columns=[output],
+    )
     assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
 
 
@@ -504,3 +510,36 @@ def test_what_does_not_fit_a_release_is_named(tmp_path):
     streamed.write(tmp_path / "out.parquet")
     with pytest.raises(RefusalError, match="streamed"):
         assert_approx_equal(streamed, truth, k=K)
+
+
+# What a test says nothing of.
+
+
+@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
+def test_a_column_that_is_not_expected_is_not_passed_over(call):
+    actual, some = {"a": {"n": 1, "m": 500}}, {"a": {"n": 3}}
+    said = text_of(call, actual, some, tolerance=2)
+    name = "expected" if call is assert_approx_equal else "raw"
+    assert f"{name} lacks m, which actual has" in said and "columns=['n']" in said
+    call(actual, some, tolerance=2, columns=["n"])
+    call(pa.table({"g": ["a"], "n": [1], "m": [9]}), {"a": {"n": 3}}, tolerance=2, columns="n", keys=["g"])
+    partly = {"a": {"n": 3, "m": 503}, "b": {"n": 3}}
+    assert f"{name} of 'b' lacks m" in text_of(call, {**actual, "b": {"n": 1, "m": 5}}, partly, tolerance=2)
+
+
+@pytest.mark.parametrize("columns", [[], ["o"], ["n", "o"], "o", 5, [1]])
+@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
+def test_columns_are_those_that_there_are(call, columns):
+    with pytest.raises(ParameterError, match="^columns is"):
+        call({"a": {"n": 1, "m": 5}}, {"a": {"n": 3}}, tolerance=2, columns=columns)
+
+
+def test_of_a_release_every_output_is_expected():
+    question = asked(people(4, 6), 4)
+    release, truth = released(question, noise="laplace"), truth_of(question, noise="laplace")
+    counts = truth.select(["g", "n"])
+    for call in (assert_approx_equal, assert_noisy):
+        assert "lacks u, " in text_of(call, release, counts, k=K)
+    assert_approx_equal(release, counts, k=K, columns=["n"])
+    with pytest.raises(ParameterError, match="^columns is"):
+        assert_approx_equal(release, counts, k=K, columns=["visits"])

@@ -93,7 +93,7 @@ class Ledger(Displayed, Transactions):
             if found and not replace:
                 raise BudgetError(
                     f"{self._store.shown} has a budget of {dataset!r} already; replace=True changes its cap, "
-                    "and what was spent stays spent"
+                    f"and what was spent stays spent. To go on with it write ledger.budget({dataset!r}) alone"
                 )
             if not found and replace:
                 raise self._unknown(dataset, book.accounts(connection, self._store.shown))

@@ -71,8 +71,8 @@ def open_stream(stream: Any, resources: Resources) -> Source | None:
     """
     if isinstance(stream, pa.RecordBatchReader) and stream in _taken:
         raise EngineError(
-            "scan: the Arrow stream was given to scan before, and gives its rows once; ask the table that "
-            "was made of it, or make the stream again"
+            "scan: this RecordBatchReader was given to scan before, and gives its rows once; ask the table "
+            "that was made of it, or make the reader again"
         )
     reader: pa.RecordBatchReader | None = None
     with suppress(Exception), in_own_words():
@@ -149,7 +149,10 @@ def _once(reader: pa.RecordBatchReader) -> Callable[[], pa.RecordBatchReader]:
 
     def take() -> pa.RecordBatchReader:
         if not waiting:
-            raise EngineError("the Arrow stream was read before, and broke off; make it again, and scan it")
+            raise EngineError(
+                "the source gives its rows once, and broke off before it was at its end; make it again, and "
+                "scan it"
+            )
         return waiting.pop()
 
     return take

@@ -15,6 +15,8 @@ from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 
 AUTO = "auto"
+_NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
+_MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer", "none", "?")
 
 Number = int | float | str | Fraction
 
@@ -184,6 +186,15 @@ def is_auto(bound: object) -> TypeGuard[str]:
     return isinstance(bound, str) and bound == AUTO
 
 
+def refuse_meant_auto(what: str, lower: object, upper: object) -> None:
+    """Refuse words that mean "auto", and say it."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if isinstance(bound, str) and bound.casefold() in _MEANT_AUTO and bound != AUTO:
+            found = what.partition("(")[0] in ("sum", "mean", "variance", "stddev")
+            wanted = 'a number, or "auto", which finds one for a part of epsilon' if found else _NUMBERS
+            raise ParameterError(f"{what} {name}", bound, wanted)
+
+
 def bounds_of(
     function: str,
     column: str,
@@ -228,6 +239,7 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
             f"{what}: 'auto' finds bounds of sum, mean, variance and stddev alone; write numbers between "
             "which values are known to lie"
         )
+    refuse_meant_auto(what, lower, upper)
     low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")
     if low >= high:
         raise ParameterError(f"{what} lower", lower, f"below upper, which is {shown(upper)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name, is_auto
+from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name, is_auto, refuse_meant_auto
 from sfumato.query.schema import Schema
 
 # Bounds are no larger: what float64 can still square.
@@ -89,6 +89,7 @@ def automatic(
     if lower is None or upper is None:
         missing = "lower" if lower is None else "upper"
         raise QueryError(f"{what}: {missing} missing; write {missing}='auto', or a number")
+    refuse_meant_auto(what, lower, upper)
     options = tuple((given or {}).items())
     low, high = (
         None if is_auto(end) else as_fraction(end, f"{what} {which}")

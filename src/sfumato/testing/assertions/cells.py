@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
@@ -91,6 +91,68 @@ def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str]
             twice.append(group)
         values[group] = {str(column): v for column, v in row.items() if column not in keys}
     return Cells("table", values, tuple(twice))
+
+
+def of_columns(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]) -> Cells:
+    """Return the outputs that a test wants compared; all where it does not say.
+
+    Args:
+        cells: values by group and output.
+        columns: names of outputs; that of a list is for all of its entries.
+        known: the outputs that there are.
+    Raises:
+        ParameterError: there is no output of that name.
+    """
+    if columns is None:
+        return cells
+    names = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) for n in names):
+        raise ParameterError("columns", columns, "a list of names, such as ['people'], or left out")
+    if unknown := [n for n in names if not any(n in (o, _whole(o)) for o in known)]:
+        raise ParameterError("columns", unknown, f"among what is compared: {', '.join(known)}")
+    values = {
+        group: {o: value for o, value in row.items() if o in names or _whole(o) in names}
+        for group, row in cells.values.items()
+    }
+    return replace(cells, values=values)
+
+
+def check_all_compared(
+    got: Cells, wanted: Cells, name: str, columns: Sequence[str] | None, passed_over: Sequence[str] = ()
+) -> None:
+    """Raise where the actual side has an output that nothing is said of, and nobody asked to pass it over.
+
+    Args:
+        got, wanted: the two sides, of which the first may have more outputs where `columns` says so.
+        name: of the second side.
+        columns: that were asked for.
+        passed_over: outputs of which nothing need be said.
+    """
+    told = None if columns is None else of_columns(got, columns, got.outputs).outputs
+    for group, row in wanted.values.items():
+        lacking = [
+            o
+            for o in got.values.get(group, ())
+            if o not in row
+            and row.keys() <= got.values[group].keys()
+            and o not in passed_over
+            and (told is None or o in told)
+        ]
+        if lacking:
+            which = f" of {label(group)}" if any(o in wanted.outputs for o in lacking) else ""
+            advice = f"give it too, or name what is compared: columns={list(wanted.outputs)}"
+            raise AssertionError(
+                f"shapes do not match: {name}{which} lacks {', '.join(lacking)}, which actual has; {advice}"
+            )
+
+
+def _whole(output: str) -> str:
+    """Return the name of the list that an output is an entry of.
+
+    >>> _whole("total[0]"), _whole("total")
+    ('total', 'total')
+    """
+    return output.partition("[")[0] if output.endswith("]") else output
 
 
 def is_number(value: object) -> bool:

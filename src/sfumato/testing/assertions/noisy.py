@@ -13,12 +13,14 @@ from sfumato.noise.k_norm.laws import Marginal
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
+    check_all_compared,
     difference,
     is_number,
     is_whole,
     label,
     number,
     numbers,
+    of_columns,
     read,
 )
 from sfumato.testing.assertions.centred import check_centred
@@ -26,7 +28,7 @@ from sfumato.testing.assertions.largest import approx_largest, is_largest, noisy
 from sfumato.testing.assertions.limits import Given, Limits, Tolerance
 from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
 from sfumato.testing.assertions.places import Residue, each_k
-from sfumato.testing.assertions.releases import ReleasedCells, is_release
+from sfumato.testing.assertions.releases import SHOWN, ReleasedCells, is_release
 from sfumato.testing.assertions.spread import check_spread
 from sfumato.testing.assertions.together import PARTS, check_together
 from sfumato.testing.flakiness import charge, note_uncounted
@@ -40,6 +42,7 @@ def assert_approx_equal(
     law: Law | Marginal | None = None,
     k: object = None,
     keys: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> None:
     """Fail where a noisy result is farther from the expected one than correct noise goes.
 
@@ -47,7 +50,7 @@ def assert_approx_equal(
         actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
             `Release`, from whose plan the tolerances follow.
         expected: the result without noise, in the same shape. For a release: a table or mapping by
-            group of all or some of its outputs, the statistics of the bounded contributions; for a
+            group of its outputs, or of those in `columns`, the statistics of the bounded contributions; for a
             quantile the group's own values, one for each row that counts, or a recorder's leaf counts. For
             the largest groups: the exact number of every group, shown or not.
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
@@ -60,9 +63,10 @@ def assert_approx_equal(
             test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
             number it is what you state of it, and only added up.
         keys: the columns of a table that name a group.
+        columns: the outputs that are compared; left out, all are, and it fails where one side lacks one.
     Raises:
-        AssertionError: a value is off, or missing, or NaN; a group is missing or was not expected;
-            or shapes differ. The text names the groups, how far off they are in tolerances, and how
+        AssertionError: a value is off, or missing, or NaN; a group or an output is missing or was not
+            expected; or shapes differ. The text names the groups, how far off they are in tolerances, and how
             probable that is where the law is known.
         ParameterError: k, tolerance or expected is not admissible, or keys is missing.
         RefusalError: a number and no tolerance is given for a quantile of a release.
@@ -79,13 +83,13 @@ def assert_approx_equal(
         Privacy on Beam, "Tolerance calculation for ApproxEquals in tests", with its errata.
     """
     if is_largest(actual):
-        _given_nothing(tolerance, law, keys)
+        _given_nothing(tolerance, law, keys, columns)
         approx_largest(actual, expected, k)
         return
     if is_release(actual):
-        _approx_release(actual, expected, tolerance, law, k, keys)
+        _approx_release(actual, expected, tolerance, law, k, keys, columns)
         return
-    got, wanted, options = _pair(actual, expected, keys, "expected")
+    got, wanted, options = _pair(actual, expected, keys, "expected", columns)
     limits = Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=True)
     off = []
     for group, output in _present(got, wanted):
@@ -110,6 +114,7 @@ def assert_noisy(
     law: Law | None = None,
     k: object = None,
     keys: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> None:
     """Fail where noise is missing, too narrow or too wide.
 
@@ -118,7 +123,7 @@ def assert_noisy(
     one leaf holds nearly all rows they are the same with noise and without.
 
     Args:
-        actual, keys: as for `assert_approx_equal`.
+        actual, keys, columns: as for `assert_approx_equal`, but outputs that show no noise may be left out.
         raw: the result without noise, in the same shape.
         tolerance: a complementary tolerance: a value nearer to its raw one fails. A number, mapping
             or callable as for `assert_approx_equal`.
@@ -142,13 +147,13 @@ def assert_noisy(
         Privacy on Beam, "Complementary tolerance calculation for checkMetricsAreNoisy".
     """
     if is_largest(actual):
-        _given_nothing(tolerance, law, keys)
+        _given_nothing(tolerance, law, keys, columns)
         noisy_largest(actual, raw, k)
         return
     if is_release(actual):
-        _noisy_release(actual, raw, tolerance, law, k, keys)
+        _noisy_release(actual, raw, tolerance, law, k, keys, columns)
         return
-    got, wanted, options = _pair(actual, raw, keys, "raw")
+    got, wanted, options = _pair(actual, raw, keys, "raw", columns)
     limits = Limits(
         tolerance,
         law,
@@ -178,11 +183,14 @@ def assert_noisy(
         check_spread(residues, limits.k)
 
 
-def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tuple[Cells, Cells, str]:
+def _pair(
+    actual: Any, other: Any, keys: Sequence[str] | None, name: str, columns: Sequence[str] | None
+) -> tuple[Cells, Cells, str]:
     """Read both sides; raise for shapes that do not match."""
     if isinstance(keys, str):
         keys = (keys,)
     got, wanted = read(actual, "actual", keys), read(other, name, keys)
+    got, wanted = of_columns(got, columns, got.outputs), of_columns(wanted, columns, got.outputs)
     _check_expected(wanted, name)
     for cells, which in ((got, "actual"), (wanted, name)):
         if cells.twice:
@@ -194,6 +202,7 @@ def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tup
     lacking = [o for o in wanted.outputs if o not in got.outputs]
     if lacking and got.values:
         raise AssertionError(f"shapes do not match: {name} has {', '.join(lacking)}, which actual lacks")
+    check_all_compared(got, wanted, name, columns)
     return got, wanted, group_differences(got, wanted, name)
 
 
@@ -218,9 +227,18 @@ def _present(got: Cells, wanted: Cells) -> Iterator[tuple[Group, str]]:
 
 
 def _approx_release(
-    release: Any, expected: Any, tolerance: Tolerance, law: object, k: object, keys: Sequence[str] | None
+    release: Any,
+    expected: Any,
+    tolerance: Tolerance,
+    law: object,
+    k: object,
+    keys: Sequence[str] | None,
+    columns: Sequence[str] | None,
 ) -> None:
-    released, wanted, given, k = _release_parts(release, expected, "expected", tolerance, law, k, keys)
+    released, wanted, given, k = _release_parts(
+        release, expected, "expected", tolerance, law, k, keys, columns
+    )
+    check_all_compared(released.cells, wanted, "expected", columns)
     groups, outputs = max(len(wanted.values), 1), max(len(wanted.outputs), 1)
     # Groups may have noises of their own, outputs of one group may share them; and where groups are
     # private, being shown is one more chance to fail.
@@ -250,11 +268,19 @@ def _approx_release(
 
 
 def _noisy_release(
-    release: Any, raw: Any, tolerance: Tolerance, law: object, k: object, keys: Sequence[str] | None
+    release: Any,
+    raw: Any,
+    tolerance: Tolerance,
+    law: object,
+    k: object,
+    keys: Sequence[str] | None,
+    columns: Sequence[str] | None,
 ) -> None:
     if tolerance is not None:
         raise ParameterError("tolerance", tolerance, "left out: a release knows its noise")
-    released, wanted, _, k = _release_parts(release, raw, "raw", None, law, k, keys)
+    released, wanted, _, k = _release_parts(release, raw, "raw", None, law, k, keys, columns)
+    blind = [o for o, e in released.estimates.items() if e.kind not in SHOWN]
+    check_all_compared(released.cells, wanted, "raw", columns, blind)
     missing = [g for g in wanted.values if g not in released.cells.values]
     differences = group_differences(released.cells, wanted, "raw", missing if released.private_groups else ())
     broken = [
@@ -284,15 +310,22 @@ def _noisy_release(
         check_spread(residues, k)
 
 
-def _given_nothing(tolerance: object, law: object, keys: object) -> None:
+def _given_nothing(tolerance: object, law: object, keys: object, columns: object) -> None:
     """Refuse what a release of the largest groups knows by itself."""
-    for name, given in (("tolerance", tolerance), ("law", law), ("keys", keys)):
+    for name, given in (("tolerance", tolerance), ("law", law), ("keys", keys), ("columns", columns)):
         if given is not None:
             raise ParameterError(name, given, f"left out: a release of the largest groups knows its {name}")
 
 
 def _release_parts(
-    release: Any, other: Any, name: str, tolerance: Tolerance, law: object, k: object, keys: object
+    release: Any,
+    other: Any,
+    name: str,
+    tolerance: Tolerance,
+    law: object,
+    k: object,
+    keys: object,
+    columns: Sequence[str] | None,
 ) -> tuple[ReleasedCells, Cells, Given | None, float]:
     if law is not None:
         raise ParameterError("law", law, "left out: a release knows its noise")
@@ -304,7 +337,7 @@ def _release_parts(
         )
     given = None if tolerance is None else Given(tolerance)
     released = ReleasedCells(release)
-    wanted = released.read_expected(other, name)
+    wanted = released.read_expected(other, name, columns)
     _check_expected(wanted, name, released.quantiles)
     if wanted.twice:
         raise AssertionError(f"{name} has groups twice: {labels(wanted.twice)}")

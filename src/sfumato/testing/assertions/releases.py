@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from sfumato.testing.assertions.cells import (
     is_table,
     label,
     numbers,
+    of_columns,
     plain_key,
     read,
     rows,
@@ -49,7 +50,7 @@ _NO_LAW = (
     "error bars, release.errors(confidence), or pass a tolerance, such as tolerance={{{output!r}: 2.0}}"
 )
 # Outputs that show a noise of their own each, in the order in which it is read off them.
-_SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
+SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
 
 
 def is_release(value: object) -> bool:
@@ -99,8 +100,8 @@ class ReleasedCells:
         """Whether a correct release may leave out a group."""
         return self.plan.selection is not None
 
-    def read_expected(self, expected: Any, name: str) -> Cells:
-        """Read the truth that a test expects, in any of the shapes that fit this release.
+    def read_expected(self, expected: Any, name: str, columns: Sequence[str] | None = None) -> Cells:
+        """Read the truth that a test expects, of some columns or all, in any shape that fits this release.
 
         A quantile's values of a group become a `Walk`; a number is left as it is.
 
@@ -118,7 +119,7 @@ class ReleasedCells:
             cells = Cells("number", {(): {self.outputs[0].name: expected}})
         else:
             raise ParameterError(name, expected, f"a table or mapping of {self.described}")
-        cells = written_out(cells, self.outputs, name)
+        cells = of_columns(written_out(cells, self.outputs, name), columns, tuple(self.estimates))
         unknown = [o for o in cells.outputs if o not in self.estimates]
         if unknown or not cells.outputs:
             raise ParameterError(
@@ -232,8 +233,8 @@ class ReleasedCells:
         own_laws, first = self._own_laws, self.plan.query.series is None
         for group, expected in self._in_order(truth):
             at, used = Place(self.plan, *self.places[group]), set(conditioned)
-            shown = [output for output in expected if self.estimates[output].kind in _SHOWN]
-            for output in sorted(shown, key=lambda o: _SHOWN.index(self.estimates[o].kind)):
+            shown = [output for output in expected if self.estimates[output].kind in SHOWN]
+            for output in sorted(shown, key=lambda o: SHOWN.index(self.estimates[o].kind)):
                 e = self.estimates[output]
                 fresh = [
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
