@@ -183,7 +183,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.advice.advise.advise": "exact epsilons alone are shown",
     "sfumato.query.table.Table.totals": "keys alone are shown",
     "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
-    "sfumato.query.released.noisy_table.NoisyTable.__getitem__": "columns and rows have one set of numbers",
+    "sfumato.query.released.tabular.Tabular.__getitem__": "columns and rows have one set of numbers",
     "sfumato.query.released.receipt.Receipt.verify": "whether digests agree is shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",

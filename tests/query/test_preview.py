@@ -146,6 +146,12 @@ def test_totals_and_time_steps_have_a_preview():
     totals = grouped.totals().bound(groups=1, rows=1).agg(n=sf.count())
     row = totals.preview(epsilon=1, delta=1e-6, units=50).to_arrow().to_pylist()[0]
     assert row["n"] == pytest.approx(row["n_error"], rel=0.1)
+    asked = {"n": sf.count(), "s": sf.sum("x", lower=0, upper=10), "m": sf.mean("x", lower=0, upper=10)}
+    for sets in (["g"],), ([],), (["k"], ["g"], []):  # and of totals alone, of which groups are not shown
+        alone = grouped.totals(*sets, integer=True).bound(groups=1, rows=1).agg(**asked)
+        row = alone.preview(epsilon=1, delta=1e-6, units=900).to_arrow().to_pylist()[0]
+        for name in asked:
+            assert 0.4 * row[name] < row[f"{name}_error"] < 1.3 * row[name], (sets, row)
     steps = sf.scan(ROWS, privacy_unit="id").group_by("k", keys=list(range(6))).bound(groups=1, rows=1)
     row = (
         steps.agg(c=sf.cumulative(sf.count()))

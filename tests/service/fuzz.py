@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from .asking import Asked
-from .hostile import NEVER, texts
+from .hostile import NEVER
 
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-18)"
 EXPECTED = {200, 400, 401, 402, 403, 404, 405, 406, 408, 413, 415, 429}
@@ -48,6 +48,8 @@ TYPES = [
     ("seconds", pa.timestamp("us")), ("flag", pa.bool_()),
 ]  # fmt: skip
 COLUMNS = [name for name, _ in TYPES]
+# Of an answer, and of what is told before it; hints follow from the noisy numbers.
+SAME = ("columns", "keys", "spent", "explanation", "cost", "remaining", "previews", "notes", "confidence")
 AGGREGATES = [
     "COUNT(*)", "COUNT({0})", "COUNT(DISTINCT {0}, contribution_bounds_per_group => (0, 2))",
     "SUM({0}, contribution_bounds_per_row => (0, 5))", "AVG({0}, contribution_bounds_per_row => (-1, 5))",
@@ -247,27 +249,35 @@ def difference(one: Any, other: Any, text: str) -> str:
     if not one.headers["content-type"].startswith("application/json"):
         return "" if one.headers["content-type"] == other.headers["content-type"] else "media"
     first, second = one.json(), other.json()
-    for name in ("columns", "keys", "spent", "explanation"):  # hints follow from the noisy numbers
+    for name in SAME:
         if first.get(name) != second.get(name):
             return f"{name}: {str(first.get(name))[:300]} / {str(second.get(name))[:300]}"
     return ""
 
 
-def fuzzed(folder: Path, seed: int, count: int, tell: Callable[[str], None]) -> Counter[int]:
-    """Ask until told otherwise, and tell what is wrong, with the request.
+def pair(folder: Path) -> tuple[Asked, Asked]:
+    """Return two services, whose tables differ in that person."""
+    for name in ("odd", "ordinary"):
+        (folder / name).mkdir()
+    return asked(folder / "odd", odd=True), asked(folder / "ordinary", odd=False)
+
+
+def fuzzed(
+    services: tuple[Asked, Asked],
+    requests: Iterator[tuple[str, bytes, dict[str, str]]],
+    count: int,
+    tell: Callable[[str], None],
+) -> Counter[int]:
+    """Ask two services so many requests, and tell what is wrong, with the request.
 
     Returns:
         How often there was each status.
     """
-    pair = []
-    for odd in (True, False):
-        (folder / str(odd)).mkdir()
-        pair.append(asked(folder / str(odd), odd=odd))
-    fuzz, seen = Fuzz(random.Random(seed), texts(folder)), Counter[int]()
-    for path, body, headers in islice(fuzz.requests(), count):
+    seen = Counter[int]()
+    for path, body, headers in islice(requests, count):
         sent = [(name.encode(), value.encode()) for name, value in headers.items()]
         answers = []
-        for one in pair:
+        for one in services:
             given = [(b"authorization", one.headers()["authorization"].encode())]
             given += [(b"content-type", b"application/json")] if "content-type" not in headers else []
             answers.append(one.http.post(path, content=body, headers=given + sent))
@@ -275,5 +285,4 @@ def fuzzed(folder: Path, seed: int, count: int, tell: Callable[[str], None]) -> 
         wrong = difference(*answers, body.decode("utf-8", "replace"))
         if wrong:
             tell(f"{wrong}\n  {path} {headers} {body!r}")
-    return seen
     return seen

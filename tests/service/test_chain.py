@@ -104,12 +104,7 @@ def same(far: Direct, near: Near, chain: Chain) -> None:
     columns = list(answer.to_arrow().column_names)
     assert columns == _columns(here, options)
     cost = there.ask(**options, **({} if isinstance(here, Top) else {"units": []})).cost
-    plan = here.plan(**options)
-    assert cost.epsilon == float(plan.epsilon) + (float(plan.diagnostics.epsilon) if _diagnosed(plan) else 0)
-
-
-def _diagnosed(plan: Any) -> bool:
-    return getattr(plan, "diagnostics", None) is not None
+    assert cost == here.release(**options).spent
 
 
 def _columns(question: Any, options: Mapping[str, Any]) -> list[str]:

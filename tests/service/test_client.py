@@ -6,7 +6,7 @@ import http.server
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -203,3 +203,39 @@ def test_another_server_is_not_followed() -> None:
 def test_a_path_before(place: tuple[Asked, str]) -> None:
     with pytest.raises(QueryError, match="no such path"):
         _ = connect(place[1] + "/data/", place[0].secrets["ann"]).tables
+
+
+@pytest.mark.noise_cannot_matter("an answer is compared with itself")
+def test_rows_columns_and_frames_are_those_of_a_release(ann: Client) -> None:
+    answer, place = ann.sql(QUESTION, confidence=0.9), cast(Any, 0)
+    assert answer and len(answer) == 3 and list(answer) == answer.to_arrow().to_pylist()
+    assert answer["n"] == [row["n"] for row in answer]
+    with pytest.raises(errors.ColumnError, match="did you mean 'year'"):
+        answer["yaer"]
+    with pytest.raises(ParameterError, match=r"list\(release\)"):
+        answer[place]
+    frame = answer.frame(errors=True)
+    assert list(frame.columns) == ["year", "n", "n_error", "v", "v_error"]
+    assert frame["n_error"].tolist() == answer.errors(0.9)["n"].to_pylist()
+    assert list(answer.frame().columns) == ["year", "n", "v"]
+    with pytest.raises(ParameterError, match="confidence"):
+        answer.frame(errors=True, confidence=0.5)
+    taken = ann.sql(QUESTION.replace("AS v", "AS n_error"))
+    with pytest.raises(QueryError, match="n_error is the name of a column"):
+        taken.frame(errors=True)
+    computed = ann.sql(f"SELECT n * n AS squared FROM ({QUESTION})")
+    with pytest.raises(errors.RefusalError, match="no error bars"):
+        computed.frame(errors=True)
+    for name, advice in (("write", "to_csv"), ("plot", "frame"), ("to_df", "to_pandas")):
+        with pytest.raises(errors.UnknownNameError, match=advice):
+            getattr(answer, name)
+
+
+@pytest.mark.noise_cannot_matter("how many rows there are")
+def test_rows_that_stand_for_those_of_a_service_are_not_asked(ann: Client) -> None:
+    table = ann.table("visits")
+    asked = table.join(ann.public("towns"), on="town").agg(n=sf.count_units())
+    assert "made-up" not in str(asked.plan(epsilon=1))
+    with pytest.raises(errors.RefusalError, match="at a service"):
+        asked.local.release(epsilon=1).to_arrow()
+    assert table.dummy().agg(n=sf.count_units()).release(epsilon=1).to_arrow().num_rows == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,11 @@ import pytest
 from sfumato.errors import QueryError
 from sfumato.service.desk import Desk, Job, Outcome, refused
 
-from .fuzz import MANY, fuzzed
+from .fuzz import MANY, Fuzz, fuzzed, pair
+from .fuzz_chains import ChainFuzz
+from .hostile import texts
+
+Requests = Iterator[tuple[str, bytes, dict[str, str]]]
 
 pytestmark = [
     pytest.mark.long,
@@ -18,32 +24,40 @@ pytestmark = [
 ]
 
 
-def test_requests_that_nobody_would_write(tmp_path: Path) -> None:
-    count, seed = (int(os.environ.get(name, usual)) for name, usual in (("FUZZ", "600"), ("FUZZ_SEED", "1")))
+KINDS: dict[str, Callable[[random.Random, Path], Requests]] = {
+    "sql": lambda choose, folder: Fuzz(choose, texts(folder)).requests(),
+    "chains": lambda choose, _: ChainFuzz(choose).requests(),
+}
+
+
+@pytest.mark.parametrize(("kind", "usual"), [("sql", "600"), ("chains", "100")])
+def test_requests_that_nobody_would_write(tmp_path: Path, kind: str, usual: str) -> None:
+    count, seed = (int(os.environ.get(name, given)) for name, given in (("FUZZ", usual), ("FUZZ_SEED", "1")))
     wrong = list[str]()
 
     def tell(text: str) -> None:
         wrong.append(text)
         print(text, flush=True)
 
-    seen = fuzzed(tmp_path, seed, count, tell)
+    seen = fuzzed(pair(tmp_path), KINDS[kind](random.Random(seed), tmp_path), count, tell)
     print(f"seed {seed}: {dict(seen)}")
     assert not wrong, (seed, len(wrong), wrong[0])
     assert seen[200] > 0.05 * seen.total() and seen[400] > 0.2 * seen.total()
 
 
+@pytest.mark.parametrize(("kind", "word"), [("sql", "v"), ("chains", "filter")])
 def test_a_service_that_refuses_what_an_odd_row_does_not_fit_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, word: str
 ) -> None:
     answer = Desk.answer
 
     def planted(desk: Desk, job: Job) -> Outcome:
         rows = desk.catalog.tables["visits"].source
-        if "v" in job.text and len(rows) > MANY:  # as a cast that fails on one row would
+        if word in job.text and len(rows) > MANY:  # as a cast that fails on one row would
             return refused(QueryError("no such number"), 400)
         return answer(desk, job)
 
     monkeypatch.setattr(Desk, "answer", planted)
     wrong = list[str]()
-    fuzzed(tmp_path, 1, 60, wrong.append)
+    fuzzed(pair(tmp_path), KINDS[kind](random.Random(1), tmp_path), 60, wrong.append)
     assert wrong and "statuses 400 and 200" in "".join(wrong)

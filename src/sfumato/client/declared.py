@@ -47,6 +47,7 @@ def _table(told: Mapping[str, Any]) -> TableDeclaration:
         None if brought else unit,
         public=told["public"],
         name=told["name"],
+        elsewhere=True,
     )
     return TableDeclaration(
         told["name"],

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.exact import truth_value
+from sfumato.names import Helpful, foreign
+from sfumato.query.released.output import require
+from sfumato.query.released.tabular import Tabular
 
 if TYPE_CHECKING:
     import pandas
-    import polars
     import pyarrow as pa
 
     from sfumato.query.released.receipt import Receipt
 
 _ABOUT = b"sfumato"
+_FILES = (
+    "write",
+    "to_csv",
+    "to_parquet",
+    "to_json",
+    "write_csv",
+    "write_parquet",
+    "save",
+    "export",
+    "to_excel",
+)
+_NUMBERS = ("plot", "chart", "compare", "share_of_total", "measured")
 
 
 class Cost(NamedTuple):
@@ -69,12 +85,17 @@ class Asked:
     repeats: int | None = None
 
 
-class RemoteRelease(Displayed):
+class RemoteRelease(Helpful, Tabular, Displayed):
     """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
 
     Args:
         stream: the answer, an Arrow stream.
     """
+
+    _foreign: ClassVar[Mapping[str, str]] = foreign.RELEASE | {
+        **dict.fromkeys(_FILES, "write to_pandas().to_csv('table.csv'), or what else pandas and Arrow write"),
+        **dict.fromkeys(_NUMBERS, "a service sends numbers and half-widths: frame(errors=True) has both"),
+    }
 
     def __init__(self, stream: bytes) -> None:
         import pyarrow as pa
@@ -117,18 +138,30 @@ class RemoteRelease(Displayed):
         """Return the released table."""
         return self._table
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the released table as a pandas data frame."""
-        from sfumato.query.released.output import require
+    def frame(self, *, errors: bool = False, confidence: float | None = None) -> pandas.DataFrame:
+        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
 
+        Args:
+            errors: whether each number `n` has its half-width in a column `n_error` behind it.
+            confidence: as of `errors`.
+        Raises:
+            ParameterError: it is another confidence than that which was asked for.
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: there are no error bars.
+        """
+        if not truth_value(errors, "errors"):
+            return self.to_pandas()
         require("pandas", "pandas")
-        return self._table.to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the released table as a Polars data frame."""
-        from sfumato.query.released.output import to_polars
-
-        return to_polars(self._table)
+        self._check_confidence(confidence)
+        if not self._widths:
+            raise RefusalError("errors: this answer has no error bars; write frame() for its numbers alone")
+        made, taken = self._table, self._table.column_names
+        for name, width in self._widths.items():
+            column = f"{name}_error"
+            if column in taken:
+                raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
+            made = made.add_column(made.column_names.index(name) + 1, column, width)
+        return made.to_pandas()
 
     def errors(self, confidence: float | None = None) -> pa.Table:
         """Return half-widths of error bars, row by row; NULL for what has none.
@@ -140,12 +173,15 @@ class RemoteRelease(Displayed):
         """
         import pyarrow as pa
 
-        given = self._about["confidence"]
-        if confidence is not None and confidence != given:
-            raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
+        self._check_confidence(confidence)
         rows, keys, names = len(self._table), self._about["keys"], self._table.column_names
         own = {name: self._table[name] if name in keys else pa.nulls(rows, pa.float64()) for name in names}
         return pa.table(own | self._widths)
+
+    def _check_confidence(self, confidence: float | None) -> None:
+        given = self._about["confidence"]
+        if confidence is not None and confidence != given:
+            raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
 
     def explain(self) -> str:
         """Return each step with its bounds, noise scale and share of the budget."""

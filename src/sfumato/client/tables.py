@@ -143,7 +143,7 @@ class RemoteTable(_Remote):
         """Return a private table by its name."""
         table = catalog.table(name)
         local = replace(table, notes=tuple(service.tables[name].get("notes", ())))
-        return cls(service, Recorded("table", name), local=_as_there(local))
+        return cls(service, Recorded("table", name), local=local)
 
     def _advice(self, name: str) -> Mapping[str, str]:
         return {**self.local._advice(name), **_ELSEWHERE} if "local" in vars(self) else self._foreign
@@ -235,7 +235,7 @@ class RemoteTable(_Remote):
 
     def _then(self, name: str, /, *args: Any, **named: Any) -> RemoteTable:
         local, recorded = self._next(name, args, named, self.local)
-        return replace(self, recorded=recorded, local=_as_there(local))
+        return replace(self, recorded=recorded, local=local)
 
     def _card(self) -> Card:
         return self.local._card()
@@ -419,13 +419,6 @@ def _body(recorded: Recorded, options: Mapping[str, Any]) -> dict[str, Any]:
         "chain": recorded.data,
         "options": {name: written(f"release: {name}", one) for name, one in options.items()},
     }
-
-
-def _as_there(table: Table[Any]) -> Table[Any]:
-    """Let plans and cards call what reads the rows as the service does."""
-    engine: Any = table.engine
-    engine.name = "DuckDB"
-    return table
 
 
 def _sent(value: Any) -> Any:

@@ -1,19 +1,19 @@
 """A question that came as calls of a chain: made on tables of a catalog, by methods that are named here.
 
 Nothing else can be called, and no value comes in that could read a file or be code: what is given are
-numbers, texts, dates, lists, aggregates and tables of the catalog.
+numbers, texts, dates, lists, aggregates and tables of the catalog. What these methods do not take they refuse
+themselves, in words; anything else that comes out of them is a fault of ours, and told as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_epsilon
-from sfumato.errors import QueryError, SfumatoError, nearest, shown
+from sfumato.errors import QueryError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.payment import payment
 from sfumato.query.question import Question
@@ -148,24 +148,13 @@ def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     kind, methods = next((kind, names) for one, kind, names in _METHODS if isinstance(of, one))
     if name not in methods:
         raise _unknown(kind, name, methods, {})
-    return _made(name, partial(getattr(of, name), *args, **named))
+    return getattr(of, name)(*args, **named)
 
 
 def _aggregate(name: str, args: list[Any], named: dict[str, Any]) -> Any:
     if name not in _AGGREGATES:
         raise _unknown("an aggregate", name, _AGGREGATES, {})
-    return _made(name, partial(_AGGREGATES[name], *args, **named))
-
-
-def _made(name: str, call: Any) -> Any:
-    """Call; what Python says of arguments that nothing else refuses is told by our own words."""
-    try:
-        return call()
-    except SfumatoError:
-        raise
-    except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError):
-        # Nothing here reads a row: what fails does so because of the arguments alone.
-        raise QueryError(f"{name}: its arguments are of kinds that it does not take") from None
+    return _AGGREGATES[name](*args, **named)
 
 
 def _unknown(kind: str, name: str, known: Any, advice: Mapping[str, str]) -> QueryError:

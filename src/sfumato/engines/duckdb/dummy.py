@@ -61,9 +61,12 @@ def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
     complete = frozenset(name for name in given.complete if _is_made(kinds[name]))
     made = ("rows", given.making.rows), ("units", given.making.units), ("seed", given.making.seed)
     # Of what is joined with public rows the private ones say whether it is made up.
-    notes = () if given.public else (MADE_UP,)
+    notes = () if given.public or given.elsewhere else (MADE_UP,)
     columns, session = [*kinds.items()], owned(connection)
-    return Source(given.name, ROWS, columns, session, complete, notes=notes, made_up=made)
+    elsewhere = given.elsewhere
+    return Source(
+        given.name, ROWS, columns, session, complete, notes=notes, made_up=made, elsewhere=elsewhere
+    )
 
 
 def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:

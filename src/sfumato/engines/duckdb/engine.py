@@ -67,7 +67,7 @@ class DuckDBEngine(Owned):
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
         self.origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
-        self.name = "DuckDB, on made-up rows" if source.made_up else "DuckDB"
+        self.name = "DuckDB, on made-up rows" if source.made_up and not source.elsewhere else "DuckDB"
         self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 
     @classmethod
@@ -186,7 +186,7 @@ class DuckDBEngine(Owned):
         return self._reader.contributions(self._asked(asked.exact, [c.name for c in asked.columns]), asked)
 
     def _asked(self, query: ExactQuery, others: Sequence[str] = ()) -> Asked:
-        self._check_home()
+        self._check_here()
         schemas = self.schema(()), self.schema(query.steps)
         return Asked(query, self.total(query), self.reads(query, others), *schemas, self.how is not None)
 
@@ -201,7 +201,7 @@ class DuckDBEngine(Owned):
         Returns:
             The session, and what stands behind FROM in it.
         """
-        self._check_home()
+        self._check_here()
         return self._reader.rows(columns, any_value)
 
     def progress(self) -> float | None:
@@ -246,7 +246,8 @@ class DuckDBEngine(Owned):
         made_up = common([e._opened.made_up for e in private if isinstance(e, DuckDBEngine)])
         taken = taken_over(how, _taken)
         source = combination(how, self._part, self._resources)
-        made = DuckDBEngine(replace(source, made_up=made_up), self._resources, taken)
+        elsewhere = any(e._opened.elsewhere for e in private if isinstance(e, DuckDBEngine))
+        made = DuckDBEngine(replace(source, made_up=made_up, elsewhere=elsewhere), self._resources, taken)
         made.how = how
         made.origin = replace(made.origin, how=how)
         made.rows_shown = all(getattr(part.engine, "rows_shown", True) for part, _ in how.kept)
@@ -313,6 +314,15 @@ class DuckDBEngine(Owned):
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""
         self.origin = replace(self.origin, title=title)
+
+    def _check_here(self) -> None:
+        """Refuse to read rows that only stand for those of a service."""
+        self._check_home()
+        if self._opened.elsewhere:
+            raise RefusalError(
+                "the rows of this table are at a service, which alone answers; ask with release(...) of a "
+                "table that clinic.table(...) gave"
+            )
 
     def _part(self, part: Part, where: str) -> Rows:
         engine = part.engine

@@ -37,6 +37,7 @@ class Source:
             the rows are those of `relation`, in less time.
         guessed: whether types were guessed from rows.
         made_up: by which numbers rows were made up, and nothing read; none of rows of anybody.
+        elsewhere: whether these stand for rows of a service, which alone answers.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Source:
     looked: Callable[[duckdb.DuckDBPyConnection], str] | None = None
     guessed: bool = False
     made_up: tuple[tuple[str, int], ...] = ()
+    elsewhere: bool = False
 
     def relation_in(self, session: duckdb.DuckDBPyConnection) -> str:
         """Return what stands behind FROM in a session, once the rows are loaded there."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sfumato.errors import ParameterError
 from sfumato.measurements.wide import WideIntegers
@@ -20,7 +21,7 @@ from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.previews.made_up import MadeUp, made_up_rows
 from sfumato.query.query import Query
-from sfumato.query.totals import GROUPING
+from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree
 
 MOST_ROWS = 1_000_000
@@ -118,8 +119,9 @@ class MadeUpGroups:
             column = batch.column(name)
             values = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
             numbers = np.array(values.to_pylist(), np.float64).reshape(batch.num_rows, -1)
-            if self.plan.query.grouping is not None:  # groups, and not their totals
-                numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == 0]
+            if (totals := self.plan.noising.totals) is not None:  # groups, and not their totals
+                bits = totals.bits(_finest(totals), len(self.plan.query.keys))
+                numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == bits]
             found.append(numbers.ravel() - (away or 0.0))
         return np.concatenate(found)
 
@@ -146,8 +148,23 @@ def _batch(plan: Plan, engine: Engine[Any], made: MadeUp, count: int) -> tuple[N
             keys = [column.combine_chunks() for column in public.columns]
     keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]
     numbers = [column.take(pa.array(np.zeros(each, np.int64))) for column in one.columns]
+    if noising.totals is not None:
+        numbers = [_in_one_cell(column, noising.totals) for column in numbers]
     names = [f"c{i}" for i in range(len(keys) + len(numbers))]
     return noising, pa.RecordBatch.from_arrays([*keys, *numbers], names=names), draws
+
+
+def _finest(totals: Totals) -> int:
+    """Return the level that is shown with the most keys: of all of them, where groups are shown, too."""
+    return max(totals.shown, key=lambda level: len(totals.rollup.sets[level]))
+
+
+def _in_one_cell(column: pa.Array, totals: Totals) -> pa.Array:
+    """Let all units of a total be in one of its groups, where only totals are shown."""
+    codes = totals.rollup.codes[_finest(totals)]
+    first = np.zeros(len(codes), bool)
+    first[np.unique(codes, return_index=True)[1]] = True
+    return pc.if_else(pa.array(first), column, pa.scalar(0).cast(column.type))
 
 
 def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sfumato.budget.cost import Cost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import ColumnError, EngineError, ParameterError, RefusalError, in_own_words
+from sfumato.errors import EngineError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
@@ -29,10 +29,10 @@ from sfumato.query.released import output
 from sfumato.query.released.beside import with_errors
 from sfumato.query.released.comparing import Comparison
 from sfumato.query.released.kept import packed, unpacked
+from sfumato.query.released.tabular import Tabular
 
 if TYPE_CHECKING:
     import pandas
-    import polars
     from matplotlib.figure import Figure
 
     from sfumato.query.diagnostics.release import Diagnostics
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sfumato.query.top.explanation import TopExplanation
 
 
-class NoisyTable(Helpful, Displayed, Owned, ABC):
+class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
@@ -179,11 +179,6 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
     def to_arrow(self) -> pa.Table:
         """Return the table."""
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame."""
-        output.require("pandas", "pandas")
-        return self.to_arrow().to_pandas()
-
     def frame(
         self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
     ) -> pandas.DataFrame:
@@ -233,45 +228,6 @@ class NoisyTable(Helpful, Displayed, Owned, ABC):
         Raises:
             QueryError: as of `plot`.
         """
-
-    def __getitem__(self, name: str) -> list[Any]:
-        """Return a column as a list of Python's values.
-
-        Args:
-            name: of a column of the table.
-        Raises:
-            QueryError: there is none of that name.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> len(release), release["people"] == [row["people"] for row in release]
-        (1, True)
-        """
-        table = self.to_arrow()
-        if not isinstance(name, str):
-            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
-        if name not in table.column_names:
-            raise ColumnError.unknown(name, table.column_names, "release[...]")
-        values: list[Any] = table[name].to_pylist()
-        return values
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Go through the rows, each a dict of Python's values."""
-        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
-            yield from batch.to_pylist()
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        return int(self.to_arrow().num_rows)
-
-    def __bool__(self) -> bool:
-        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
-        return True
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the table as a Polars data frame."""
-        return output.to_polars(self.to_arrow())
 
     @abstractmethod
     def errors(

@@ -89,6 +89,7 @@ class DummyRows:
         refers: a foreign key, all of whose values are there; None without one.
         public: whether rows are public: then each value is there once, as far as can be.
         name: what the table is called.
+        elsewhere: whether they stand for rows of a service, which alone answers.
     """
 
     making: Making
@@ -100,3 +101,4 @@ class DummyRows:
     refers: Reference | None = None
     public: bool = False
     name: str = "dummy rows"
+    elsewhere: bool = False
