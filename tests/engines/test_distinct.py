@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import few_pairs, numbering
+from sfumato.engines.duckdb import few_pairs, greedy, numbering
 from sfumato.engines.duckdb.distinct import Rows, brought, code, counted
 from sfumato.engines.duckdb.few_pairs import most_brought
 from sfumato.engines.duckdb.matching import largest, matched
@@ -195,6 +195,8 @@ def wrong_by_few_pairs(monkeypatch, tables=80):
             patch.setattr(few_pairs, "_ROWS_OF_A_VALUE", each)
             patch.setattr(few_pairs, "_LEAST_ROWS", least)
             patch.setattr(few_pairs, "_MOST_LEFT", 1)
+            patch.setattr(greedy, "_BLOCK", 7 if number % 3 else 1 << 17)
+            patch.setattr(greedy, "_PARTS", 100 if number % 5 else 2)
             sets, pairs, most = few_or_many(rng)
             # Each other table by values that are near each other, and not by their codes.
             found = by_few_pairs(con, pairs, most, whole=number % 2 == 1)
@@ -209,7 +211,8 @@ def test_few_pairs_show_a_largest_matching(monkeypatch):
     assert given_up < 8
 
 
-def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypatch):
+@pytest.mark.parametrize("whole", [False, True])
+def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypatch, whole):
     rng = random.Random(6)
     monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 5)
     monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 1)
@@ -220,11 +223,41 @@ def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypat
             sets, pairs, most = few_or_many(rng)
             gone = rng.randrange(len(sets))
             without = [pair for pair in pairs if pair[0] != gone]
-            found = [by_few_pairs(con, rows, most) if rows else 0 for rows in (pairs, without)]
+            found = [by_few_pairs(con, rows, most, whole) if rows else 0 for rows in (pairs, without)]
             if None not in found:
                 assert 0 <= found[0] - found[1] <= most
                 moved.add(found[0] - found[1])
     assert moved == {0, 1, 2, 3}
+
+
+def test_a_matching_of_pairs_in_blocks_takes_what_it_can(monkeypatch):
+    assert pairs_left_out(monkeypatch) == 0
+
+
+def test_pairs_that_lose_their_place_among_those_left_are_found(monkeypatch):
+    honest = greedy.looked_up
+    monkeypatch.setattr(greedy, "looked_up", lambda table, places: honest(table, places)[::-1])
+    assert pairs_left_out(monkeypatch) > 0
+
+
+def pairs_left_out(monkeypatch, tables=60):
+    """How many pairs could be taken still; that values are brought by who has them, and by nobody too many."""
+    rng, left_out = np.random.default_rng(8), 0
+    monkeypatch.setattr(greedy, "_BLOCK", 16)
+    monkeypatch.setattr(greedy, "_PARTS", 1000)
+    for _ in range(tables):
+        values, units, most = (int(n) for n in rng.integers(1, (40, 60, 5)))
+        value = rng.integers(0, values, 200).astype(np.int32)
+        unit = np.minimum(rng.integers(0, units, 200), rng.integers(0, units, 200)).astype(np.uint64)
+        found = greedy.Greedy(values, most, 64)
+        found.take(value, unit)
+        pairs = set(zip(value.tolist(), unit.tolist(), strict=True))
+        by = {v: int(found.by[v]) for v in np.flatnonzero(found.brought).tolist()}
+        brings = np.bincount(list(by.values()), minlength=64)
+        assert set(by.items()) <= pairs
+        assert brings.max() <= most
+        left_out += sum(v not in by and brings[u] < most for v, u in pairs)
+    return left_out
 
 
 def test_the_order_of_rows_changes_nothing(monkeypatch):

@@ -204,6 +204,38 @@ def test_the_path_does_not_matter(law, monkeypatch):
     assert np.array_equal(slow.draw(3000, SeededWords(5)), fast)
 
 
+def _without_table(law, scale, draws=300):
+    """The same draws settled one by one, and by the table."""
+    few, many = Sampler(law.standard, Fraction(scale)), Sampler(law.standard, Fraction(scale))
+    few._before_table, many._before_table = draws, 0
+    return few.draw(draws, SeededWords(5)), many.draw(draws, SeededWords(5))
+
+
+@pytest.mark.parametrize("law", laws)
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 1000, 2**40, 2**57])
+def test_few_draws_are_those_of_the_table(law, scale):
+    few, many = _without_table(law, scale)
+    assert np.array_equal(few, many)
+
+
+@pytest.mark.parametrize("law", laws)
+def test_few_draws_that_take_words_in_another_order_are_found(law, monkeypatch):
+    def one_by_one(self, first, words):
+        more = iter(words.take(1000))
+        return np.array([self.settle(int(w), 0, largest_integer, lambda: int(next(more))) for w in first])
+
+    # Of draws at this scale one in 64 takes a further word, which the next draw must not have.
+    whole = SeededWords(5).take(301)[1:].view(np.int64)
+    monkeypatch.setattr(Sampler, "_exactly", lambda self, first, words: one_by_one(self, whole, words))
+    few, many = _without_table(law, 2**57)
+    assert not np.array_equal(few, many)
+
+
+def test_no_table_is_built_for_few_draws(monkeypatch):
+    monkeypatch.setattr(qt, "table", lambda standard: pytest.fail("built"))
+    assert len(Sampler(Laplace.standard, Fraction(7)).draw(20, SeededWords(5))) == 20
+
+
 @pytest.mark.parametrize("law", laws)
 def test_the_check_sees_a_wrong_table(law, monkeypatch):
     """A table that is wrong in one segment of 2^15, by 2^-20 of the scale, is found."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isnan
 
 import gmpy2
@@ -34,6 +34,8 @@ largest_scale = 2**57
 # 0.8 MB of words and buffers for a block: within the second-level cache of a core, and long enough that
 # NumPy's cost of a call is small.
 block = 1 << 14
+# So many draws of a law take less time without a table than the table does.
+few = 200
 _guess_bits = 128
 
 
@@ -47,14 +49,27 @@ class Sampler:
 
     def __init__(self, standard: Standard, scale: Fraction) -> None:
         self.standard, self.scale = standard, scale
-        # The proven error of the fast path's approximation, in units of the grid.
-        self.margin = qt.table(standard).margin(scale)
         self._scale = float(scale)
-        self._reach = round_down(Fraction(1, 2) - self.margin)
-        self._bracketed = self.margin <= Fraction(1, 8)
+        self._before_table = few
+
+    @cached_property
+    def margin(self) -> Fraction:
+        """The proven error of the fast path's approximation, in units of the grid."""
+        return qt.table(self.standard).margin(self.scale)
+
+    @cached_property
+    def _reach(self) -> float:
+        return round_down(Fraction(1, 2) - self.margin)
+
+    @cached_property
+    def _bracketed(self) -> bool:
+        return self.margin <= Fraction(1, 8)
 
     def draw(self, count: int, words: Words) -> Integers:
         """Return `count` draws as int64: a word for each, then more for those that need them, in order."""
+        if count <= self._before_table:
+            self._before_table -= count
+            return self._exactly(words.take(count).view(np.int64), words)
         out = np.empty(count, np.int64)
         table = qt.table(self.standard)
         buffers = Buffers(min(block, count))
@@ -74,6 +89,11 @@ class Sampler:
             between = (int(x), int(x) + 1) if known else (0, largest_integer)
             out[i] = self.settle(word, *between, lambda: int(words.take(1)[0]))
         return out
+
+    def _exactly(self, first: Integers, words: Words) -> Integers:
+        """The same draws, each settled: to build the table takes as long as some hundred of them."""
+        settled = [self.settle(int(w), 0, largest_integer, lambda: int(words.take(1)[0])) for w in first]
+        return np.array(settled, np.int64)
 
     def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
         """Return the draw whose first word, read as signed, is `word`, exactly.

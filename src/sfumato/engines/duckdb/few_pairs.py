@@ -27,7 +27,7 @@ WANTED = "sfumato_wanted"
 _MOST_VALUES, _MOST_PAIRS = 2_000_000, 16_000_000
 # Rows that are read at first: as many as it takes to see a value of average frequency so often. Of many
 # values so many are left out then that to ask for their pairs takes longer than to read on.
-_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 18
+_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 17
 _MANY_VALUES, _MOST_FIRST = 1 << 18, 12_000_000
 # With more values left out than this part, it takes as long to look at all pairs.
 _MOST_LEFT = 1 / 2

@@ -17,6 +17,9 @@ _MOST_BUCKETS = 1 << 22
 # Units by how many pairs they have, of so many or more: none, 1, 2, 3, 4, up to 6, and so on.
 _CLASS = np.searchsorted((0, 1, 2, 3, 4, 6, 8, 12, 20, 40), np.arange(42)).astype(np.uint8)
 _SAMPLE = 1 << 20
+# So many pairs at a time, as most of those that come later have no value that is left.
+_BLOCK = 1 << 17
+_PARTS = 8
 _MIXING, _MOST_ROUNDS = np.int64(0x9E3779B), 50
 
 
@@ -45,8 +48,16 @@ class Greedy:
         # What a part of the pairs says of it is enough for an order.
         pairs_of = np.bincount(place[:: 1 + len(place) // _SAMPLE], minlength=self.buckets)
         class_of = looked_up(_CLASS[np.minimum(pairs_of, len(_CLASS) - 1)], place)
+        left: Numbers | None = None  # all
         for number in range(_CLASS[-1] + 1):
-            self._take(np.flatnonzero(class_of == number), value, place, unit)
+            chosen = np.flatnonzero(class_of == number)
+            pairs = chosen if left is None else left[chosen]
+            for start in range(0, len(pairs), _BLOCK):
+                self._take(pairs[start : start + _BLOCK], value, place, unit)
+            if len(pairs) * _PARTS > len(class_of):
+                # To go on with fewer is worth a look at all.
+                kept = np.flatnonzero(~looked_up(self.brought, value if left is None else value[left]))
+                left, class_of = kept if left is None else left[kept], class_of[kept]
 
     def _take(self, pairs: Numbers, values: Small, places: Small, units: Codes) -> None:
         # NumPy finds places by numbers of 64 bits in half the time.
