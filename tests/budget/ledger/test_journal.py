@@ -648,6 +648,14 @@ def test_what_is_asked_again_and_again_is_listed_with_its_loss(of_file):
     assert [(loss.analyst, loss.epsilon) for loss in told.losses] == [(None, 0.5), ("ann", 0.5), ("bob", 0.0)]
 
 
+def test_the_same_under_other_names_is_asked_again(of_file):
+    one = {"n": sf.count(), "v": sf.sum("v", lower=0, upper=9), "r": sf.ratio("v", "n")}
+    other = {"rows": sf.count(), "total": sf.sum("v", lower=0, upper=9), "share": sf.ratio("total", "rows")}
+    turned = {"n": sf.count(), "v": sf.sum("v", lower=0, upper=9), "r": sf.ratio("n", "v")}
+    entries = [ask(of_file, ONE.agg(**asked)) for asked in (one, other, turned)]
+    assert found(of_file) == {"again": [tuple(entries[:2])]}
+
+
 def test_many_answers_about_the_same_columns_are_listed(of_file):
     for upper in range(1, audit.MANY + 1):
         ask(of_file, ONE.agg(s=sf.sum("v", lower=0, upper=upper)), epsilon="1/100")
@@ -664,6 +672,35 @@ def test_many_refusals_are_listed(of_file):
         and finding.analysts == ("bob",)
         and "refused, bob, lines" in str(finding).replace("[refused] shop", "refused")
     )
+
+
+def test_refusals_are_listed_with_who_and_why(of_file):
+    for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
+        with pytest.raises(BudgetError):
+            COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
+    of_file.journal.turned_away("shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError")
+    told = of_file.journal.audit()
+    assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
+        ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
+        ("ann", 1, (("BudgetError", 1),)),
+    ]
+    bob, ann = (str(one) for one in told.refused)
+    assert bob == (
+        "shop, bob: 3 questions (2 BudgetError, 1 SqlError), lines 4 to 7; the last: "
+        r"SELECT id\n- shop, eve: 9 questions FROM v"
+    )
+    assert ann == "shop, ann: 1 question (1 BudgetError), line 6; the last: n"
+    assert told.findings == () and "What was refused, at no cost:\n- shop, bob" in str(told)
+    assert "refused" not in str(of_file.journal.audit("shop")).partition("What was refused")[0]
+
+
+def test_the_list_of_refusals_is_short_however_many_there_were(of_file):
+    for i in range(audit._LISTED + 3):
+        for _ in range(2):
+            of_file.journal.turned_away("shop", f"analyst {i}", "x" * 9_000, "SqlError")
+    text = str(of_file.journal.audit())
+    assert text.count("2 questions (2 SqlError)") == audit._LISTED and "and of 3 more who asked" in text
+    assert len(text) < 6_000
 
 
 def test_questions_that_have_nothing_to_do_with_each_other_are_not_listed(of_file):

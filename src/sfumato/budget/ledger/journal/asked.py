@@ -91,12 +91,23 @@ class Question:
 
     @cached_property
     def but_for_budget(self) -> str:
-        """All that is asked, without what it may cost: equal for what is asked once more."""
+        """All that is asked, without its names and what it may cost: equal for what is asked once more."""
         kept = {name: one for name, one in self.plan.items() if name not in _OF_BUDGET}
+        if "outputs" in kept:
+            called = {str(one[0]): i for i, one in enumerate(kept["outputs"])}
+            kept["outputs"] = [_of_outputs(one[1], called) for one in kept["outputs"]]
         return canonical_bytes({"dataset": self.dataset, "plan": kept}).decode()
 
 
 _OF_BUDGET = ("budget", "noise", "selection", "diagnostics", "weights", "found")
+
+
+_OF_OTHERS = ("first", "second")  # in which an output names another one
+
+
+def _of_outputs(one: Mapping[str, Any], called: Mapping[str, int]) -> dict[str, Any]:
+    """Return an output in which others are known by their place."""
+    return {n: called.get(v, v) if n in _OF_OTHERS and isinstance(v, str) else v for n, v in one.items()}
 
 
 def questions(lines: Iterable[Line]) -> list[Question]:

@@ -7,7 +7,7 @@ audited, beside all that an engine refuses.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +19,7 @@ from sfumato.budget.ledger.journal.verify import listed
 from sfumato.display.displayed import Told
 
 MANY = 10  # answers about the same columns
+_LISTED = 20  # who were refused, of whom the text tells
 _EQUALITIES = 3  # conditions that each ask for one value
 
 
@@ -66,6 +67,42 @@ class Loss(Told):
 
 
 @dataclass(frozen=True, repr=False)
+class Refused(Told):
+    """Questions of somebody that were refused, each at no cost.
+
+    Args:
+        dataset: whose they are about.
+        analyst: who asked; None for the owner.
+        kinds: how many there were of each kind of error, the most frequent first.
+        lines: of the journal: the first and the last.
+        last: what the last one was, as far as it is known: its text, or what it asked for.
+        more: whether there were more on one day than are written.
+    """
+
+    dataset: str
+    analyst: str | None
+    kinds: tuple[tuple[str, int], ...]
+    lines: tuple[int, int]
+    last: str
+    more: bool
+
+    @property
+    def count(self) -> int:
+        """How many are written."""
+        return sum(count for _, count in self.kinds)
+
+    def __str__(self) -> str:
+        who = "the owner" if self.analyst is None else self.analyst
+        why = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds)
+        many = "1 question" if self.count == 1 else f"{self.count:,} questions"
+        more = ", and more than are written" if self.more else ""
+        first, last = self.lines
+        where = f"line {last}" if first == last else f"lines {first} to {last}"
+        said = f"; the last: {_quoted([self.last])}" if self.last else ""
+        return f"{self.dataset}, {who}: {many}{more} ({why}), {where}{said}"
+
+
+@dataclass(frozen=True, repr=False)
 class Audit(Told):
     """What a journal has for a person to judge.
 
@@ -73,11 +110,13 @@ class Audit(Told):
         asked: how many questions it has.
         findings: what to look at.
         losses: the composed loss of each analyst, and of all together, over all time.
+        refused: what was refused, of each analyst, those who were most often refused first.
     """
 
     asked: int
     findings: tuple[Finding, ...]
     losses: tuple[Loss, ...]
+    refused: tuple[Refused, ...] = ()
 
     def __str__(self) -> str:
         many = "1 question was" if self.asked == 1 else f"{self.asked:,} questions were"
@@ -85,6 +124,11 @@ class Audit(Told):
             f"{many} asked. To look at, {len(self.findings)}; whether one is meant badly, a person judges:"
         ]
         said += [f"- {one}" for one in self.findings] or ["- nothing"]
+        if self.refused:
+            said.append("What was refused, at no cost:")
+            said += [f"- {one}" for one in self.refused[:_LISTED]]
+            if (more := len(self.refused) - _LISTED) > 0:
+                said.append(f"- and of {more:,} more who asked")
         said += ["What was told, in all (each cap bounds it, whatever was asked):"]
         return "\n".join([*said, *(f"- {one}" for one in self.losses)])
 
@@ -97,16 +141,17 @@ def audited(lines: Sequence[Line], accounts: Iterable[Kept]) -> Audit:
         accounts: of the ledger, for the loss of each.
     """
     asked = questions(lines)
+    refused = _refusals(lines)
     findings = [
         *_single(asked),
         *_parts(asked),
         *_literals(asked),
         *_again(asked),
         *_many(asked),
-        *_refused(lines),
+        *_often(lines),
     ]
     losses = [Loss(kept.dataset, kept.analyst, *kept.lifetime.spent) for kept in accounts]
-    return Audit(sum(line.kind == "asked" for line in lines), tuple(findings), tuple(losses))
+    return Audit(sum(line.kind == "asked" for line in lines), tuple(findings), tuple(losses), refused)
 
 
 def _single(asked: Sequence[Question]) -> Iterator[Finding]:
@@ -165,7 +210,7 @@ def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _again(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield what was asked more than once, whose mean says more than each."""
+    """Yield what was asked more than once, under whatever names, whose mean says more than each."""
     found: dict[str, list[Question]] = defaultdict(list)
     for one in asked:
         found[one.but_for_budget].append(one)
@@ -189,16 +234,32 @@ def _many(asked: Sequence[Question]) -> Iterator[Finding]:
             yield _finding("many", group, words)
 
 
-def _refused(lines: Sequence[Line]) -> Iterator[Finding]:
+def _often(lines: Sequence[Line]) -> Iterator[Finding]:
     """Yield analysts who were refused often: somebody may be trying what goes through."""
-    found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for (dataset, analyst), own in _refused_lines(lines).items():
+        if len(own) >= MANY:
+            words = f"{len(own)} questions were refused"
+            yield Finding("refused", dataset, tuple(line.number for line in own), (analyst,), words)
+
+
+def _refusals(lines: Sequence[Line]) -> tuple[Refused, ...]:
+    """Return what was refused, of each analyst."""
+    found = []
+    for (dataset, analyst), own in _refused_lines(lines).items():
+        kinds = Counter(str(line.detail.get("why")) for line in own).most_common()
+        more = any("more" in line.detail for line in own)
+        told = [str(line.detail.get("text") or line.detail.get("what") or "") for line in own]
+        last = next((text for text in reversed(told) if text), "")
+        found.append(Refused(dataset, analyst, tuple(kinds), (own[0].number, own[-1].number), last, more))
+    return tuple(sorted(found, key=lambda one: -one.count))
+
+
+def _refused_lines(lines: Sequence[Line]) -> dict[tuple[str, str | None], list[Line]]:
+    found: dict[tuple[str, str | None], list[Line]] = defaultdict(list)
     for line in lines:
         if line.kind == "refused":
-            found[line.dataset, line.analyst].append(line.number)
-    for (dataset, analyst), numbers in found.items():
-        if len(numbers) >= MANY:
-            words = f"{len(numbers)} questions were refused"
-            yield Finding("refused", dataset, tuple(numbers), (analyst,), words)
+            found[line.dataset, line.analyst].append(line)
+    return found
 
 
 def _finding(kind: str, group: Sequence[Question], words: str) -> Finding:
