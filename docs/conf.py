@@ -18,12 +18,13 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"  # which browsers set themselves: no script, no other host
 exclude_patterns = ["extensions", "pictures/*.py"]
 html_theme = "furo"
 html_title = "sfumato"
+html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 lexers["map"] = TextLexer()  # the formula of a map, which a test evaluates

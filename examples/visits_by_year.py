@@ -19,19 +19,14 @@ def main(path: str = "rwm5yr.parquet") -> None:
         people.group_by("year")
         .bound(groups=5, rows=1)  # a person is in at most 5 years, with one row in each
         .agg(
-            n=sf.count(),
             people=sf.count_units(),
             # Bounds are guesses made beforehand, never read from the rows.
             visits=sf.mean("docvis", lower=0, upper=30),
-            variance=sf.variance("docvis", lower=0, upper=30),
-            income=sf.quantiles("hhninc", [0.25, 0.5, 0.75], lower=0, upper=10),  # thousand marks
         )
     )
     release = question.release(epsilon=1, delta=1e-6)
 
-    print(release.to_pandas().round(2).to_string(index=False))
-    print("\n95% error bars, plus or minus:")
-    print(release.errors(confidence=0.95).to_pandas().round(2).to_string(index=False))
+    print(release.frame(errors=True).round(2).to_string(index=False))
     print(f"\n{release.explain()}")
 
 

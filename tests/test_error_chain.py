@@ -604,6 +604,8 @@ PLACES = {
     "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),
     "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),
     "path": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write(g),
+    "errors of a file": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write("o.csv", errors=g),
+    "errors of a receipt": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(errors=g),
     "receipt's confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(confidence=g),
     "receipt's bars": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(simultaneous=g),
     "receipt's path": lambda g: receipt().write(g),

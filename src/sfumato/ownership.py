@@ -63,6 +63,16 @@ class Turn:
         return self._lock
 
 
+class _OfInit:
+    """How a class is called, for `help` and the reference: as its `__init__`, and not as `__new__` below."""
+
+    def __get__(self, made: object, owner: type[Any]) -> Any:
+        from inspect import signature
+
+        found = signature(owner.__init__)
+        return found.replace(parameters=list(found.parameters.values())[1:])
+
+
 class Owned:
     """Base of what must not be there twice. A copy is refused; a fork is told by `_check_home`.
 
@@ -86,6 +96,8 @@ class Owned:
     _called: ClassVar[str] = ""
     _refusal: ClassVar[type[SfumatoError]] = RefusalError
     _home: tuple[tuple[int, int], weakref.ref[Any]]
+
+    __signature__ = _OfInit()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember where the object was made, whatever its class does then."""

@@ -45,6 +45,7 @@ SAYS = (
 ANEW = "SFUMATO_PICTURES" in os.environ
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e-?\d+)?%?")
 TOKEN = re.compile(r"\b[\w-]{30,}\b")
+DATABASE = "postgresql://ann@db.example.org/clinic"  # of the pages, where nothing is
 BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<code>.*?)^```$", flags=re.S | re.M)
 
 
@@ -93,9 +94,12 @@ class Step:
     place: tuple[int, int]
     example: bool
 
-    def on(self, port: str) -> Step:
-        """The same with a port that is free, in the place of 8000."""
-        return replace(self, code=self.code.replace("8000", port))
+    def on(self, port: str, server: str) -> Step:
+        """The same with a port that is free, in the place of 8000, and a server of PostgreSQL that is there."""
+        code = self.code.replace("8000", port)
+        for table in ("/visits", ""):
+            code = code.replace(f'{DATABASE}{table}"', f'postgresql://ann@/postgres{table}?host={server}"')
+        return replace(self, code=code)
 
     def compared(self, text: str) -> str:
         """What must be the same in each run."""
@@ -170,15 +174,20 @@ def registry(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         for p in PAGES
     ],
 )
-def test_a_page(page: Path, registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page(
+    page: Path, registry: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     text, names = page.read_text(), {"__name__": "page"}
+    server = request.getfixturevalue("postgresql_server") if DATABASE in text else ""
+    if "sfumato.spark" in text and shutil.which("java") is None:
+        pytest.skip("needs Java")
     monkeypatch.syspath_prepend(registry)
     with contextlib.ExitStack() as serving:
         terminal = Terminal(serving)
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = str(one.getsockname()[1])
-        outputs = [(step, step.on(port).run(names, terminal)) for step in steps(text)]
+        outputs = [(step, step.on(port, server).run(names, terminal)) for step in steps(text)]
     drawn = re.findall(r"\]\((?:\.\./)?pictures/tutorials/([\w.]+)\)", text)
     if ANEW:
         anew(page, text, outputs)

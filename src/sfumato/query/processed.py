@@ -187,12 +187,20 @@ class ProcessedRelease(NoisyTable):
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
 
-    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+    def write(
+        self,
+        path: str | Path,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+    ) -> None:
         """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         Args:
             path: where to; the ending names the format.
-            confidence: also write error bars of what is released as it is, in columns named `<output>_error`.
+            errors: also write error bars of what is released as it is, in columns named `<output>_error`.
+            confidence: also write them, and at this confidence.
             simultaneous: as for `errors`.
         Raises:
             ParameterError: the path is not admissible, or a column is a list or the like and the format CSV.
@@ -202,6 +210,7 @@ class ProcessedRelease(NoisyTable):
         """
         target = output.checked_path(path, workbook=True)
         self.check_no_source(target)
+        confidence = self.bars_of(errors, confidence)
         if confidence is not None:
             self.check_bars(confidence, simultaneous)
         self.check_lists(Path(path))

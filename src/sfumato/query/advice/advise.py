@@ -290,8 +290,9 @@ def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
 
 def _notes(budgeted: Budgeted) -> tuple[str, ...]:
     found = [
-        "Expected errors are about those of a group of average size, were all groups alike; by default: an "
-        "equal part of the whole budget, and limits of 1 where they were open."
+        "Expected errors are about those of a group of average size, were all groups alike: standard "
+        "deviations, of which the 95% bars of a release are about twice; by default: an equal part of the "
+        "whole budget, and limits of 1 where they were open."
     ]
     asked = budgeted.asked
     for i, one in enumerate(asked):

@@ -194,10 +194,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             RefusalError: there are no error bars.
         """
         output.require("pandas", "pandas")
+        truth_value(simultaneous, "simultaneous")
         if not truth_value(errors, "errors"):
             return self.to_pandas()
-        truth_value(simultaneous, "simultaneous")
         return with_errors(self, self.bars_at if confidence is None else confidence, simultaneous).to_pandas()
+
+    def bars_of(self, errors: bool, confidence: float | None) -> float | None:
+        """Return the confidence of error bars that are asked for; None where none are."""
+        return self.bars_at if truth_value(errors, "errors") and confidence is None else confidence
 
     def plot(
         self, path: str | Path | None = None, *, confidence: float = 0.95, simultaneous: bool = False
@@ -273,7 +277,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
 
     @abstractmethod
-    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+    def write(
+        self,
+        path: str | Path,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+    ) -> None:
         """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         A workbook has error bars beside the numbers, where there are any, and a sheet of what the release is:
@@ -281,7 +292,8 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
         Args:
             path: where to; the ending names the format.
-            confidence: also write error bars, in columns named `<output>_error`.
+            errors: also write error bars, in columns named `<output>_error`; a workbook has them anyway.
+            confidence: also write them, and at this confidence.
             simultaneous: as for `errors`.
         Raises:
             ParameterError: the path is not admissible, or a file that rows come from.
@@ -295,14 +307,17 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     def explain(self) -> Explanation | TopExplanation:
         """Return each step with its noise and cost."""
 
-    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
+    def receipt(
+        self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
+    ) -> Receipt:
         """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
 
         The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
         computed of the noisy answer alone and so costs nothing.
 
         Args:
-            confidence: also cover the error bars that `write(..., confidence=...)` writes.
+            errors: also cover the error bars that `write(..., errors=True)` writes.
+            confidence: also cover them, at this confidence.
             simultaneous: as for `errors`.
         Raises:
             ParameterError, QueryError, RefusalError: as of `write`, about error bars.
@@ -319,6 +334,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         from sfumato.query.released.receipt import Receipt
 
         truth_value(simultaneous, "simultaneous")
+        confidence = self.bars_of(errors, confidence)
         if confidence is not None:
             self.check_bars(confidence, simultaneous)
         answer = Answer.of(self.to_arrow())

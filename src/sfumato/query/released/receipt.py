@@ -82,11 +82,10 @@ class Receipt(Displayed):
 
     def _card(self) -> Card:
         names = ", ".join(column.name for column in self.answer.columns)
-        entered = "no entry" if self.ledger is None else json.dumps(self.ledger)
         facts = [
             ("answer", f"{self.answer.rows:,} rows of {names}"),
             ("spent", price(*self.spent)),
-            ("ledger", entered),
+            ("ledger", _entered(self.ledger)),
             ("sha256", self.sha256),
             ("sfumato", self.sfumato),
         ]
@@ -225,10 +224,25 @@ class Verification(Told):
         epsilon, delta = (f"{float(part):g}" for part in receipt.spent)
         spent = "Of real rows it would spend" if receipt.dummy else "Spent"
         lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
-        entered = "no entry" if receipt.ledger is None else json.dumps(receipt.ledger)
-        lines.append(f"Ledger: {entered}.")
+        lines.append(f"Ledger: {_entered(receipt.ledger)}.")
         lines.append("A receipt is not signed: who can change both files can make them agree.")
         return "\n".join(lines)
+
+
+def _entered(ledger: Any) -> str:
+    """Say which entries of a ledger paid; of what is no list of entries, what it is."""
+    if ledger is None:
+        return "no entry"
+    try:
+        return "; ".join(_entry(**one) for one in ledger)
+    except (TypeError, AttributeError):
+        return json.dumps(ledger)
+
+
+def _entry(entry: int, at: str, dataset: str, what: str, analyst: str | None = None, **_: Any) -> str:
+    who = "" if analyst is None else f", by {shown(analyst)}"
+    when = shown(at[:16].replace("T", " "))
+    return f"entry {entry:d} of {shown(dataset)}{who}, {shown(what)}, at {when} UTC"
 
 
 def _why(error: Exception) -> str:

@@ -183,7 +183,14 @@ class Release(NoisyTable):
                 raise RefusalError(_NOT_KEPT)
             return self._draw_all()
 
-    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+    def write(
+        self,
+        path: str | Path,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+    ) -> None:
         """Write the released table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         A release that was not looked at before is streamed, a batch of groups at a time. A file of that
@@ -191,8 +198,9 @@ class Release(NoisyTable):
 
         Args:
             path: where to; the ending names the format.
-            confidence: also write error bars, in columns named `<output>_error`; by default where the
-                release was asked for them.
+            errors: also write error bars, in columns named `<output>_error`, at 0.95 or what the release was
+                asked for; a workbook has them anyway.
+            confidence: also write them, and at this confidence.
             simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
         Raises:
             ParameterError: the path is not admissible, or is a file that the rows come from; or an output
@@ -205,6 +213,7 @@ class Release(NoisyTable):
         truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
+        confidence = self.bars_of(errors, confidence)
         if output.is_workbook(target):
             write_workbook(self, target, confidence, simultaneous, check)
             return

@@ -98,12 +98,20 @@ class TopRelease(NoisyTable):
         widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
-    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+    def write(
+        self,
+        path: str | Path,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+    ) -> None:
         """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         Args:
             path: where to; the ending names the format.
-            confidence: also write error bars of the numbers, in a column named `units_error` or `sum_error`.
+            errors: also write error bars of the numbers, in a column named `units_error` or `sum_error`.
+            confidence: also write them, and at this confidence.
             simultaneous: as for `errors`.
         Raises:
             ParameterError: the path is not admissible, or one that rows come from.
@@ -114,6 +122,7 @@ class TopRelease(NoisyTable):
         target = output.checked_path(path, workbook=True)
         check = partial(self.check_no_source, target)
         check()
+        confidence = self.bars_of(errors, confidence)
         if output.is_workbook(target):
             write_workbook(self, target, confidence, simultaneous, check)
             return
