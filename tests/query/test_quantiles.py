@@ -107,7 +107,7 @@ def test_bars_hold_the_exact_quantiles(data):
         rng = np.random.default_rng(n)
         rows = np.sort(np.clip([draw(rng, n) for _ in range(groups)], 0, upper), axis=1)
         values, which = np.unique(rows, return_inverse=True)
-        leaves = np.array([tree.leaf(v) for v in values.tolist()])[which].reshape(rows.shape)
+        leaves = tree.all_leaves(values)[which].reshape(rows.shape)
         position, times = np.unique(np.arange(groups)[:, None] * LEAVES + leaves, return_counts=True)
         counts = LeafCounts(position, np.concatenate([[0], np.cumsum(times * STEPS)]), groups)
         for law in (Laplace(4 * STEPS), Gaussian(5 * STEPS)):

@@ -269,13 +269,16 @@ def test_tables_of_privacy_units_that_code_trips_over_are_tried():
     else:
         raise AssertionError("no unit with many rows in many groups")
 
-    def own(rows: Any, unit: Any) -> list[Any]:
-        return sorted((row.key, sorted(row.values)) for row in rows if row.unit == unit)
+    def by_unit(rows: Any) -> dict[Any, Any]:
+        of: dict[Any, Any] = {}
+        for row in rows:
+            of.setdefault(row.unit, []).append((row.key, sorted(row.values)))
+        return {unit: sorted(own) for unit, own in of.items()}
 
+    pairs = zip(map(by_unit, seen[::2]), map(by_unit, seen[1::2]), strict=True)
     changing = (
-        {row.unit for row in one}
-        & {row.unit for row in other if own(one, row.unit) != own(other, row.unit)} - {None}
-        for one, other in zip(seen[::2], seen[1::2], strict=True)
+        {unit for unit, own in other.items() if unit is not None and one.get(unit, own) != own}
+        for one, other in pairs
     )
     assert any(changing)
 
