@@ -450,3 +450,9 @@ def test_what_is_declared_of_a_column_is_its_own_tables(text, bounds, domains):
     )
     assert query.domains == (domains and (tuple(domains),))
     assert bounds is None or (query.aggregates[0][1].lower, query.aggregates[0][1].upper) == bounds
+
+
+@pytest.mark.parametrize("text", ["", " ", ";", "-- nothing"])
+def test_a_text_without_a_statement_says_so(text: str) -> None:
+    with pytest.raises(SqlError, match="there is no statement: write a SELECT"):
+        sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").sql(text)

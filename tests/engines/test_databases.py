@@ -215,6 +215,7 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
             "PRAGMA journal_mode = WAL; CREATE TABLE a (id INTEGER); CREATE TABLE b (id INTEGER);"
             "INSERT INTO a VALUES (1), (2); INSERT INTO b VALUES (1), (2)"
         )
+    connection.close()
 
     def change() -> None:
         with sqlite3.connect(path) as writer:

@@ -64,7 +64,7 @@ class PlainSelect:
             NotUnderstood: it is not one query, or nested too deep.
         """
         try:
-            tree, *more = statements("".join(self._pieces) + " ;")
+            found = statements("".join(self._pieces) + " ;")
         except NotSql as error:
             if error.why.startswith("Only SELECT"):  # which it says of PIVOT too
                 raise NotUnderstood(
@@ -79,9 +79,11 @@ class PlainSelect:
             raise NotUnderstood("it is nested too deeply", None) from None
         except duckdb.Error:
             raise NotUnderstood("it is too large", None) from None
-        if more:
+        if not found:
+            raise NotUnderstood("there is no statement: write a SELECT", None)
+        if len(found) > 1:
             raise NotUnderstood("several statements: ask one at a time", None)
-        return tree
+        return found[0]
 
     def place(self, byte: int) -> Place:
         """Return where in the source the word stands that a byte of the text is of."""
