@@ -23,11 +23,16 @@ import gmpy2
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
 # of it, or it takes the place of a function of the same name.
 import sfumato.measurements
 import sfumato.query.released.release  # noqa: F401
+
+# How long an example takes on a busy machine is no matter of right or wrong.
+settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any_machine")
 
 # Set by pytest, by the session of Spark that all tests share, by Polars when it is imported.
 _OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")

@@ -66,9 +66,9 @@ class ColumnError(QueryError):
         near = nearest(name, columns)
         guess = f"; did you mean {near!r}?" if near else "."
         hint = f"; {advice}." if advice else guess
-        # In a name may be what a terminal obeys.
         if name.casefold() in (column.casefold() for column in columns):
             also = ""  # no more than the spelling is wrong
+        # In a name may be what a terminal obeys.
         listed = ", ".join(c if c.isprintable() else repr(c) for c in columns[:20]) + (
             ", ..." if len(columns) > 20 else ""
         )

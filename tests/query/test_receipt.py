@@ -323,6 +323,25 @@ def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path, every):
 
 
 @pytest.mark.parametrize(
+    "odd", ["x", 7, -1.5, None, [], {"a": 1}, True, "\x1b[2J", [["entry"]], {"entry": {}}]
+)
+@pytest.mark.parametrize("field", ["entry", "at", "dataset", "what", "analyst", "another", None])
+def test_entries_of_a_ledger_that_were_made_up_are_said(odd, field, tmp_path):
+    """The ledger's entries are in no digest, so that anybody may write anything there."""
+    release = released()
+    whole, path = release.receipt().to_dict(), tmp_path / "receipt.json"
+    entry = {"entry": 3, "at": "2026-11-27T05:00:00", "dataset": "visits", "what": "n", "analyst": "ann"}
+    whole["ledger"] = odd if field is None else [entry | {field: odd}]
+    path.write_text(json.dumps(whole))
+    try:
+        receipt = sf.Receipt.read(path)
+    except EngineError as error:
+        assert "is no receipt of sfumato, or was changed" in str(error)
+    else:
+        assert "\x1b" not in str(receipt.verify(release.to_arrow())) + receipt._repr_html_()
+
+
+@pytest.mark.parametrize(
     "text, why",
     [
         ("", "it is not JSON"),

@@ -23,8 +23,6 @@ from sfumato.query.explanation import Explanation
 from sfumato.query.found import Found
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.passed_on import Computed, stream, table
-from sfumato.query.released import output
-from sfumato.query.released.beside import write_workbook
 from sfumato.query.released.comparing import Comparison
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.released.release import Release
@@ -186,39 +184,6 @@ class ProcessedRelease(NoisyTable):
         widths = found.take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
-
-    def write(
-        self,
-        path: str | Path,
-        *,
-        errors: bool = False,
-        confidence: float | None = None,
-        simultaneous: bool = False,
-    ) -> None:
-        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
-
-        Args:
-            path: where to; the ending names the format.
-            errors: also write error bars of what is released as it is, in columns named `<output>_error`.
-            confidence: also write them, and at this confidence.
-            simultaneous: as for `errors`.
-        Raises:
-            ParameterError: the path is not admissible, or a column is a list or the like and the format CSV.
-            QueryError: a name of an error bar's column is taken.
-            RefusalError: error bars are asked for where columns are not followed.
-            OSError: the file cannot be written; nothing is drawn where that shows before.
-        """
-        target = output.checked_path(path, workbook=True)
-        self.check_no_source(target)
-        confidence = self.bars_of(errors, confidence)
-        if confidence is not None:
-            self.check_bars(confidence, simultaneous)
-        self.check_lists(Path(path))
-        if output.is_workbook(target):
-            write_workbook(self, target, confidence, simultaneous, lambda: self.check_no_source(target))
-            return
-        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
-        output.write(target, iter(table.to_batches()), lambda: self.check_no_source(target))
 
     @property
     def drawable(self) -> bool:

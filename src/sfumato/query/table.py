@@ -124,7 +124,7 @@ class Table(Helpful, Displayed, Generic[Released]):
             if name.casefold() == self.unit.casefold():
                 raise QueryError(
                     f"with_columns: {name!r} is the privacy unit, which cannot be redefined; clean it before "
-                    f'scan: duckdb.sql("SELECT trim({name}) AS who, * FROM \'rows.csv\'"), privacy_unit="who"'
+                    'scan: duckdb.sql("SELECT trim(id) AS who, * FROM \'rows.csv\'"), privacy_unit="who"'
                 )
             table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
         return table

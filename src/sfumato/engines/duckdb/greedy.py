@@ -19,6 +19,7 @@ _CLASS = np.searchsorted((0, 1, 2, 3, 4, 6, 8, 12, 20, 40), np.arange(42)).astyp
 _SAMPLE = 1 << 20
 # So many pairs at a time, as most of those that come later have no value that is left.
 _BLOCK = 1 << 17
+# After a class with more than this part of the pairs, values that are brought are looked for in all others.
 _PARTS = 8
 _MIXING, _MOST_ROUNDS = np.int64(0x9E3779B), 50
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +25,12 @@ def with_errors(release: NoisyTable, confidence: float, simultaneous: bool) -> p
         ParameterError, QueryError, RefusalError: as of `NoisyTable.write`; nothing is drawn then.
     """
     release.check_bars(confidence, simultaneous)
-    table = release.with_bars(confidence, simultaneous)
-    bars = {name: f"{name}_error" for name in release.measured}
+    return beside(release.with_bars(confidence, simultaneous), release.measured)
+
+
+def beside(table: pa.Table, measured: Iterable[str]) -> pa.Table:
+    """Return a table in which the error bar of each measured column `n`, `n_error`, stands behind it."""
+    bars = {name: f"{name}_error" for name in measured}
     names = [name for name in table.column_names if name not in bars.values()]
     return table.select([both for name in names for both in (name, bars.get(name)) if both is not None])
 

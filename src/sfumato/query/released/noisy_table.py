@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -26,7 +27,7 @@ from sfumato.query.logs import answered
 from sfumato.query.passed_on import rebuilt
 from sfumato.query.payment import Paid
 from sfumato.query.released import output
-from sfumato.query.released.beside import with_errors
+from sfumato.query.released.beside import with_errors, write_workbook
 from sfumato.query.released.comparing import Comparison
 from sfumato.query.released.kept import packed, unpacked
 from sfumato.query.released.tabular import Tabular
@@ -276,7 +277,6 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
         raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
 
-    @abstractmethod
     def write(
         self,
         path: str | Path,
@@ -287,21 +287,45 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     ) -> None:
         """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
-        A workbook has error bars beside the numbers, where there are any, and a sheet of what the release is:
-        cost, privacy unit, limits, bounds, and a digest of its plan.
+        A file of that name is replaced, when the new one is complete. A release of groups that was not looked
+        at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
+        numbers, where there are any, and a sheet of what the release is: cost, privacy unit, limits, bounds,
+        and a digest of its plan.
 
         Args:
             path: where to; the ending names the format.
-            errors: also write error bars, in columns named `<output>_error`; a workbook has them anyway.
+            errors: also write error bars, in columns named `<output>_error`, at 0.95 or what the release was
+                asked for; a workbook has them anyway. Of what SQL computes of a release they are those of
+                numbers that stand there as they were released.
             confidence: also write them, and at this confidence.
-            simultaneous: as for `errors`.
+            simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
         Raises:
-            ParameterError: the path is not admissible, or a file that rows come from.
+            ParameterError: the path is not admissible, or a file that rows come from; or a column is a list
+                or the like, which CSV and Excel do not have.
             EngineError: XlsxWriter is not installed, for .xlsx.
             QueryError: a name of an error bar's column is taken.
-            RefusalError: error bars are asked for, and there are none.
+            RefusalError: error bars are asked for, and there are none; or of a release that was streamed.
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
+        target = output.checked_path(path, workbook=True)
+        truth_value(simultaneous, "simultaneous")
+        check = partial(self.check_no_source, target)
+        check()
+        self.check_lists(Path(path))
+        confidence = self.bars_of(errors, confidence)
+        if confidence is not None:
+            self.check_bars(confidence, simultaneous)
+        if output.is_workbook(target):
+            write_workbook(self, target, confidence, simultaneous, check)
+        else:
+            self._write(target, confidence, simultaneous, check)
+
+    def _write(
+        self, target: Path, confidence: float | None, simultaneous: bool, check: Callable[[], object]
+    ) -> None:
+        """Write what can be written, error bars where there is a confidence; `check` refuses late."""
+        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
+        output.write(target, iter(table.to_batches()), check)
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:

@@ -235,7 +235,7 @@ def _entered(ledger: Any) -> str:
         return "no entry"
     try:
         return "; ".join(_entry(**one) for one in ledger)
-    except (TypeError, AttributeError):
+    except (TypeError, ValueError, AttributeError):
         return json.dumps(ledger)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.passed_on import LeftBehind, one_batch, stream, table
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released import output
-from sfumato.query.released.beside import write_workbook
 from sfumato.query.released.comparing import Comparison, compared, shares
 from sfumato.query.released.hints import hints
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable, stopped
@@ -183,44 +181,11 @@ class Release(NoisyTable):
                 raise RefusalError(_NOT_KEPT)
             return self._draw_all()
 
-    def write(
-        self,
-        path: str | Path,
-        *,
-        errors: bool = False,
-        confidence: float | None = None,
-        simultaneous: bool = False,
+    def _write(
+        self, target: Path, confidence: float | None, simultaneous: bool, check: Callable[[], object]
     ) -> None:
-        """Write the released table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
-
-        A release that was not looked at before is streamed, a batch of groups at a time. A file of that
-        name is replaced, when the new one is complete.
-
-        Args:
-            path: where to; the ending names the format.
-            errors: also write error bars, in columns named `<output>_error`, at 0.95 or what the release was
-                asked for; a workbook has them anyway.
-            confidence: also write them, and at this confidence.
-            simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
-        Raises:
-            ParameterError: the path is not admissible, or is a file that the rows come from; or an output
-                is a list, which CSV does not have.
-            RefusalError: error bars of a release that was streamed to a file are asked for.
-            OSError: the file cannot be written; nothing is drawn where that shows before.
-        """
-        target = output.checked_path(path, workbook=True)
-        self.check_lists(Path(path))
-        truth_value(simultaneous, "simultaneous")
-        check = partial(self.check_no_source, target)
-        check()
-        confidence = self.bars_of(errors, confidence)
-        if output.is_workbook(target):
-            write_workbook(self, target, confidence, simultaneous, check)
-            return
         if confidence is None:
             confidence = self.confidence
-        else:
-            check_error_columns(self.plan, confidence)
         with self._turn():
             among = 1
             if confidence is not None and simultaneous and self._written is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +20,6 @@ from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.passed_on import LeftBehind, stream, table
-from sfumato.query.released import output
-from sfumato.query.released.beside import write_workbook
 from sfumato.query.released.noisy_table import NoisyTable, stopped
 from sfumato.query.top.draw import RANK
 from sfumato.query.top.explanation import TopExplanation
@@ -97,39 +93,6 @@ class TopRelease(NoisyTable):
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
-
-    def write(
-        self,
-        path: str | Path,
-        *,
-        errors: bool = False,
-        confidence: float | None = None,
-        simultaneous: bool = False,
-    ) -> None:
-        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
-
-        Args:
-            path: where to; the ending names the format.
-            errors: also write error bars of the numbers, in a column named `units_error` or `sum_error`.
-            confidence: also write them, and at this confidence.
-            simultaneous: as for `errors`.
-        Raises:
-            ParameterError: the path is not admissible, or one that rows come from.
-            QueryError: a key has the name of the error bars.
-            RefusalError: error bars are asked for, and numbers were left out.
-            OSError: the file cannot be written.
-        """
-        target = output.checked_path(path, workbook=True)
-        check = partial(self.check_no_source, target)
-        check()
-        confidence = self.bars_of(errors, confidence)
-        if output.is_workbook(target):
-            write_workbook(self, target, confidence, simultaneous, check)
-            return
-        if confidence is not None:
-            self.check_bars(confidence, simultaneous)
-        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
-        output.write(target, iter(table.to_batches()), check)
 
     def kept(self) -> Any:
         """Return the noisy table."""

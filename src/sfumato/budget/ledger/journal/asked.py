@@ -100,8 +100,6 @@ class Question:
 
 
 _OF_BUDGET = ("budget", "noise", "selection", "diagnostics", "weights", "found")
-
-
 _OF_OTHERS = ("first", "second")  # in which an output names another one
 
 

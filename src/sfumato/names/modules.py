@@ -82,11 +82,11 @@ _FOREIGN: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def advising(room: str, known: Iterable[str]) -> Callable[[str], Any]:
+def advising(module: str, known: Iterable[str]) -> Callable[[str], Any]:
     """Return what a module does for a name that it does not have: raise, and say what to write instead.
 
     Args:
-        room: the module's name, behind `sfumato.`.
+        module: its name, behind `sfumato.`.
         known: its public names.
 
     >>> advising("noise", ["Gaussian", "Laplace"])("laplace")
@@ -97,9 +97,9 @@ def advising(room: str, known: Iterable[str]) -> Callable[[str], Any]:
 
     def missing(name: str) -> Any:
         if name.startswith("_"):  # Python's own, which are missing as ever
-            raise AttributeError(f"module 'sfumato.{room}' has no attribute {name!r}")
-        advice = _FOREIGN.get(room, {})
+            raise AttributeError(f"module 'sfumato.{module}' has no attribute {name!r}")
+        advice = _FOREIGN.get(module, {})
         shown = ", ".join(names[:4])
-        raise unknown_name(f"sfumato.{room}", name, names, {"": f"it has {shown} and others", **advice})
+        raise unknown_name(f"sfumato.{module}", name, names, {"": f"it has {shown} and others", **advice})
 
     return missing
