@@ -94,9 +94,11 @@ class Step:
     place: tuple[int, int]
     example: bool
 
-    def on(self, port: str, server: str) -> Step:
-        """The same with a port that is free, in the place of 8000, and a server of PostgreSQL that is there."""
-        code = self.code.replace("8000", port)
+    def on(self, port: str, server: str, folder: Path) -> Step:
+        """The same with a port that is free, in the place of 8000, and a server of PostgreSQL that is there; Spark, which other tests may have started elsewhere, reads in the reader's folder."""
+        code = self.code.replace("8000", port).replace(
+            'spark.read.parquet("', f'spark.read.parquet("{folder}/'
+        )
         for table in ("/visits", ""):
             code = code.replace(f'{DATABASE}{table}"', f'postgresql://ann@/postgres{table}?host={server}"')
         return replace(self, code=code)
@@ -187,7 +189,7 @@ def test_a_page(
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = str(one.getsockname()[1])
-        outputs = [(step, step.on(port, server).run(names, terminal)) for step in steps(text)]
+        outputs = [(step, step.on(port, server, registry).run(names, terminal)) for step in steps(text)]
     drawn = re.findall(r"\]\((?:\.\./)?pictures/tutorials/([\w.]+)\)", text)
     if ANEW:
         anew(page, text, outputs)
