@@ -50,11 +50,30 @@ def as_rst(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[s
         example = bool(line.strip()) and (example or line.lstrip().startswith(">>>"))
         if not example:
             linked = re.sub(r"\bdocs/([\w/-]+)\.md\b", r":doc:`/\1`", line)
+            linked = re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", linked)  # as in `Edge`s
             lines[i] = re.sub(r"(`[^`]*`)|\|", lambda found: found[1] or r"\|", linked)
+
+
+def without_last_lines(app: Any, page: str, source: list[str]) -> None:
+    """Leave out the empty line at the end of an example, by which doctest knows where it ends."""
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
+
+
+def breakable(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let code in a line be broken behind its signs, before a browser breaks it anywhere."""
+    if "body" in context:
+        context["body"] = re.sub(
+            r'(?<=<span class="pre">)[^<]+(?=</span>)',
+            lambda code: re.sub(r"([/_(,=])(?=\w)", r"\1<wbr>", code[0]),
+            context["body"],
+        )
 
 
 def setup(app: Any) -> None:
     """Sphinx calls it."""
     sys.path.append(str(Path(__file__).parent / "extensions"))
     app.setup_extension("formulas")
+    app.setup_extension("reference")
     app.connect("autodoc-process-docstring", as_rst)
+    app.connect("source-read", without_last_lines)
+    app.connect("html-page-context", breakable)

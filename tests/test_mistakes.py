@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 def entries(text: str) -> Iterator[Entry]:
     """Yield the entries of a page: code, and below it, four spaces further in, what comes of it."""
     for heading, block in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.M | re.S):
-        for fence in re.findall(r"^```text\n(.*?)^```", block, re.M | re.S):
+        for fence in re.findall(r"^```prose\n(.*?)^```", block, re.M | re.S):
             for entry in re.split(r"\n\n(?! )", fence.strip("\n")):
                 code, _, told = entry.partition("\n    ")
                 yield Entry(heading, code, re.sub("^ {4}", "", told, flags=re.M))

@@ -63,9 +63,9 @@ def test_all_fits_its_place(site: Path, browser: Browser) -> None:
 
 
 def test_without_the_sheet_of_styles_it_does_not(site: Path, browser: Browser) -> None:
-    tab = opened(browser, site / "statistics.html", 1280)
+    tab = opened(browser, site / "mistakes.html", 1280)
     tab.evaluate("document.querySelector('link[href*=\"site.css\"]').disabled = true")
-    assert "table" in tab.evaluate(WIDER)
+    assert "code" in tab.evaluate(WIDER)
 
 
 # Formulas that take no room, and those that are wider than their place and cannot be scrolled in it.
