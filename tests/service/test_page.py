@@ -14,12 +14,9 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,62 +25,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sfumato as sf
 from sfumato.service.answers import CSV, JSON, Answer, encoded
-from sfumato.service.app import Limits, Service
-from sfumato.service.budgets import opened_budgets
-from sfumato.service.desk import Desk
-from sfumato.service.opened import AnalystsCatalog
-from sfumato.service.serving import PAGE, Settings, server
-from sfumato.service.tokens import Tokens
-from sfumato.service.worker import Inline
+from sfumato.service.serving import PAGE
 
-from .browser import Browser, Tab, program
+from .browser import Browser, program
 from .browser import running as browsing
+from .pages import ROOT, Clinic, answered, entered, harmless, picture, priced, serving, text, write
 
-ROOT = Path(__file__).parents[2]
-PICTURES = ROOT / "docs" / "pictures"
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, max_rows_per_group = 1, noise = laplace)\n  COUNT(*) AS n, AVG(docvis) AS visits\nFROM visits"
-# Of whom one is for each test that spends, or sees that nothing is spent: tests come in any order.
-PEOPLE = {"ann": 5, "bob": 1, "cleo": 5, "dora": 5, "eve": 5, "fay": 5}
 MARKUP = "<img src=x onerror=window.hacked=1>"
 VALUES = ["<script>window.hacked=1</script>", "\"'><svg onload=window.hacked=1>", "{{7*7}}"]
 pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown, and at costs")
-
-
-@dataclass
-class Clinic:
-    """A service in a thread, and who may ask it."""
-
-    url: str
-    tokens: dict[str, str]
-    budgets: Any
-
-
-@contextmanager
-def serving(folder: Path, catalog: Path) -> Iterator[Clinic]:
-    ledger = sf.Ledger(folder / "budget.db")
-    ledger.create("registry", epsilon=20, delta="1e-5")
-    for name, epsilon in PEOPLE.items():
-        ledger.grant("registry", name, epsilon=epsilon, delta="1e-5")
-    tokens = Tokens(folder / "tokens.db")
-    budgets = opened_budgets(str(folder / "budget.db"), "registry")
-    desk = Desk(AnalystsCatalog.of(sf.catalog(str(catalog))), budgets, {"threads": 1})
-    secrets = {name: tokens.create(name) for name in PEOPLE}
-    made = server(
-        Service(Inline(lambda: desk), tokens, Limits(), PAGE), Settings(catalog=str(catalog), port=0)
-    )
-    thread = threading.Thread(target=made.run)
-    thread.start()
-    try:
-        while not made.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        port = made.servers[0].sockets[0].getsockname()[1]
-        yield Clinic(f"http://127.0.0.1:{port}/", secrets, budgets)
-    finally:
-        made.should_exit = True
-        thread.join(30)
 
 
 @pytest.fixture(scope="module")
@@ -103,61 +55,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
     with browsing(tmp_path_factory.mktemp("profile")) as made:
         yield made
-
-
-def entered(browser: Browser, clinic: Clinic, name: str = "ann") -> Tab:
-    """A tab in which somebody has given a token, as by hand."""
-    tab = browser.tab(clinic.url)
-    tab.wait("document.activeElement.id === 'token'")
-    tab.type(clinic.tokens[name])
-    tab.key("Enter")
-    tab.wait("!document.getElementById('desk').hidden")
-    return tab
-
-
-def text(tab: Tab, selector: str) -> str:
-    return str(tab.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
-
-
-def write(tab: Tab, sql: str) -> None:
-    """Write in the box, where another text was."""
-    tab.click("input[value=sql]")
-    tab.click("#sql")
-    tab.evaluate("document.getElementById('sql').select()")
-    tab.type(sql)
-
-
-def priced(tab: Tab) -> str:
-    """Wait until the cost is told, and return the button that spends it."""
-    return str(
-        tab.wait(
-            "((b) => /spend/.test(b.textContent) && !b.disabled && b.textContent)(document.getElementById('release'))"
-        )
-    )
-
-
-def answered(tab: Tab) -> None:
-    tab.wait("document.getElementById('status').textContent.startsWith('Answered')")
-    tab.wait("document.querySelector('#history table')")
-
-
-def picture(tab: Tab, name: str, folder: Path, clip: str | None = None) -> None:
-    """Write a picture, and see that it shows something; those of the docs also there, where that is asked for."""
-    path = folder / f"{name}.png"
-    tab.picture(path, clip)
-    assert path.stat().st_size > 5_000
-    if os.environ.get("SFUMATO_PICTURES") and f"{name}.png" in (ROOT / "docs" / "serve.md").read_text():
-        from PIL import Image
-
-        Image.open(path).convert("RGB").quantize(64).save(PICTURES / path.name, optimize=True)
-
-
-def harmless(tab: Tab, clinic: Clinic) -> None:
-    """Nothing failed or was refused, nothing is another host's, and the token is in no address."""
-    assert tab.complaints == []
-    assert all(one.startswith(clinic.url) or one in ("about:blank", "data:,") or one.startswith("blob:") for one in tab.requests)  # fmt: skip
-    assert not any(secret in one for one in tab.requests for secret in clinic.tokens.values())
-    assert tab.evaluate("document.cookie + JSON.stringify(localStorage) + location.search") == "{}"
 
 
 @pytest.mark.long

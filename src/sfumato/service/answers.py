@@ -69,6 +69,7 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
         "confidence": confidence,
         "explanation": str(release.explain()),
         "hints": list(release.hints),
+        "parts": _parts(release),
         "receipt": release.receipt().to_dict(),
     }
     if release.diagnostics is not None:
@@ -85,6 +86,14 @@ def _keys(release: NoisyTable) -> tuple[str, ...]:
         return ("rank", *release.question.keys)
     assert isinstance(release, Release)
     return tuple(release.plan.query.shown_keys)
+
+
+def _parts(release: NoisyTable) -> dict[str, list[str]]:
+    """Return the columns of each aggregate that has several, such as a histogram's."""
+    if not isinstance(release, Release):
+        return {}
+    drawn = ((name, aggregate.drawn(name)) for name, aggregate in release.plan.query.aggregates)
+    return {name: list(outputs) for name, outputs in drawn if len(outputs) > 1}
 
 
 def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
+
 from sfumato.dialect.options import OPTION_NAMES
 from sfumato.dialect.vocabulary import BOUNDS, PRIVATE
 from sfumato.engines.duckdb.expressions.total import FORMS
@@ -41,13 +43,24 @@ _KEYWORDS = (
 )
 
 
+# Of DuckDB's grammar: words that are no column's where they stand without quotes.
+_RESERVED = (
+    "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+)
+_OURS = "over"  # which our own reader takes for a window's
+
+
 def words() -> dict[str, Any]:
     """Return aggregates with the form in which they are written, functions of a row, options and keywords.
+
+    `reserved` are the words that a column of this name has to be quoted for.
 
     >>> next(one for one in words()["aggregates"] if one["name"] == "COUNT")
     {'name': 'COUNT', 'form': 'COUNT(*)'}
     """
     aggregates = [name for name in PRIVATE if not name.startswith("ANON_")]  # the older clause's
+    with duckdb.connect() as connection:
+        reserved = {str(word) for (word,) in connection.execute(_RESERVED).fetchall()}
     return {
         "aggregates": [
             {"name": name, "form": _FORMS.get(name, f"{name}(x{_GUESSED}")} for name in aggregates
@@ -55,4 +68,5 @@ def words() -> dict[str, Any]:
         "functions": sorted(name for name in FORMS if name.isidentifier()),
         "options": [*OPTION_NAMES, *BOUNDS],
         "keywords": _KEYWORDS.split(" "),
+        "reserved": sorted(reserved | {_OURS}),
     }

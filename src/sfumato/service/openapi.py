@@ -147,7 +147,7 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
     (
         "/v1/words",
         "get",
-        "List functions, options and keywords, which complete a question while it is written.",
+        "List what completes a question: functions, options, keywords; and words that names need quotes for.",
         JSON,
         True,
     ),

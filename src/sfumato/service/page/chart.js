@@ -3,6 +3,7 @@
 import { el, shown, svg, withError } from "./dom.js";
 
 const MOST = 60; // groups
+const MOST_LISTED = 1000; // to choose from
 const LETTER = 9; // what one takes of a label, about
 const NARROW = matchMedia("(max-width: 40rem)");
 let again = () => {}; // draws the chart that is seen
@@ -10,39 +11,78 @@ NARROW.addEventListener("change", () => again());
 
 /** Return a chart of an answer, with a choice of statistic; null where there is nothing to draw. */
 export function chart(data, outputs) {
-  const names = data.columns.map((column) => column.name);
-  const numeric = outputs.filter((name) => data.rows.length && data.rows.every((row) => row[names.indexOf(name)] === null || isFigure(row[names.indexOf(name)])));
-  if (!numeric.length) return null;
+  const found = [...ofGroups(data, outputs), ...ofEntries(data, outputs), ...ofParts(data, outputs)];
+  if (!found.length) return null;
   const place = el("div", { class: "chart" });
-  let chosen = numeric[0];
-  const draw = (name) => { chosen = name; place.replaceChildren(drawn(data, names, name, NARROW.matches ? 350 : 640)); };
-  again = () => draw(chosen);
-  draw(chosen);
-  if (numeric.length === 1) return el("figure", {}, place);
-  const choice = el("select", { id: "chart-of", onchange: (event) => draw(event.target.value) }, numeric.map((name) => el("option", { value: name }, name)));
-  return el("figure", {}, el("p", {}, el("label", { for: "chart-of" }, "Chart of "), choice), place);
+  // Of one group, what has several columns is seen best in one picture.
+  let chosen = (data.rows.length === 1 && found.find((one) => one.each)) || found[0], row = 0;
+  const draw = () => place.replaceChildren(drawn(chosen, chosen.each ? chosen.points(row) : chosen.points(), NARROW.matches ? 350 : 640));
+  again = draw;
+  const choice = el("select", { id: "chart-of", onchange: (event) => { chosen = found[event.target.value]; groups.hidden = !isChosen(); draw(); } },
+    found.map((one, i) => el("option", { value: i, selected: one === chosen }, one.title)));
+  const isChosen = () => Boolean(chosen.each) && data.rows.length > 1;
+  const group = el("select", { id: "chart-group", onchange: (event) => { row = Number(event.target.value); draw(); } },
+    found.some((one) => one.each) && data.rows.length > 1 ? data.rows.slice(0, MOST_LISTED).map((one, i) => el("option", { value: i }, labelOf(data, one))) : []);
+  const groups = el("span", { hidden: !isChosen() }, " ", el("label", { for: "chart-group" }, "of the group "), group);
+  draw();
+  if (found.length === 1 && groups.hidden) return el("figure", {}, place);
+  return el("figure", {}, el("p", { class: "choice" }, found.length > 1 ? el("span", {}, el("label", { for: "chart-of" }, "Chart of "), choice) : null, groups), place);
 }
 
 function isFigure(value) {
   return typeof value === "number" || (typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value));
 }
 
-function points(data, names, name) {
-  const at = names.indexOf(name), keys = data.keys.map((key) => names.indexOf(key));
-  return data.rows.map((row, i) => {
-    const error = data.errors[name]?.[i];
-    return { keys: keys.map((k) => row[k]), label: keys.map((k) => (row[k] === null ? "none" : String(row[k]))).join(", ") || name,
-      value: row[at] === null ? null : Number(row[at]), error: typeof error === "number" ? error : 0, told: withError(row[at], error) };
-  }).filter((point) => point.value !== null);
+function indexOf(data, name) {
+  return data.columns.findIndex((column) => column.name === name);
 }
 
-function drawn(data, names, name, width) {
-  const found = points(data, names, name);
-  const type = data.keys.length === 1 ? data.columns[names.indexOf(data.keys[0])].type : "";
-  const time = /^(date|timestamp|time)/.test(type), number = /^u?int|^float|^double/.test(type);
-  const along = (time || number) && found.length > 2 && found.every((point) => position(point, time) !== null);
-  const summary = `${name}${data.keys.length ? ` by ${data.keys.join(", ")}` : ""}: ${found.slice(0, 12).map((p) => `${p.label} ${p.told}`).join("; ")}${found.length > 12 ? "; and more, in the table" : ""}`;
-  return along ? alongAxis(found, name, data.keys[0], time, width, summary) : inRows(found, name, width, summary);
+/** Return what a group is called. */
+function labelOf(data, row) {
+  return data.keys.map((key) => row[indexOf(data, key)]).map((key) => (key === null ? "none" : String(key))).join(", ");
+}
+
+function point(label, keys, value, error) {
+  const is = isFigure(value);
+  return { label, keys, value: is ? Number(value) : null, error: typeof error === "number" ? error : 0, told: is ? withError(value, error) : "" };
+}
+
+function kept(points) {
+  return points.filter((one) => one.value !== null);
+}
+
+/** Return the outputs of one number in each group: their points are groups. */
+function ofGroups(data, outputs) {
+  const type = data.keys.length === 1 ? data.columns[indexOf(data, data.keys[0])].type : "";
+  const axis = /^(date|timestamp|time)/.test(type) ? "time" : /^u?int|^float|^double/.test(type) ? "number" : null;
+  const is = (name) => data.rows.length && data.rows.every((row) => row[indexOf(data, name)] === null || isFigure(row[indexOf(data, name)]));
+  return outputs.filter(is).map((name) => ({ title: name, key: data.keys.join(", "), axis, points: () => kept(data.rows.map((row, i) =>
+    point(labelOf(data, row) || name, data.keys.map((key) => row[indexOf(data, key)]), row[indexOf(data, name)], data.errors[name]?.[i]))) }));
+}
+
+/** Return the outputs that are lists: their points are the entries of one group's list. */
+function ofEntries(data, outputs) {
+  const is = (name) => {
+    const lists = data.rows.map((row) => row[indexOf(data, name)]).filter((value) => value !== null);
+    return lists.length && lists.every((list) => Array.isArray(list) && list.every((value) => value === null || isFigure(value)));
+  };
+  return outputs.filter(is).map((name) => ({ title: name, key: "entry", axis: "number", each: true, points: (row) => kept(
+    (data.rows[row][indexOf(data, name)] ?? []).map((value, i) => point(`entry ${i + 1}`, [i + 1], value, data.errors[name]?.[row]?.[i]))) }));
+}
+
+/** Return the outputs of several columns, such as histograms: their points are these columns in one group. */
+function ofParts(data, outputs) {
+  const all = Object.entries(data.parts ?? {}).filter(([, names]) => names.every((name) => outputs.includes(name)
+    && data.rows.every((row) => row[indexOf(data, name)] === null || isFigure(row[indexOf(data, name)]))));
+  return all.map(([title, names]) => ({ title: `${title}, all of it`, key: "", axis: null, each: true, points: (row) => kept(
+    names.map((name) => point(name, [name], data.rows[row][indexOf(data, name)], data.errors[name]?.[row]))) }));
+}
+
+function drawn({ title, key, axis }, found, width) {
+  if (!found.length) return el("p", { class: "hint" }, `${title} has no number here.`);
+  const time = axis === "time", along = axis && found.length > 2 && found.every((one) => position(one, time) !== null);
+  const summary = `${title}${key ? ` by ${key}` : ""}: ${found.slice(0, 12).map((p) => `${p.label} ${p.told}`).join("; ")}${found.length > 12 ? "; and more, in the table" : ""}`;
+  return along ? alongAxis(found, title, key, time, width, summary) : inRows(found, title, width, summary);
 }
 
 function position(point, time) {
@@ -110,7 +150,7 @@ function inRows(all, name, width, summary) {
     ticks(low, high, width / 130).map((value) => [
       svg("line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: height - 28 }),
       svg("text", { class: "tick", x: x(value), y: height - 10, "text-anchor": "middle" }, shown(Number(value.toPrecision(12))))]),
-    svg("text", { class: "axis", x: 4, y: 16 }, all.length > MOST ? `${name}, the first ${MOST} groups` : name),
+    svg("text", { class: "axis", x: 4, y: 16 }, all.length > MOST ? `${name}, the first ${MOST}` : name),
     found.map((p, i) => {
       const y = top + line * (i + 0.5);
       return svg("g", {}, svg("title", {}, `${p.label}: ${p.told}`),

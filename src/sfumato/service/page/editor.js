@@ -1,7 +1,7 @@
 // The box for SQL: completions while it is written, and the place of an error marked in it.
 
 import { byId, el } from "./dom.js";
-import { name } from "./sql.js";
+import { name, reserve } from "./sql.js";
 
 const MOST = 8;
 
@@ -30,6 +30,7 @@ export class Editor {
 
   /** Say which words there are: of the tables, and of the language. */
   know(tables, language) {
+    reserve(language.reserved);
     const columns = tables.flatMap((table) => table.columns.map((column) => ({
       text: column.name, insert: name(column.name), kind: `column of ${table.name}, ${column.type}`, table: table.name })));
     this.words = [

@@ -6,16 +6,15 @@ import { epsilonOf, withEpsilon } from "./sql.js";
 const STOPS = [0.1, 0.2, 0.5, 1, 2, 5];
 const PAUSE = 600; // milliseconds without a change, before the service is asked
 const KEPT = 50;
-const UNFINISHED = "The question is not finished: a statistic needs bounds, between which its values lie.";
 
 export class Expected {
   /**
-   * `service` gives the service, `text` the question; `chose` is told of another text, `refused` of an error or
+   * `service` gives the service, `text` the question, `lacks` what is missing where there is none; `chose` is told of another text, `refused` of an error or
    * of none, and `priced` of the cost, with the entry that
    * it `repeats` for nothing, or of null while it is not known.
    */
-  constructor({ service, text, chose, refused, priced }) {
-    Object.assign(this, { service, text, chose, refused, priced });
+  constructor({ service, text, lacks, chose, refused, priced }) {
+    Object.assign(this, { service, text, lacks, chose, refused, priced });
     this.slider = byId("epsilon");
     this.value = byId("epsilon-value");
     this.size = byId("size");
@@ -95,7 +94,7 @@ export class Expected {
 
   async #check() {
     const turn = this.turn, text = this.text(), epsilon = epsilonOf(text);
-    if (!text.trim()) { this.place.replaceChildren(el("p", { class: "hint" }, UNFINISHED)); this.refused(null); return; }
+    if (!text.trim()) { this.place.replaceChildren(el("p", { class: "hint" }, this.lacks())); this.refused(null); return; }
     try {
       const { cost, remaining, notes, repeats } = await this.service().ask(text, []);
       if (turn !== this.turn) return;

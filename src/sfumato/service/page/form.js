@@ -1,5 +1,6 @@
-// A question by choosing: a table, its groups, statistics. It writes SQL, which the box shows.
+// A question by choosing: a table, which rows, statistics, groups. It writes SQL, which the box shows.
 
+import { boxFor, comparisons, condition, isCompared, kindOf, listed, literal } from "./conditions.js";
 import { byId, el } from "./dom.js";
 import { fromForm } from "./sql.js";
 
@@ -12,11 +13,15 @@ const KINDS = [
   ["variance", "variance of"],
   ["deviation", "standard deviation of"],
 ];
-const NUMBER = /INT|DOUBLE|FLOAT|DECIMAL/;
-const MOST = 10;
+const MOST = 10; // statistics, and conditions
+const MOST_LIMIT = 1_000_000;
 
 export function isNumber(type) {
-  return NUMBER.test(type);
+  return kindOf(type) === "whole" || kindOf(type) === "number";
+}
+
+function isRows(kind) {
+  return kind === "rows" || kind === "units";
 }
 
 export class Form {
@@ -32,36 +37,94 @@ export class Form {
   /** Say which tables there are, and what was chosen before. */
   know(tables, before) {
     this.tables = tables.filter((table) => !table.public);
-    const known = before && this.tables.some((table) => table.name === before.table);
-    this.state = known ? before : this.tables.length ? this.#fresh(this.tables[0]) : null;
+    this.state = before ? { ...before, conditions: before.conditions ?? [] } : null;
+    if (!this.#isKnown) this.state = this.tables.length ? this.#fresh(this.tables[0]) : null;
     this.#draw();
   }
 
   /** Return the question as SQL; null while a part is missing. */
   sql(epsilon) {
-    if (!this.state || !this.state.statistics.length) return null;
-    const statistics = [];
-    for (const { kind, column, lower, upper } of this.state.statistics) {
-      const of = this.#table.columns.find((one) => one.name === column);
-      if (kind === "rows" || kind === "units") { statistics.push({ kind, unit: this.#table.privacy_unit }); continue; }
-      if (!of) return null;
-      if (of.lower !== undefined) { statistics.push({ kind, column, lower: null, upper: null }); continue; }
-      if (!isFinite(parseFloat(lower)) || !isFinite(parseFloat(upper))) return null;
-      statistics.push({ kind, column, lower: Number(lower), upper: Number(upper) });
-    }
-    const groups = this.state.groups.map((name) => ({ name, known: this.#table.columns.find((one) => one.name === name)?.domain !== undefined }));
+    if (!this.state || this.#faults.length) return null;
+    const statistics = this.state.statistics.map(({ kind, column, lower, upper }) => {
+      if (isRows(kind)) return { kind, unit: this.#table.privacy_unit };
+      if (this.#column(column).lower !== undefined) return { kind, column, lower: null, upper: null };
+      return { kind, column, lower: literal("DOUBLE", lower).sql, upper: literal("DOUBLE", upper).sql };
+    });
+    const groups = this.state.groups.map((name) => ({ name, known: this.#column(name)?.domain !== undefined }));
+    const conditions = this.state.conditions.map((one) => condition(this.#column(one.column), one.comparison, one.value).sql);
     const { table, maxGroups, maxRows } = this.state;
-    return fromForm({ table, statistics, groups, maxGroups, maxRows }, epsilon);
+    return fromForm({ table, statistics, groups, conditions, maxGroups, maxRows }, epsilon);
+  }
+
+  /** Return what is missing of the question, for whoever asks. */
+  get lacks() {
+    if (!this.state) return "There is no private table to ask.";
+    return `The question is not finished: ${this.#faults.map((one) => `${one.of} ${one.wrong}`).join("; ")}.`;
   }
 
   get #table() {
     return this.tables.find((table) => table.name === this.state.table);
   }
 
+  /** Whether all that is chosen is there: what was kept may be of another day. */
+  get #isKnown() {
+    const known = this.state && this.#table, has = (name) => this.#column(name) !== undefined;
+    return known && this.state.statistics.every((one) => isRows(one.kind) || has(one.column)) && this.state.groups.every(has)
+      && this.state.conditions.every((one) => has(one.column));
+  }
+
+  #column(name) {
+    return this.#table.columns.find((one) => one.name === name);
+  }
+
+  /** What is wrong with what was written, each with the box that it is in. */
+  get #faults() {
+    const found = [], { statistics, conditions, groups, maxGroups, maxRows } = this.state;
+    const fault = (box, of, wrong) => { if (wrong) found.push({ box, of, wrong }); };
+    conditions.forEach((one, i) => {
+      if (isCompared(one.comparison)) fault(`value-${i}`, `condition ${i + 1}`, literal(this.#column(one.column).type, one.value).wrong);
+    });
+    statistics.forEach(({ kind, column, lower, upper }, i) => {
+      if (isRows(kind) || this.#column(column).lower !== undefined) return;
+      const [low, high] = [lower, upper].map((one) => literal("DOUBLE", one)), of = `statistic ${i + 1}`;
+      const none = low.wrong && high.wrong && !lower && !upper ? "needs bounds, between which its values lie" : "";
+      fault(low.wrong ? `lower-${i}` : `upper-${i}`, of, none || low.wrong && `${low.wrong} as its lower bound` || high.wrong && `${high.wrong} as its upper bound`
+        || (Number(lower) >= Number(upper) ? "needs an upper bound above the lower one" : ""));
+    });
+    const limit = (box, value, most) => {
+      const is = /^\d+$/.test(String(value).trim()) && Number(value) >= 1 && Number(value) <= (most ?? MOST_LIMIT);
+      fault(box, box === "max-rows" ? "the limit of rows" : "the limit of groups", is ? "" : `needs a whole number from 1 to ${most ?? MOST_LIMIT}`);
+    };
+    if (groups.length) limit("max-groups", maxGroups, this.#table.max_groups);
+    limit("max-rows", maxRows, this.#table.max_rows);
+    return found;
+  }
+
+  /** Mark what is wrong, where it is: the first fault of each box. */
+  #mark() {
+    const faults = this.state ? this.#faults : [];
+    for (const place of this.place.querySelectorAll(".wrong")) {
+      const boxes = place.dataset.of.split(" "), found = faults.find((one) => boxes.includes(one.box));
+      place.textContent = found ? found.wrong : "";
+      for (const id of boxes) {
+        const box = byId(id), isWrong = found?.box === id;
+        for (const [attribute, value] of [["aria-invalid", "true"], ["aria-describedby", place.id]]) {
+          if (isWrong) box.setAttribute(attribute, value);
+          else box.removeAttribute(attribute);
+        }
+      }
+    }
+  }
+
+  /** Return the place where it is said what is wrong with some boxes. */
+  #wrong(...boxes) {
+    return el("span", { class: "wrong", id: `wrong-${boxes[0]}`, "data-of": boxes.join(" ") });
+  }
+
   #fresh(table) {
     const first = table.columns.find((column) => column.domain !== undefined);
     return {
-      table: table.name, statistics: [{ kind: "rows", column: "", lower: "", upper: "" }], groups: first ? [first.name] : [],
+      table: table.name, statistics: [{ kind: "rows", column: "", lower: "", upper: "" }], conditions: [], groups: first ? [first.name] : [],
       maxGroups: table.max_groups ?? 1, maxRows: table.max_rows ?? 1,
     };
   }
@@ -70,6 +133,7 @@ export class Form {
     this.state = { ...this.state, ...part };
     const focused = document.activeElement?.id;
     if (redraw) this.#draw();
+    else this.#mark();
     if (redraw && focused) byId(focused)?.focus();
     this.changed();
   }
@@ -85,9 +149,46 @@ export class Form {
       onclick: () => this.#set({ statistics: [...this.state.statistics, this.#another()] }) }, "Add a statistic");
     this.place.replaceChildren(
       el("p", {}, el("label", { for: "form-table" }, "Table "), tables),
+      el("fieldset", {}, el("legend", {}, "Only rows where"), this.#conditions()),
       el("fieldset", {}, el("legend", {}, "Statistics"), this.state.statistics.map((one, i) => this.#statistic(one, i)), add),
       el("fieldset", {}, el("legend", {}, "For each"), this.#groups()),
       el("fieldset", {}, el("legend", {}, "At most"), this.#limits()));
+    this.#mark();
+  }
+
+  #conditions() {
+    const { conditions } = this.state, columns = this.#table.columns.filter((one) => one.name !== this.#table.privacy_unit);
+    const add = el("button", { type: "button", id: "condition-add", disabled: !columns.length || conditions.length >= MOST,
+      onclick: () => { this.#set({ conditions: [...this.state.conditions, this.#begun(columns[0])] }); byId(`where-${conditions.length}`).focus(); } }, "Add a condition");
+    const hint = !conditions.length ? "No condition: all rows count." : "All of these hold. Where a value is missing, no comparison holds.";
+    return [conditions.map((one, i) => this.#condition(one, i, columns)), add, el("p", { class: "hint" }, hint)];
+  }
+
+  /** Return a condition of a column, to begin with. */
+  #begun(column, comparison = comparisons(column)[0][0], value = "") {
+    const known = listed(column, comparison);
+    return { column: column.name, comparison, value: known && !known.includes(value) ? known[0] : value };
+  }
+
+  #condition(one, i, columns) {
+    const put = (other, redraw) => this.#set({ conditions: this.state.conditions.map((old, at) => (at === i ? other(old) : old)) }, redraw);
+    const column = this.#column(one.column), label = (text) => `${text} of condition ${i + 1}`, known = listed(column, one.comparison);
+    const written = (event) => { const { value } = event.target; put((old) => ({ ...old, value }), false); };
+    const value = { id: `value-${i}`, "aria-label": label("Value") };
+    const parts = [
+      el("select", { id: `where-${i}`, "aria-label": label("Column"), onchange: (event) => put(() => this.#begun(this.#column(event.target.value))) },
+        columns.map((other) => el("option", { value: other.name, selected: other.name === one.column }, other.name))),
+      el("select", { id: `comparison-${i}`, "aria-label": label("Comparison"), onchange: (event) => put((old) => this.#begun(column, event.target.value, old.value)) },
+        comparisons(column).map(([comparison, text]) => el("option", { value: comparison, selected: comparison === one.comparison }, text)))];
+    if (isCompared(one.comparison)) {
+      parts.push(known ? el("select", { ...value, onchange: written }, known.map((text) => el("option", { value: text, selected: text === one.value }, text)))
+        : el("input", { ...value, ...boxFor(column), value: one.value, oninput: written }));
+      if (kindOf(column.type) === "instant") parts.push(el("span", { class: "hint" }, "UTC"));
+    }
+    parts.push(el("button", { type: "button", id: `condition-remove-${i}`, "aria-label": `Remove condition ${i + 1}`,
+      onclick: () => { this.#set({ conditions: this.state.conditions.filter((_, at) => at !== i) }); byId("condition-add").focus(); } }, "Remove"));
+    if (isCompared(one.comparison)) parts.push(this.#wrong(`value-${i}`));
+    return el("p", { class: "statistic" }, parts);
   }
 
   #another() {
@@ -103,23 +204,24 @@ export class Form {
     const put = (part, redraw) => this.#set({ statistics: this.state.statistics.map((old, at) => (at === i ? { ...old, ...part } : old)) }, redraw);
     const label = (text) => `${text} of statistic ${i + 1}`;
     const kinds = el("select", { id: `kind-${i}`, "aria-label": `Statistic ${i + 1}`, onchange: (event) => put({ kind: event.target.value, column: one.column || this.#numbers[0]?.name || "" }) },
-      KINDS.filter(([kind]) => kind === "rows" || kind === "units" || this.#numbers.length)
+      KINDS.filter(([kind]) => isRows(kind) || this.#numbers.length)
         .map(([kind, text]) => el("option", { value: kind, selected: kind === one.kind }, text)));
     const parts = [kinds];
-    if (one.kind !== "rows" && one.kind !== "units") {
+    if (!isRows(one.kind)) {
       parts.push(el("select", { id: `column-${i}`, "aria-label": label("Column"), onchange: (event) => put({ column: event.target.value, lower: "", upper: "" }) },
         this.#numbers.map((column) => el("option", { value: column.name, selected: column.name === one.column }, column.name))));
-      const column = this.#table.columns.find((found) => found.name === one.column);
+      const column = this.#column(one.column);
       if (column?.lower !== undefined) parts.push(el("span", { class: "hint" }, `between ${column.lower} and ${column.upper}, as declared`));
       else parts.push(el("span", { class: "bounds" }, "between ", this.#bound(one, "lower", i, label("Lower bound"), put), " and ", this.#bound(one, "upper", i, label("Upper bound"), put)));
     }
     if (this.state.statistics.length > 1) parts.push(el("button", { type: "button", id: `remove-${i}`, "aria-label": `Remove statistic ${i + 1}`,
       onclick: () => { this.#set({ statistics: this.state.statistics.filter((_, at) => at !== i) }); byId("form-add").focus(); } }, "Remove"));
+    if (!isRows(one.kind) && this.#column(one.column)?.lower === undefined) parts.push(this.#wrong(`lower-${i}`, `upper-${i}`));
     return el("p", { class: "statistic" }, parts);
   }
 
   #bound(one, part, i, label, put) {
-    return el("input", { id: `${part}-${i}`, type: "number", step: "any", required: true, value: one[part], "aria-label": label,
+    return el("input", { id: `${part}-${i}`, class: "number", type: "text", inputmode: "decimal", autocomplete: "off", value: one[part], "aria-label": label,
       oninput: (event) => put({ [part]: event.target.value }, false) });
   }
 
@@ -138,9 +240,9 @@ export class Form {
   }
 
   #limits() {
-    const number = (id, part, most, text) => el("label", { class: "inline", for: id },
-      el("input", { id, type: "number", min: "1", max: most ?? "1000000", step: "1", value: this.state[part], inputmode: "numeric",
-        oninput: (event) => { const value = Number(event.target.value); if (Number.isInteger(value) && value > 0) this.#set({ [part]: value }, false); } }), ` ${text}`);
+    const number = (id, part, most, text) => el("p", {}, el("label", { class: "inline", for: id },
+      el("input", { id, type: "number", min: "1", max: most ?? MOST_LIMIT, step: "1", value: this.state[part], inputmode: "numeric",
+        oninput: (event) => this.#set({ [part]: event.target.value }, false) }), ` ${text} `), this.#wrong(id));
     const found = [number("max-rows", "maxRows", this.#table.max_rows, "rows of a person count in a group")];
     if (this.state.groups.length) found.unshift(number("max-groups", "maxGroups", this.#table.max_groups, "groups count for a person"));
     return [...found, el("p", { class: "hint" }, "Lower limits, less noise; what is beyond them is left out, or counts in part.")];

@@ -30,6 +30,7 @@ const form = new Form(() => written());
 const expected = new Expected({
   service: () => service,
   text: () => editor.text,
+  lacks: () => (mode() === "form" ? form.lacks : "There is no question yet: write one in SQL."),
   chose: (text) => { editor.text = text; keep(); },
   refused: showError,
   priced: (found) => { cost = found; label(); },

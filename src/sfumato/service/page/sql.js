@@ -1,46 +1,67 @@
 // Texts of SQL and of Python: names and values are quoted where they have to be.
 
-/** Return a name as SQL has it. */
-export function name(text) {
-  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(text) ? text : `"${text.replaceAll('"', '""')}"`;
+const reserved = new Set();
+
+/** Say which words are none of a column's before they are quoted. */
+export function reserve(words) {
+  for (const word of words) reserved.add(word);
 }
 
-const EPSILON = /(\bepsilon\s*=\s*)([0-9.]+(?:e[+-]?[0-9]+)?)/gi;
+/** Return a name as SQL has it. */
+export function name(text) {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(text) && !reserved.has(text.toLowerCase()) ? text : `"${text.replaceAll('"', '""')}"`;
+}
+
+/** Return a text as SQL has it. */
+export function quoted(text) {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+const NO_CODE = /'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\/\*[^]*?\*\//g; // texts, names in quotes, remarks
+const OPTIONS = /\bOPTIONS\s*\((?:[^()]|\([^()]*\))*\)?/gi;
+const EPSILON = /(?<=\bepsilon\s*=\s*)[0-9.]+(?:e[+-]?[0-9]+)?(?=\s*(?:[,)]|$))/gi; // and no part of what is computed
+
+/** Return where a text has its epsilons, in options alone: a column or a value may be called so, too. */
+function epsilons(sql) {
+  const code = sql.replace(NO_CODE, (found) => " ".repeat(found.length));
+  return [...code.matchAll(OPTIONS)].flatMap((part) => [...part[0].matchAll(EPSILON)].map((one) => [part.index + one.index, one[0]]));
+}
 
 /** Return the epsilon of a text; null where it has none, or several. */
 export function epsilonOf(sql) {
-  const found = [...sql.matchAll(EPSILON)];
-  const value = found.length === 1 ? Number(found[0][2]) : NaN;
+  const found = epsilons(sql);
+  const value = found.length === 1 ? Number(found[0][1]) : NaN;
   return value > 0 && Number.isFinite(value) ? value : null;
 }
 
 /** Return the text with another epsilon. */
 export function withEpsilon(sql, epsilon) {
-  return sql.replace(EPSILON, (_, before) => `${before}${epsilon}`);
+  return epsilons(sql).reverse().reduce((text, [at, old]) => `${text.slice(0, at)}${epsilon}${text.slice(at + old.length)}`, sql);
 }
 
 /** Return what is asked by a form, as SQL. */
 export function fromForm(asked, epsilon) {
-  const { table, statistics, groups } = asked;
+  const { table, statistics, groups, conditions } = asked;
   const options = [`epsilon = ${epsilon}`];
   if (groups.some((group) => !group.known)) options.push("delta = 1e-6");
   if (groups.length) options.push(`max_groups_contributed = ${asked.maxGroups}`);
   options.push(`max_rows_per_group = ${asked.maxRows}`);
-  const columns = [...groups.map((group) => name(group.name)), ...named(statistics)];
+  const columns = [...groups.map((group) => name(group.name)), ...named(statistics, groups)];
   const lines = ["SELECT WITH DIFFERENTIAL_PRIVACY", `  OPTIONS (${options.join(", ")})`, columns.map((one) => `  ${one}`).join(",\n"), `FROM ${name(table)}`];
+  if (conditions.length) lines.push(`WHERE ${conditions.join("\n  AND ")}`);
   if (groups.length) lines.push(`GROUP BY ${groups.map((group) => name(group.name)).join(", ")}`);
   return lines.join("\n");
 }
 
 const CALLS = { sum: "SUM", mean: "AVG", variance: "VAR_POP", deviation: "STDDEV_POP", median: "MEDIAN" };
 
-function named(statistics) {
-  const taken = new Set();
+function named(statistics, groups) {
+  const taken = new Set(groups.map((group) => group.name.toLowerCase()));
   return statistics.map((one) => {
     const [call, wanted] = written(one);
     let called = wanted;
-    for (let i = 2; taken.has(called); i += 1) called = `${wanted}_${i}`;
-    taken.add(called);
+    for (let i = 2; taken.has(called.toLowerCase()); i += 1) called = `${wanted}_${i}`;
+    taken.add(called.toLowerCase());
     return `${call} AS ${name(called)}`;
   });
 }
