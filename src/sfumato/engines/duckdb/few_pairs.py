@@ -17,7 +17,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.greedy import Greedy, Marks
 from sfumato.engines.duckdb.matching import largest
-from sfumato.engines.duckdb.numbering import Codes, Near, Numbering, Small, codes_of
+from sfumato.engines.duckdb.numbering import Codes, Near, Numbering, Small, codes_of, looked_up
 from sfumato.query.exact import ExactQuery
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
@@ -27,11 +27,11 @@ WANTED = "sfumato_wanted"
 _MOST_VALUES, _MOST_PAIRS = 2_000_000, 16_000_000
 # Rows that are read at first: as many as it takes to see a value of average frequency so often. Of many
 # values so many are left out then that to ask for their pairs takes longer than to read on.
-_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 17
+_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 18
 _MANY_VALUES, _MOST_FIRST = 1 << 18, 12_000_000
 # With more values left out than this part, it takes as long to look at all pairs.
 _MOST_LEFT = 1 / 2
-_BATCH = 500_000
+_BATCH, _FEW = 131_072, 1_000
 _MOST_REPAIRS = 6
 
 Read = Callable[[str], pa.RecordBatchReader]
@@ -95,7 +95,9 @@ class _Search:
             self._by_code(rows)
         if len(self.leaves) > _MOST_VALUES:
             raise _TooMuch
-        self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
+        # Room for all, of which no page is touched before it is filled.
+        self._values, self._units = np.empty(_MOST_PAIRS, np.int32), np.empty(_MOST_PAIRS, np.uint64)
+        self.known = 0
         many = len(self.leaves) > _MANY_VALUES
         first = _MOST_FIRST if many else max(_ROWS_OF_A_VALUE * len(self.leaves), _LEAST_ROWS)
         self._look(f"{self.coded} ({rows.pairs} LIMIT {first})")
@@ -106,10 +108,12 @@ class _Search:
 
     def _near(self, rows: Rows) -> bool:
         """Find all values, and a number for each, where they are whole numbers that lie near each other."""
-        values = self.read(f"SELECT leaf FROM ({rows.values})")
-        near = Near(values.schema.field(0).type)
-        if not all(near.add(batch.column(0)) for batch in values):
-            return False
+        # A few are read first, as it takes a while to stop the reading of all.
+        for some in (f" LIMIT {_FEW}", ""):
+            values = self.read(f"SELECT leaf FROM ({rows.values}){some}")
+            near = Near(values.schema.field(0).type)
+            if not all(near.add(batch.column(0)) for batch in values):
+                return False
         self.leaves, self.number_of = near.found(), near
         self.coded = "SELECT leaf, unit FROM"
         return True
@@ -141,7 +145,7 @@ class _Search:
         inside = ~brought
         inside |= self._in_the_way(inside)
         for _ in range(_MOST_REPAIRS):
-            pairs = np.flatnonzero(inside[self.value])
+            pairs = np.flatnonzero(looked_up(inside, self.value))
             units, unit = np.unique(self.unit[pairs], return_inverse=True)
             numbers = np.flatnonzero(inside)
             # What the same units bring of other values stays.
@@ -168,7 +172,7 @@ class _Search:
     def _in_the_way(self, values: Marks) -> Marks:
         """Return the values that are brought by units that have one of the values; perhaps a few more."""
         near = np.zeros(self.greedy.buckets, bool)
-        near[self.greedy.bucket(self.unit[values[self.value]])] = True
+        near[self.greedy.bucket(self.unit[np.flatnonzero(looked_up(values, self.value))])] = True
         return self.greedy.brought & near[self.greedy.bucket(self.greedy.by)]
 
     def _all_places(self) -> int | None:
@@ -197,15 +201,23 @@ class _Search:
 
     def _look(self, text: str) -> None:
         """Get pairs."""
-        values, units, known = [self.value], [self.unit], len(self.value)
         for batch in self.read(text):
-            known += batch.num_rows
-            if known > _MOST_PAIRS:
-                raise _TooMuch
             value, unit = batch.columns
-            values.append(self.number_of(value))
-            units.append(codes_of(unit))
-        self.value, self.unit = np.concatenate(values), np.concatenate(units)
+            start, self.known = self.known, self.known + len(value)
+            if self.known > _MOST_PAIRS:
+                raise _TooMuch
+            self._values[start : self.known] = self.number_of(value)
+            self._units[start : self.known] = codes_of(unit)
+
+    @property
+    def value(self) -> Small:
+        """Of each known pair the number of its value."""
+        return self._values[: self.known]
+
+    @property
+    def unit(self) -> Codes:
+        """Of each known pair the unit's code."""
+        return self._units[: self.known]
 
 
 def _codes(columns: Sequence[pa.Array]) -> Codes:
