@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
 import pickle
@@ -179,3 +180,26 @@ def postgresql_server() -> Iterator[str]:
 def mortal_server() -> Iterator[str]:
     """Another one, for a test that ends its processes."""
     yield from _started()
+
+
+DOCS = Path(__file__).parent.parent / "docs"
+# Without pages of source, which take a third of the time.
+EXTENSIONS = "myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the documentation, built without a warning: once for all processes of a run."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    out, built = root / "site", root / "site.built"
+    with (root / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when it is closed, or its process ends
+        if not built.exists():
+            options = ["-W", "--keep-going", "-q", "-D", f"extensions={EXTENSIONS}", "-d", root / "doctrees"]
+            command = [sys.executable, "-m", "sphinx", *options, DOCS, out]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            built.touch()
+    return out

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -12,37 +10,8 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-# Without pages of source, which take a third of the time.
-EXTENSIONS = "myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page.relative_to(DOCS) for page in DOCS.rglob("*.md"))
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    built = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "--keep-going",
-            "-q",
-            "-D",
-            f"extensions={EXTENSIONS}",
-            "-d",
-            out / "doctrees",
-            DOCS,
-            out / "html",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    return out / "html"
 
 
 def test_mathematics_is_set(site: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,7 @@ from .browser import Browser, Tab, program, running
 
 pytestmark = pytest.mark.long
 
-DOCS = Path(__file__).parents[2] / "docs"
-# Wide tables, long messages, long lines of code, signatures, pictures; without the reference, which takes a while to build.
+# Wide tables, long messages, long lines of code, signatures, pictures.
 PAGES = ("index", "statistics", "sources", "mistakes", "choosing", "threat-model", "tutorials/first_table")
 # What is wider than the screen, and which boxes of code and tables are wider than their place.
 WIDER = """(() => {
@@ -26,21 +23,9 @@ WIDER = """(() => {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if program() is None:
         pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
-    out = tmp_path_factory.mktemp("site")
-    pages = [
-        *("-D", "exclude_patterns=pictures/*.py,reference/*,proofs/[a-jl-rt-z]*"),
-        *("-D", "extensions=myst_parser,sphinx.ext.autodoc"),
-    ]
-    command = [sys.executable, "-m", "sphinx", "-q", *pages, "-d", out / "doctrees", DOCS, out / "html"]
-    subprocess.run(command, check=True, capture_output=True)
-    return out / "html"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with running(tmp_path_factory.mktemp("profile")) as made:
         yield made
 
