@@ -172,4 +172,4 @@ if not TYPE_CHECKING:  # a checker of types knows the names above, and says whic
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return [*sorted(__all__), "__version__"]

@@ -30,7 +30,7 @@ from sfumato.engines.beam.engine import named
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
-from sfumato.names import advising
+from sfumato.names import face
 
 __all__ = [
     "Budget",
@@ -62,4 +62,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("beam", __all__)
+    __getattr__, __dir__ = face("beam", __all__)

@@ -69,6 +69,25 @@ def test_a_name_that_is_missing_is_found(pages: dict[str, str], name: str) -> No
     assert missing(without) == {name}
 
 
+@pytest.mark.parametrize(
+    "room",
+    [
+        *("audit", "budget", "client", "framework", "measurements", "noise", "snapping"),
+        *("testing", "transformations", pytest.param("beam", marks=pytest.mark.long)),
+    ],
+)
+def test_a_room_lists_its_public_names_alone(room: str) -> None:
+    """What completes a name, and `dir`, is shown nothing that is imported for the room's own use."""
+    named = {name.rpartition(".")[2] for name in public() if name.rpartition(".")[0] == f"sfumato.{room}"}
+    assert named and set(dir(importlib.import_module(f"sfumato.{room}"))) == named
+
+
+def test_the_package_lists_its_public_names_alone() -> None:
+    import sfumato
+
+    assert {*dir(sfumato)} == {*sfumato.__all__, "__version__"}
+
+
 @pytest.mark.long  # it imports Beam and all else
 def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
     for entry in entries(pages):

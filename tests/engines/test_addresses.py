@@ -74,6 +74,14 @@ def test_a_file_of_every_server(kind):
 
 
 @pytest.mark.noise_cannot_matter("noise of scale 2/4000 is rounded to nothing")
+@pytest.mark.parametrize("scheme", ["HTTP", "Http"])
+def test_a_scheme_in_capitals(scheme):
+    with served(Web, FILES) as (host, server):
+        assert rows_at(f"{scheme}://{host}/visits.parquet") == ([60], ["id", "x"])
+        assert server.asked.count("GET /visits.parquet") == 1
+
+
+@pytest.mark.noise_cannot_matter("noise of scale 2/4000 is rounded to nothing")
 @pytest.mark.parametrize("kind", [S3, Google])
 @pytest.mark.parametrize("pattern", ["visits/*/*.parquet", "visits/**/part.parquet"])
 def test_a_pattern_of_files(kind, pattern):

@@ -70,6 +70,22 @@ def test_a_marked_test_divides_its_flakiness(run):
     assert -20.02 < stated(result) <= -20
 
 
+def test_a_record_needs_neither_spark_nor_beam(run):
+    result = run(
+        """
+        import sys
+        sys.modules["apache_beam"] = sys.modules["pyspark"] = None  # as where they are not installed
+
+        @pytest.mark.flakiness(k=9)
+        def test_one(recorder):
+            release = question().release(epsilon=1)
+            assert_approx_equal(release, recorder[release].truth)
+        """,
+        apart=True,
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_the_session_adds_up_tests_also_those_that_fail(run):
     result = run("""
         @pytest.mark.flakiness(k=5, assertions=1)

@@ -14,7 +14,7 @@ from sfumato.audit.histogram.method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
-from sfumato.names import advising
+from sfumato.names import face
 
 __all__ = [
     "Check",
@@ -52,4 +52,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("audit", __all__)
+    __getattr__, __dir__ = face("audit", __all__)

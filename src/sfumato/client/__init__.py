@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
 from sfumato.client.service import Client, connect
 from sfumato.client.tables import RemotePublicTable, RemoteQuestion, RemoteTable, RemoteTop
-from sfumato.names import advising
+from sfumato.names import face
 
 __all__ = [
     "Asked",
@@ -22,4 +22,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("client", __all__)
+    __getattr__, __dir__ = face("client", __all__)

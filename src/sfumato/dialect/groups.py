@@ -15,6 +15,11 @@ from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query.totals import GroupingSets
 
+_EACH_UNIT = (
+    "a group for each privacy unit is not private; group by what many of them share. One row for each is "
+    "made inside: FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)"
+)
+
 
 class Groups:
     """The groups that a statement asks for.
@@ -50,7 +55,7 @@ class Groups:
                 continue  # what is computed with keys is judged when they are known
             column = statement.column(item.value)
             if column is not None and column.casefold() == self.options.unit.casefold():
-                raise self._refuse(item.place, "a group for each privacy unit is not private")
+                raise self._refuse(item.place, _EACH_UNIT)
             name = item.alias or (column and statement.bare(column)) or f"key_{position}"
             if self.public is not None:
                 name = self.public.key(statement, item)
@@ -102,7 +107,11 @@ class Groups:
         for expression in statement.group_by:
             item = self._item_of(expression, known)
             if not isinstance(item.value, Expression):
-                raise self._refuse(expression.place, "an aggregate is not a group key")
+                raise self._refuse(
+                    expression.place,
+                    "an aggregate is not a group key; leave it out: GROUP BY names what each row has, and "
+                    "every group gets its aggregates",
+                )
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
             found[id(item)] = item
@@ -138,7 +147,7 @@ class Groups:
         if name is not None and len(of_table := self._items_of_a_table(name)) == 1:
             return of_table[0]
         if name == self.options.unit.casefold():
-            raise self._refuse(expression.place, "a group for each privacy unit is not private")
+            raise self._refuse(expression.place, _EACH_UNIT)
         shown = [
             item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
         ]

@@ -24,7 +24,7 @@ from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import Advised, read_options
 from sfumato.dialect.outside import names_in, put_together
 from sfumato.dialect.pieces import FreeNames
-from sfumato.dialect.public_groups import PublicGroups, public_groups
+from sfumato.dialect.public_groups import PublicGroups, form, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
 from sfumato.dialect.running import NOTE, adds_up
@@ -177,15 +177,17 @@ class _Reading:
         if sets is not None and domains is None and self.public is None:
             raise self._refuse(
                 statement.group_by[0].place if statement.group_by else statement.clause_place,
-                "totals need all groups: give the domains of the keys in a catalog, or a public table, "
-                "group_selection_strategy = PUBLIC_GROUPS",
+                "totals need all groups: give the domains of the keys in a catalog, or with "
+                f"group_selection_strategy = PUBLIC_GROUPS a public table that has them: {form(list(keys))}",
             )
         if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
             write = "Write OPTIONS (delta = 1e-6, ...)" if self.advised is None else "Give --delta 1e-6"
             raise self._refuse(
                 statement.clause_place,
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
-                f"free. {write}, well below one over the number of units",
+                f"free. {write}, well below one over the number of units; or, where everybody knows which "
+                "there are, group_selection_strategy = PUBLIC_GROUPS and a public table of them: "
+                f"{form(list(keys))}",
             )
         groups = rows = largest = None
         if self.largest is None:

@@ -10,7 +10,7 @@ they are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sfumato.dialect.allowed import check_outside
@@ -30,6 +30,19 @@ _FORM = (
     "FROM visits RIGHT OUTER JOIN (SELECT DISTINCT item FROM items) AS p ON visits.item = p.item GROUP BY "
     "p.item, where items is a public table"
 )
+
+
+def form(keys: Sequence[str]) -> str:
+    """Return how these keys are had from a public table.
+
+    >>> form(["town"])
+    'FROM visits RIGHT OUTER JOIN (SELECT DISTINCT town FROM towns) AS p ON visits.town = p.town'
+    """
+    first = keys[0] if keys[0].isidentifier() else "item"
+    on = " AND ".join(f"visits.{key} = p.{key}" for key in keys)
+    return f"FROM visits RIGHT OUTER JOIN (SELECT DISTINCT {', '.join(keys)} FROM {first}s) AS p ON {on}"
+
+
 _KINDS = ("RIGHT", "LEFT", "FULL", "INNER", "CROSS", "OUTER", "JOIN", "ON", "USING", "WHERE", "GROUP")
 _ENDS = ("WHERE", "GROUP", "HAVING", *AFTER)
 

@@ -50,7 +50,7 @@ from sfumato.framework.privacy_units import PrivacyUnitDistance
 from sfumato.framework.series import SeriesDistance
 from sfumato.framework.time_steps import TimeStepsDistance
 from sfumato.framework.trees import TreeDistance
-from sfumato.names import advising
+from sfumato.names import face
 
 __all__ = [
     "WEIGHT_BITS",
@@ -111,4 +111,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("framework", __all__)
+    __getattr__, __dir__ = face("framework", __all__)

@@ -204,6 +204,8 @@ def _remedy(first: Transformation, second: Transformation | Measurement) -> str:
         if taken.size not in (None, given.size):
             return f"; give the first size={taken.size} too"
         given, taken = given.element, taken.element
+    if isinstance(given, VectorDomain) and isinstance(taken, AtomDomain):
+        return f"; make the second for {given}"
     if not isinstance(given, AtomDomain) or not isinstance(taken, AtomDomain):
         return ""
     if not AtomDomain(taken.kind).includes(AtomDomain(given.kind)):

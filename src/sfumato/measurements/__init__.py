@@ -19,7 +19,7 @@ from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
 from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
 from sfumato.measurements.tree_laplace import tree_laplace
 from sfumato.measurements.wide import WideIntegers
-from sfumato.names import advising
+from sfumato.names import face
 
 __all__ = [
     "NOISES",
@@ -54,4 +54,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("measurements", __all__)
+    __getattr__, __dir__ = face("measurements", __all__)

@@ -41,6 +41,56 @@ _FOREIGN: Mapping[str, Mapping[str, str]] = {
             "clamp sum mean count impute": "exact statistics are in sfumato.transformations",
         }
     ),
+    "framework": said(
+        {
+            "make_chain_tt make_chain_mt make_chain_pm chain then Chain": "write one >> other",
+            "Composition make_composition make_basic_composition": "write compose([...])",
+            "make_adaptive_composition make_sequential_composition Queryable PrivacyOdometer PrivacyFilter "
+            "Accountant PrivacyAccountant Session": "write Odometer(data, ...)",
+            "Parallel ParallelComposition make_parallel": "write product([...])",
+            "make_postprocess make_fully_adaptive post_process": "write postprocess(measurement, function)",
+            "make_user_transformation new_transformation user_transformation": "write Transformation(...)",
+            "make_user_measurement new_measurement user_measurement": "write Measurement(...)",
+            "atom_domain AllDomain option_domain": "write AtomDomain(int, lower=0, upper=100)",
+            "vector_domain ListDomain": "write VectorDomain(AtomDomain(float))",
+            "series_domain lazyframe_domain map_domain DataFrameDomain": "write TableDomain(...)",
+            "symmetric_distance insert_delete_distance AddRemoveDistance": "write SymmetricDistance()",
+            "change_one_distance hamming_distance HammingDistance": "write ChangeOneDistance()",
+            "absolute_distance": "write AbsoluteDistance()",
+            "l1_distance ManhattanDistance": "write L1Distance()",
+            "l2_distance EuclideanDistance": "write L2Distance()",
+            "linf_distance": "write LInfDistance()",
+            "max_divergence EpsilonDP": "write PureDP()",
+            "smoothed_max_divergence fixed_smoothed_max_divergence ApproxDP ApproximateDp EpsilonDelta": (
+                "write ApproximateDP()"
+            ),
+            "zero_concentrated_divergence RhoZCDP zCDP ZCDP CDP": "write ZeroConcentratedDP()",
+            "gaussian_dp f_dp GDP": "write GaussianDP()",
+            "renyi_divergence RenyiDP RDP": "write ZeroConcentratedDP(), which bounds every order at once",
+            "enable_features": "nothing needs to be enabled here",
+            "laplace gaussian make_laplace make_gaussian Laplace Gaussian": (
+                "mechanisms are in sfumato.measurements, laws of noise in sfumato.noise"
+            ),
+            "clamp count sum mean impute histogram make_clamp make_sum": (
+                "exact statistics are in sfumato.transformations"
+            ),
+        }
+    ),
+    "budget": said(
+        {
+            "Accountant PrivacyAccountant BudgetAccountant NaiveBudgetAccountant PLDBudgetAccountant "
+            "RdpAccountant PldAccountant PureDPBudget ApproxDPBudget RhoZCDPBudget PrivacyBudget Odometer "
+            "Session": "write Budget(epsilon=3, delta=1e-6)",
+            "Ledger open load save": 'write sfumato.Ledger("budget.db"), which keeps budgets on disk',
+            "Composition compose composition add": "losses are added: Loss(...) + Loss(...)",
+            "zcdp rdp pld rho get_epsilon compute_epsilon": 'write Loss(...).epsilon(delta="1e-6")',
+            "delta get_delta compute_delta": "write Loss(...).delta(epsilon)",
+            "analytic_gaussian calibrate_analytic_gaussian sigma get_sigma": "write gaussian_sigma(...)",
+            "binary_search binary_search_param binary_search_chain": "write calibrate(...)",
+            "split divide": "delta is split over groups by split_delta(delta, groups)",
+            "epsilon Epsilon explain meaning": "what an epsilon promises says sfumato.explain_epsilon(1)",
+        }
+    ),
     "noise": said(
         {
             "normal Normal": "write Gaussian(scale)",
@@ -103,3 +153,18 @@ def advising(module: str, known: Iterable[str]) -> Callable[[str], Any]:
         raise unknown_name(f"sfumato.{module}", name, names, {"": f"it has {shown} and others", **advice})
 
     return missing
+
+
+def face(module: str, known: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return what a module of ours has as `__getattr__`, which advises, and as `__dir__`: its public names.
+
+    Args:
+        module: its name, behind `sfumato.`.
+        known: its public names.
+
+    >>> missing, listed = face("noise", ["Laplace", "Gaussian"])
+    >>> listed()
+    ['Gaussian', 'Laplace']
+    """
+    names = sorted(known)
+    return advising(module, names), lambda: list(names)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.names import advising
+from sfumato.names import face
 from sfumato.noise.bernoulli import bernoulli, bernoulli_each
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
@@ -23,4 +23,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("noise", __all__)
+    __getattr__, __dir__ = face("noise", __all__)

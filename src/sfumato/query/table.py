@@ -50,6 +50,11 @@ LARGEST_LIMIT = 10**9
 _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
+_NO_UNIT = (
+    "an expression by itself is no privacy unit: make a column of it before sf.scan, as in "
+    "docs/howto/messy_csv.md; beside a column it makes a smaller unit, as in ['id', 'year(day)']"
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Table(Helpful, Displayed, Generic[Released]):
@@ -82,7 +87,9 @@ class Table(Helpful, Displayed, Generic[Released]):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
             nobody = "A table that is about nobody, such as names of codes, is opened by sf.public"
-            raise ColumnError.unknown(self.unit, schema, "privacy_unit", also=nobody)
+            raise ColumnError.unknown(
+                self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
+            )
         # A unit of several parts compares well; bytes too, but they print badly.
         if not self.unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
             check_flat("privacy_unit", self.unit, schema, "in the source, before scan")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.names import advising
+from sfumato.names import face
 from sfumato.snapping.accuracy import LaplaceComparison, epsilon_for_accuracy
 from sfumato.snapping.lattice import power_of_two_at_least, to_lattice
 from sfumato.snapping.law import SnappedLaw
@@ -25,4 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("snapping", __all__)
+    __getattr__, __dir__ = face("snapping", __all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -270,6 +271,20 @@ def _top_type() -> type[TopRelease]:
     return TopRelease
 
 
+def _engines_of_workers() -> list[type]:
+    """Return the engines whose releases are drawn by workers, of those that are installed."""
+    found: list[type] = []
+    if find_spec("pyspark") is not None:
+        from sfumato.engines.spark.engine import SparkEngine
+
+        found.append(SparkEngine)
+    if find_spec("apache_beam") is not None:
+        from sfumato.engines.beam.engine import BeamEngine
+
+        found.append(BeamEngine)
+    return found
+
+
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """Keep the true statistics of releases, until the end of the `with` block.
@@ -288,8 +303,6 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.engines.beam.engine import BeamEngine
-    from sfumato.engines.spark.engine import SparkEngine
     from sfumato.engines.work import Work
     from sfumato.testing.largest import RecordedTop
     from sfumato.testing.workers import watched
@@ -330,7 +343,7 @@ def recording() -> Iterator[Recorder]:
 
         undone.enter_context(_replaced(_release_type(), "_noisy", recorded))
         undone.enter_context(_replaced(_top_type(), "_drawn", recorded_top))
-        for engine in (SparkEngine, BeamEngine):
+        for engine in _engines_of_workers():
             undone.enter_context(_replaced(engine, "release", releases(engine)))
         yield recorder
         for one in recorder._watched:

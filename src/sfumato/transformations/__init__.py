@@ -11,7 +11,7 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 from typing import TYPE_CHECKING
 
 from sfumato.framework import Ball, Norm, Row
-from sfumato.names import advising
+from sfumato.names import face
 from sfumato.transformations.grid import Grid, ValueGrid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.records.bounded_sum import bounded_sum
@@ -101,4 +101,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__ = advising("transformations", __all__)
+    __getattr__, __dir__ = face("transformations", __all__)
