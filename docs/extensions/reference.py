@@ -13,6 +13,7 @@ from typing import Any
 
 OWNERS: dict[str, type] = {}  # classes of the page that is read, which come before their methods
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Source):$")
+LIKE = re.compile(r"as (?:of |for )?`(\w+)\.(\w+)`")
 NAMED = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", re.M)
 
 
@@ -37,17 +38,32 @@ def described(docstring: str | None) -> set[str]:
     return {name.strip("* ") for names in NAMED.findall(text) for name in names.split(",")}
 
 
-def documented(function: Any, owner: type | None) -> str:
-    """Return a docstring; where it says nothing of parameters, with what a class above says of them."""
-    own = inspect.cleandoc(getattr(function, "__doc__", None) or "")
-    if owner is None or "Args" in sections(own):
+def documented(value: Any, owner: type | None = None) -> str:
+    """Return a docstring; where it says nothing of parameters, with what it refers to says of them.
+
+    That is a class above, or a method that it names: "as `Table.filter`".
+    """
+    own = inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    if "Args" in sections(own) or "Attributes" in sections(own):
         return own
-    for above in owner.__mro__[1:]:
-        told = sections(getattr(vars(above).get(function.__name__), "__doc__", None))
+    above = value.__mro__[1:] if isinstance(value, type) else ()
+    if owner is not None:
+        above = tuple(filter(None, (vars(kind).get(value.__name__) for kind in owner.__mro__[1:])))
+    named = [_public(*found) for found in LIKE.findall(own)]
+    for one in (*above, *named):
+        told = sections(documented(one) if one in named else getattr(one, "__doc__", None))
         if "Args" in told:
             added = [n for n in ("Args", "Returns", "Raises") if n in told and n not in sections(own)]
             return "\n".join([own, "", *(line for name in added for line in (f"{name}:", *told[name]))])
     return own
+
+
+def _public(kind: str, method: str) -> Any:
+    import sfumato
+    import sfumato.client
+
+    place = sfumato if hasattr(sfumato, "__all__") and kind in sfumato.__all__ else sfumato.client
+    return getattr(getattr(place, kind, None), method, None)
 
 
 def undescribed(value: Any, owner: type | None = None) -> list[str]:
@@ -56,7 +72,10 @@ def undescribed(value: Any, owner: type | None = None) -> list[str]:
         parameters = [p for p in inspect.signature(value).parameters if p not in ("self", "cls")]
     except (TypeError, ValueError):  # of an exception, or of C
         return []
-    return [name for name in parameters if name not in described(documented(value, owner))]
+    told = described(documented(value, owner))
+    if isinstance(value, type):
+        told = told.union(*(described(kind.__doc__) for kind in value.__mro__[1:]))
+    return [name for name in parameters if name not in told]
 
 
 def without_parameters(app: Any, what: str, name: str, value: Any, *_: Any) -> tuple[str, None] | None:
@@ -70,6 +89,8 @@ def from_above(app: Any, what: str, name: str, value: Any, options: Any, lines: 
         lines[:] = documented(value, OWNERS.get(name.rpartition(".")[0])).splitlines()
     elif what in ("class", "exception"):
         OWNERS[name] = value
+        if not undescribed(value):
+            lines[:] = documented(value).splitlines()
 
 
 def whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
+import inspect
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +20,15 @@ PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # named here.
 INSIDE = {"names"}  # for other rooms alone
 DEFINED = {"client": (), "errors": ("in_own_words", "nearest", "shown")}
+EXTENSION = REFERENCE.parents[1] / "extensions" / "reference.py"
+PROMPT = ">" * 3
+SHOWN = re.compile(r"^\.\. auto(class|function):: (sfumato[\w.]*)\n((?:   :.*\n)*)", re.M)
 ENTRY = re.compile(r"^\.\. (?:auto|py:)\w+:: (sfumato[\w.]*)$", re.M)
+
+_spec = importlib.util.spec_from_file_location("reference", EXTENSION)
+assert _spec is not None and _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
 
 
 def public() -> set[str]:
@@ -96,3 +109,105 @@ def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
         if module != "sfumato" and not callable(value):
             continue
         assert (getattr(value, "__doc__", None) or "").strip(), f"{entry} has no docstring"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A class or function of the reference, or a method that it shows with its class."""
+
+    name: str
+    value: Any
+    owner: type | None = None
+
+
+def shown(pages: dict[str, str]) -> Iterator[Entry]:
+    for text in pages.values():
+        for kind, name, options in SHOWN.findall(text):
+            module, _, last = name.rpartition(".")
+            value = getattr(importlib.import_module(module), last)
+            yield Entry(name, value)
+            hidden = re.findall(r"\w+", " ".join(re.findall(":exclude-members: (.*)", options)))
+            for member, held in vars(value).items() if kind == "class" else ():
+                method = getattr(held, "__func__", held)
+                if inspect.isfunction(method) and not member.startswith("_") and member not in hidden:
+                    yield Entry(f"{name}.{member}", method, value)
+
+
+def examples(pages: dict[str, str]) -> set[str]:
+    """Return the names that have an example, without what is before the last dot; of classes one in a method will do."""
+    found = set()
+    for entry in shown(pages):
+        if PROMPT in (entry.value.__doc__ or ""):
+            found |= {entry.name.rpartition(".")[2], *([entry.owner.__name__] if entry.owner else [])}
+    return found
+
+
+def lacking(entry: Entry, having: set[str]) -> list[str]:
+    """Return the parameters that a docstring leaves out, and "an example" where it neither has nor names one.
+
+    What nobody calls, as another callable makes it, shows no parameters; its docstring names what makes it.
+    """
+    told = entry.value.__doc__
+    if entry.owner is not None:
+        return reference.undescribed(entry.value, entry.owner) if told else []
+    named = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)", told or "")}
+    made = isinstance(entry.value, type) and named & having
+    example = (
+        PROMPT in (told or "") or made or (isinstance(entry.value, type) and entry.value.__name__ in having)
+    )
+    parameters = [] if isinstance(entry.value, type) else reference.undescribed(entry.value)
+    return [*parameters, *([] if example else ["an example"])]
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
+    having = examples(pages)
+    assert not {entry.name: found for entry in shown(pages) if (found := lacking(entry, having))}
+
+
+def test_what_a_docstring_lacks_is_found() -> None:
+    def told(column: str, *, lower: float) -> None:
+        """Add up.
+
+        Args:
+            column: a column.
+            lower: a bound.
+
+        """
+
+    def less(column: str, *, lower: float) -> None:
+        """Add up.
+
+        Args:
+            column: a column, of which `told` has an example.
+        """
+
+    class Made:
+        """Made by `told`."""
+
+        def asked(self, epsilon: float) -> None:
+            """Ask."""
+
+    class Kept(Made):
+        """What is left."""
+
+        def asked(self, epsilon: float) -> None:
+            """Ask, as `Question.diagnose`."""
+
+    told.__doc__ = f"{inspect.cleandoc(told.__doc__ or '')}\n\n{PROMPT} told('age', lower=0)"
+    having = {"told"}
+    assert lacking(Entry("told", told), having) == []
+    assert lacking(Entry("less", less), having) == ["lower", "an example"]
+    assert lacking(Entry("Made", Made), having) == []
+    assert lacking(Entry("Kept", Kept), having) == ["an example"]
+    assert lacking(Entry("Made.asked", Made.asked, Made), having) == ["epsilon"]
+    assert lacking(Entry("Kept.asked", Kept.asked, Kept), having) == []
+
+
+def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:
+    import sfumato
+
+    assert reference.undescribed(sfumato.Question) and not reference.undescribed(sfumato.Budget)
+    page = (REFERENCE / "releases.md").read_text()
+    (options,) = re.findall(r"^\.\. autoclass:: sfumato.Question\n((?:   :.*\n)*)", page, re.M)
+    assert {"query", "engine", "told", "automatic"} <= {*re.findall(r"\w+", options)}

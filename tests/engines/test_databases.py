@@ -232,6 +232,22 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
     connection.close()
 
 
+def test_a_file_that_is_refused_is_closed(tmp_path, monkeypatch):
+    path = tmp_path / "none.sqlite"
+    path.write_bytes(b"SQLite format 3\0" + b"damaged" * 500)
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(
+        sqlite.sqlite3,
+        "connect",
+        lambda *args, **options: opened.append(connect(*args, **options)) or opened[-1],
+    )
+    with pytest.raises(EngineError, match="no file of SQLite"):
+        sf.scan(f"{path}/orders", privacy_unit="id")
+    (one,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        one.execute("SELECT 1")
+
+
 ADDRESSES = [
     f"postgresql://ann:{SECRET}@127.0.0.1:1/shop/orders",
     "postgresql://ann:hunter2%25@127.0.0.1:1/shop/orders?connect_timeout=2",

@@ -52,6 +52,8 @@ class Pair:
 class Claim:
     """Pairs that all hold if the claim does, and what the claim is called.
 
+    Made by `approximate`, `gaussian`, `zcdp` and `curve`.
+
     Args:
         text: the claim in words, such as "epsilon = 1, delta = 1e-6".
         pairs: one or more. Each is tested; evidence is averaged over them.

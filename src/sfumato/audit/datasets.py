@@ -25,6 +25,8 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 class Edge:
     """Two neighbouring datasets.
 
+    Made by `edges` and `units`.
+
     Args:
         name: how the pair came about, in words.
         dataset: one side, X.
@@ -106,6 +108,9 @@ def odd_numbers(lower: float = 0.0, upper: float = 1.0) -> list[list[float]]:
 
     NaN, infinities, 1e308 (whose sums overflow), subnormals, signed zeros, neighbours of 2^53 and the limits
     of int64, each beside an ordinary record.
+
+    Args:
+        lower, upper: the bounds that a mechanism claims to have.
 
     >>> [d[1:] for d in odd_numbers()][:3]
     [[nan], [inf], [-inf]]

@@ -11,6 +11,8 @@ from typing import Any
 class Histogram:
     """Counts of both sides over the same cells, for pictures.
 
+    Part of a `Witness`; `audit` makes it.
+
     Args:
         boundaries: cells + 1 increasing numbers.
         counts: draws on the witness's own dataset, one count for each cell.
@@ -29,6 +31,8 @@ class Histogram:
 @dataclass(frozen=True)
 class Witness:
     """A pair of neighbours and an event that tells them apart more than the claim allows.
+
+    Part of a `Report`, which `audit` makes.
 
     Args:
         edge: how the pair came about, in words.
@@ -69,6 +73,8 @@ class Witness:
 class Excluded:
     """What an audit that found nothing says about the pairs that it looked at.
 
+    Part of a `Report`, which `audit` makes.
+
     Args:
         epsilon_lower: true epsilon (at `delta`) is at least this, with the report's confidence.
         excess: with the report's confidence, P(A) <= e^epsilon Q(A) + delta + excess for all half-lines A of
@@ -86,6 +92,8 @@ class Excluded:
 @dataclass(frozen=True)
 class Point:
     """A moment of the audit.
+
+    Part of a `Report`, which `audit` makes.
 
     Args:
         samples: draws a side up to now, over all pairs of datasets.

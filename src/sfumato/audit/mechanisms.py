@@ -39,6 +39,8 @@ class MechanismError(SfumatoError):
 class Raised:
     """The output of a draw that ended in an exception.
 
+    Made by `Mechanism`, of what was raised.
+
     Args:
         kind: name of the exception's type.
         message: its text, cut to 200 characters.
@@ -49,7 +51,11 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        """Describe an exception."""
+        """Describe an exception.
+
+        Args:
+            error: the exception.
+        """
         try:
             text = str(error)
         except Exception:  # its text is the mechanism's code too
@@ -114,7 +120,12 @@ class Mechanism:
         return "mechanism" if "<" in found else str(found)
 
     def raises_always(self, kinds: str, where: str) -> MechanismError:
-        """Return the error of a mechanism that never gave an output."""
+        """Return the error of a mechanism that never gave an output.
+
+        Args:
+            kinds: of exceptions that came.
+            where: on which dataset, in words.
+        """
         return MechanismError(
             f"{self.name} raises always: {kinds}, on all {where}. Give datasets that it takes, by "
             "data=[[...], ...] or, on the command line, --data MODULE:NAME"
@@ -154,6 +165,11 @@ class Mechanism:
         What drifts while draws are made (a clock, the machine, a state that wears off) then tells nothing
         of the side. The order is the same in every process, so that a seeded mechanism can be replayed. Args
         and Raises are those of `draw`.
+
+        Args:
+            sides: the two datasets.
+            size: how many outputs of each.
+            singly: whether each output has a call of its own.
         """
         bits = np.unpackbits(np.frombuffer(shake_256(b"%d" % self._turns).digest(size // 8 + 1), np.uint8))
         self._turns += 1

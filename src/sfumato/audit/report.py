@@ -20,6 +20,8 @@ from sfumato.files import checked_place, replacing
 class Report(Told):
     """What an audit found.
 
+    Made by `audit`.
+
     Args:
         mechanism: its name.
         claim: in words.

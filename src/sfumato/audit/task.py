@@ -19,6 +19,8 @@ _LISTED = 3  # pairs of a note
 class Progress:
     """How far an audit is.
 
+    What `audit` calls its argument `progress` with.
+
     Args:
         samples: draws a side up to now.
         max_samples: limit on that.
@@ -41,6 +43,8 @@ class Progress:
 @dataclass(frozen=True)
 class Task:
     """One audit to do, with everything checked: what each method of auditing is given.
+
+    Made by `audit` for a method such as `HistogramMethod`.
 
     Args:
         mechanism: to be audited.

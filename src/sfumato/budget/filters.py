@@ -27,6 +27,8 @@ _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 class Spent(Spelled):
     """One question that was paid.
 
+    An entry of the `history` of a `Budget`.
+
     Args:
         what: in a few words.
         epsilon, delta: what it asked for.

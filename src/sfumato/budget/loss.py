@@ -98,6 +98,9 @@ class Loss(Spelled):
     def noisier(self, multiplier: Fraction) -> Loss:
         """Return the loss of the same noises with scales so many times as large.
 
+        Args:
+            multiplier: of the scales of noise, above 0.
+
         >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).noisier(Fraction(2))
         Loss(gaussian=0.25, laplace=((0.5, 2),), pure=None, approximate=(), additive_delta=0)
         """
@@ -178,7 +181,13 @@ class Loss(Spelled):
         return epsilon if self.gaussian else min(epsilon, basic)
 
     def bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
-        """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone."""
+        """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone.
+
+        Args:
+            epsilon: at least 0.
+            thorough: whether privacy-loss distributions are computed where they may be better.
+            atoms: of which these have so many at most.
+        """
         noise = self._noise(epsilon, thorough=thorough, atoms=atoms)
         leak = self._leak()
         return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)

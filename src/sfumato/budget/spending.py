@@ -36,6 +36,8 @@ LOG = logging.getLogger("sfumato.budget")
 class Remaining(NamedTuple):
     """What is left of a budget.
 
+    What `Budget` says by `remaining`.
+
     Args:
         epsilon: what the next question may surely ask for; with Gaussian noise perhaps more (or less, at a
             delta of a percent and above).

@@ -39,14 +39,20 @@ _NUMBERS = ("plot", "chart", "compare", "share_of_total", "measured")
 
 
 class Cost(NamedTuple):
-    """An epsilon and a delta."""
+    """An epsilon and a delta.
+
+    Part of what a `Client` says, which `connect` gives.
+    """
 
     epsilon: float
     delta: float
 
 
 class Left(NamedTuple):
-    """What is left of a budget, as `Budget.remaining` says it."""
+    """What is left of a budget, as `Budget.remaining` says it.
+
+    What a `Client` that `connect` gives says by `remaining`.
+    """
 
     epsilon: float
     delta: float
@@ -54,7 +60,10 @@ class Left(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """One question that was paid; `at` is when, in UTC, and `analyst` by whom."""
+    """One question that was paid; `at` is when, in UTC, and `analyst` by whom.
+
+    An entry of the `history` of what `connect` gives.
+    """
 
     what: str
     epsilon: float
@@ -66,6 +75,8 @@ class Paid(NamedTuple):
 @dataclass(frozen=True)
 class Asked:
     """What a question would cost and give, before anything is spent.
+
+    Made by `Client.ask`, of what `connect` gives.
 
     Args:
         cost: of a release.
@@ -88,6 +99,8 @@ class Asked:
 
 class RemoteRelease(Helpful, Tabular, Displayed):
     """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
+
+    Made by `Client.sql`, of what `connect` gives.
 
     Args:
         stream: the answer, an Arrow stream.

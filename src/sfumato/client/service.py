@@ -80,6 +80,8 @@ class Client:
     def public(self, name: str) -> RemotePublicTable:
         """Return a public table of the service, to be joined with private ones.
 
+        Args:
+            name: as the owner declares it.
         Raises:
             QueryError: there is no such table, or it is private.
             EngineError: the service does not answer.

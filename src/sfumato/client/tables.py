@@ -246,7 +246,10 @@ class RemoteTable(_Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteQuestion(_Remote):
-    """A complete question to a service, validated here: it can be planned, previewed and released."""
+    """A complete question to a service, validated here: it can be planned, previewed and released.
+
+    Made by `RemoteTable.agg`, of a table that `connect` leads to.
+    """
 
     _foreign = foreign.QUESTION | _ELSEWHERE
 
@@ -273,7 +276,11 @@ class RemoteQuestion(_Remote):
         return replace(self, recorded=recorded, local=local)
 
     def plan(self, **options: Any) -> Plan:
-        """Say what a release with these options would do and cost, as `Question.plan`; nothing is sent."""
+        """Say what a release with these options would do and cost, as `Question.plan`; nothing is sent.
+
+        Args:
+            options: those of `Question.plan`.
+        """
         return self.local.plan(**options)
 
     def preview(
@@ -364,18 +371,29 @@ class RemoteQuestion(_Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteTop(_Remote):
-    """The question to a service for the k largest groups; made by `RemoteTable.top`."""
+    """The question to a service for the k largest groups; made by `RemoteTable.top`.
+
+    A `Client`, which `connect` gives, has the table.
+    """
 
     _foreign = foreign.QUESTION | _ELSEWHERE
 
     local: Top = field(kw_only=True)
 
     def plan(self, **options: Any) -> TopPlan:
-        """Say what a release with these options would do and cost, as `Top.plan`; nothing is sent."""
+        """Say what a release with these options would do and cost, as `Top.plan`; nothing is sent.
+
+        Args:
+            options: those of `Question.plan`.
+        """
         return self.local.plan(**options)
 
     def ask(self, **options: Any) -> Asked:
-        """Let the service say what it costs, as `RemoteQuestion.ask`."""
+        """Let the service say what it costs, as `RemoteQuestion.ask`.
+
+        Args:
+            options: those of `Question.plan`.
+        """
         return self.service._ask(self._sent(options), (), 0.95)
 
     def release(

@@ -132,6 +132,8 @@ class Secret(ABC):
 class EnvironmentSecret(Secret):
     """A secret in an environment variable of the workers, in hexadecimal digits (64 or more).
 
+    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
+
     `python -c "import secrets; print(secrets.token_hex(32))"` makes one.
 
     Args:
@@ -159,6 +161,8 @@ class EnvironmentSecret(Secret):
 @dataclass(frozen=True)
 class FileSecret(Secret):
     """A secret in a file that each worker can read and strangers cannot, in hexadecimal digits (64 or more).
+
+    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
 
     Args:
         path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer, and
@@ -202,6 +206,8 @@ class FileSecret(Secret):
 @dataclass(frozen=True)
 class CallableSecret(Secret):
     """A secret that a function of yours fetches, from a key service for one; each process calls it once.
+
+    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
 
     Args:
         function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline

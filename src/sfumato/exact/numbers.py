@@ -59,6 +59,9 @@ def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> li
         expected: what is admissible, for the error.
     Raises:
         ParameterError: one of them is no finite number.
+
+    >>> as_fractions(["0.5", 2], "edges")
+    [Fraction(1, 2), Fraction(2, 1)]
     """
     with suppress(Exception):  # of whoever gives them
         if not isinstance(values, (str, bytes)):
@@ -67,7 +70,16 @@ def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> li
 
 
 def one_of(value: object, name: str, known: Iterable[str]) -> str:
-    """Take one of some names; nothing else is compared with them, as a column would be value by value."""
+    """Take one of some names; nothing else is compared with them, as a column would be value by value.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+        known: what it may be.
+
+    >>> one_of("laplace", "noise", ("laplace", "gaussian"))
+    'laplace'
+    """
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
@@ -75,14 +87,30 @@ def one_of(value: object, name: str, known: Iterable[str]) -> str:
 
 
 def truth_value(value: object, name: str) -> bool:
-    """Take True or False."""
+    """Take True or False.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+
+    >>> truth_value(True, "dummy")
+    True
+    """
     if not isinstance(value, bool):
         raise ParameterError(name, value, "True or False")
     return value
 
 
 def positive(value: object, name: str) -> Fraction:
-    """Like `as_fraction`, and greater than zero."""
+    """Like `as_fraction`, and greater than zero.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+
+    >>> positive("0.1", "epsilon")
+    Fraction(1, 10)
+    """
     number = as_fraction(value, name)
     if number <= 0:
         raise ParameterError(name, value, "greater than 0")
@@ -90,7 +118,15 @@ def positive(value: object, name: str) -> Fraction:
 
 
 def at_least_0(value: object, name: str) -> Fraction:
-    """Like `as_fraction`, and not negative."""
+    """Like `as_fraction`, and not negative.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+
+    >>> at_least_0("1/2", "delta")
+    Fraction(1, 2)
+    """
     number = as_fraction(value, name)
     if number < 0:
         raise ParameterError(name, value, "at least 0")
@@ -99,6 +135,9 @@ def at_least_0(value: object, name: str) -> Fraction:
 
 def as_int(value: object) -> int | None:
     """Return a whole number, of Python or NumPy, as an int; None for all else, a truth value included.
+
+    Args:
+        value: what somebody gave.
 
     >>> import numpy
     >>> as_int(numpy.int8(3)), as_int(3.0), as_int(True), as_int(numpy.True_), as_int(numpy.array([3]))
@@ -113,7 +152,16 @@ def as_int(value: object) -> int | None:
 
 
 def whole_number(value: object, name: str, least: int) -> int:
-    """Take a whole number of at least `least`."""
+    """Take a whole number of at least `least`.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+        least: the smallest that is allowed.
+
+    >>> whole_number(0, "seed", 0)
+    0
+    """
     number = as_int(value)
     if number is None or number < least:
         raise ParameterError(name, value, f"a whole number of at least {least}")
@@ -121,12 +169,23 @@ def whole_number(value: object, name: str, least: int) -> int:
 
 
 def positive_int(value: object, name: str) -> int:
-    """Take a whole number of at least 1."""
+    """Take a whole number of at least 1.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+
+    >>> positive_int(3, "groups")
+    3
+    """
     return whole_number(value, name, 1)
 
 
 def round_up(number: Fraction) -> float:
     """Return the smallest float that is not below `number`.
+
+    Args:
+        number: an exact number.
 
     >>> round_up(Fraction(1, 3)) > Fraction(1, 3) >= round_down(Fraction(1, 3))
     True
@@ -136,12 +195,22 @@ def round_up(number: Fraction) -> float:
 
 
 def round_down(number: Fraction) -> float:
-    """Return the largest float that is not above `number`."""
+    """Return the largest float that is not above `number`.
+
+    Args:
+        number: an exact number.
+
+    >>> round_down(Fraction(1, 10)) < Fraction(1, 10)
+    True
+    """
     return 0.0 - round_up(-number)
 
 
 def root_up(square: Fraction) -> Fraction:
     """Return a rational that is not below the root of `square` >= 0, and at most 2^-128 above, relatively.
+
+    Args:
+        square: an exact number of at least 0.
 
     >>> root_up(Fraction(9, 4)) == Fraction(3, 2), root_up(Fraction(2)) ** 2 > 2
     (True, True)
@@ -151,6 +220,9 @@ def root_up(square: Fraction) -> Fraction:
 
 def root_down(square: Fraction) -> Fraction:
     """Return a rational that is not above the root of `square` >= 0, and at most 2^-128 below, relatively.
+
+    Args:
+        square: an exact number of at least 0.
 
     >>> root_down(Fraction(9, 4)) == Fraction(3, 2), root_down(Fraction(2)) ** 2 < 2
     (True, True)

@@ -23,6 +23,10 @@ class Ball(Enum):
     def holds(self, vector: Sequence[int], radius: int) -> bool:
         """Whether a vector of whole numbers is no longer than a whole number.
 
+        Args:
+            vector: whole numbers.
+            radius: a whole number, at least 0.
+
         >>> Ball.L2.holds([3, -4], 5), Ball.L1.holds([3, -4], 6), Ball.LINF.holds([3, -4], 4)
         (True, False, True)
         """

@@ -14,7 +14,11 @@ from sfumato.exact import root_up
 
 
 class Norm(Enum):
-    """How a change of several numbers is measured as one: for Laplace or for Gaussian noise."""
+    """How a change of several numbers is measured as one: for Laplace or for Gaussian noise.
+
+    >>> Norm.L1, Norm.L2
+    (<Norm.L1: 'l1'>, <Norm.L2: 'l2'>)
+    """
 
     L1 = "l1"
     L2 = "l2"
@@ -22,6 +26,8 @@ class Norm(Enum):
 
 class Body(ABC):
     """A set of vectors of integers, in grid steps, that holds whatever one unit may add to one group.
+
+    Such as `Segment` and `ConeBody`.
 
     This is the only privacy claim of a statistic: every sensitivity is a size of its body.
     """
@@ -46,11 +52,19 @@ class Body(ABC):
         """Return the largest size of a vector, each coordinate divided by its scale.
 
         For L1 the sum of absolute values; for L2 the sum of *squares*, which stays rational.
+
+        Args:
+            norm: as which a change of several numbers is measured.
+            scales: the noise scale of each coordinate, in grid steps, above 0.
         """
 
     @abstractmethod
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return noise scales at a noise multiplier of one: how noise is split over the coordinates."""
+        """Return noise scales at a noise multiplier of one: how noise is split over the coordinates.
+
+        Args:
+            norm: as which a change of several numbers is measured.
+        """
 
     @property
     def parts(self) -> tuple[Body, ...]:
@@ -123,7 +137,11 @@ class Product(Body):
         return tuple(scale for part in self.factors for scale in part.split(norm))
 
     def of_parts(self, scales: Sequence[Fraction]) -> list[tuple[Body, Sequence[Fraction]]]:
-        """Return each factor with its own of `scales`."""
+        """Return each factor with its own of `scales`.
+
+        Args:
+            scales: of all coordinates, in their order.
+        """
         found, start = [], 0
         for part in self.factors:
             end = start + len(part.names)

@@ -74,6 +74,9 @@ class ConeBody(Spelled, Body):
         """Return the least (a, b) for which the vector is a times a contribution less b times another one.
 
         Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
+
+        Args:
+            vector: a number for each coordinate, in grid steps.
         """
         x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
         n, *signed = x[self.units :]
@@ -85,7 +88,12 @@ class ConeBody(Spelled, Body):
         return a, b
 
     def largest(self, vector: Sequence[int | Fraction], names: Sequence[str] = ()) -> Fraction:
-        """Return the largest |number| over its bound, but for units; of all, or of those that are named."""
+        """Return the largest |number| over its bound, but for units; of all, or of those that are named.
+
+        Args:
+            vector: a number for each coordinate, in grid steps.
+            names: of the coordinates that are looked at; none for all.
+        """
         own = list(zip(self.names, vector, self.bounds, strict=True))[self.units :]
         return max(abs(Fraction(value) / bound) for name, value, bound in own if not names or name in names)
 
@@ -94,7 +102,11 @@ class ConeBody(Spelled, Body):
         return (max(abs(number) for number in (n, *signed)) + n) / 2
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether one unit may add this to a group."""
+        """Whether one unit may add this to a group.
+
+        Args:
+            vector: a number for each coordinate, in grid steps.
+        """
         a, b = self.sides(vector)
         return a <= 1 and b == 0
 
@@ -194,7 +206,11 @@ class KNormDistance(Spelled, Metric):
         return self.of(vectors)
 
     def of(self, vectors: Sequence[Sequence[int | Fraction]]) -> Fraction:
-        """Return the norm of the groups' vectors."""
+        """Return the norm of the groups' vectors.
+
+        Args:
+            vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
+        """
         found = self.norm([self.body.sides(vector) for vector in vectors])
         if not self.favoured:
             return found
@@ -202,7 +218,11 @@ class KNormDistance(Spelled, Metric):
         return found - self.part * sum(less, Fraction(0)) / (self.groups or 1)
 
     def norm(self, sides: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
-        """Return the norm of the groups' `sides`, where nothing is favoured; else it is not larger."""
+        """Return the norm of the groups' `sides`, where nothing is favoured; else it is not larger.
+
+        Args:
+            sides: of each group, as `ConeBody.sides` gives them.
+        """
         parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
         if self.apart:
             each = sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)

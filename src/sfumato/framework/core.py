@@ -81,7 +81,11 @@ class Transformation:
         return f"<Transformation {self.name}: {self.input_domain} to {self.output_domain}>"
 
     def map(self, d_in: object) -> Fraction:
-        """Return an upper bound of the distance of outputs whose inputs are at most `d_in` apart."""
+        """Return an upper bound of the distance of outputs whose inputs are at most `d_in` apart.
+
+        Args:
+            d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
+        """
         return self.stability_map(distance_in(d_in))
 
     @overload
@@ -159,7 +163,11 @@ class Measurement:
         return f"<Measurement {self.name}: {self.input_domain}, in {self.output_measure}>"
 
     def map(self, d_in: object) -> Any:
-        """Return the privacy loss for inputs that are at most `d_in` apart."""
+        """Return the privacy loss for inputs that are at most `d_in` apart.
+
+        Args:
+            d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
+        """
         return self.privacy_map(distance_in(d_in))
 
 

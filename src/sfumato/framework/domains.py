@@ -20,14 +20,25 @@ Entries = TypeVar("Entries", bound=Sized)
 
 
 class Domain(ABC):
-    """A set of values."""
+    """A set of values.
+
+    Such as `AtomDomain` and `VectorDomain`.
+    """
 
     @abstractmethod
     def contains(self, value: Any) -> bool:
-        """Whether a value is a member."""
+        """Whether a value is a member.
+
+        Args:
+            value: anything at all.
+        """
 
     def includes(self, other: Domain) -> bool:
-        """Whether every member of `other` is a member of this; a claim made here then holds there."""
+        """Whether every member of `other` is a member of this; a claim made here then holds there.
+
+        Args:
+            other: a domain.
+        """
         return self == other
 
 
@@ -247,7 +258,11 @@ class TableDomain(Domain):
 
 
 class Row(NamedTuple):
-    """One row: its privacy unit, its group key, and its values by column name."""
+    """One row: its privacy unit, its group key, and its values by column name.
+
+    >>> Row("ann", "Ulm", {"age": 30}).key
+    'Ulm'
+    """
 
     unit: Hashable
     key: Hashable
@@ -260,6 +275,9 @@ class RowsDomain(Domain):
 
     Args:
         columns: pairs of a name and the domain of its values, as far as they matter.
+
+    >>> RowsDomain((("age", AtomDomain(int)),)).contains([Row("ann", "Ulm", {"age": 30})])
+    True
     """
 
     columns: tuple[tuple[str, Domain], ...] = ()
@@ -284,7 +302,11 @@ WHOLE = 1 << WEIGHT_BITS
 
 
 class Part(NamedTuple):
-    """A part of a unit: its rows in a group, and how much of what they add counts, of `WHOLE`."""
+    """A part of a unit: its rows in a group, and how much of what they add counts, of `WHOLE`.
+
+    >>> Part([Row("ann", "Ulm", {})], 2**19).weight  # a half of her
+    524288
+    """
 
     rows: Sequence[Mapping[str, Any]]
     weight: int
@@ -300,6 +322,9 @@ class ContributionDomain(Domain):
         scaled: units are in any number of groups, with a `Part` in each, and all parts of one come to at most
             `groups` whole ones.
         total: a unit has at most so many rows in all groups together, or None for any number.
+
+    >>> ContributionDomain(groups=1).contains({"Ulm": [[Row("ann", "Ulm", {})]]})
+    True
     """
 
     groups: int
@@ -323,7 +348,11 @@ class ContributionDomain(Domain):
 
 @dataclass(frozen=True)
 class GroupedIntegers(Domain):
-    """Per group, a vector of exact integers, one for each named coordinate (in grid steps)."""
+    """Per group, a vector of exact integers, one for each named coordinate (in grid steps).
+
+    >>> GroupedIntegers(("units",)).contains({"Ulm": {"units": 3}})
+    True
+    """
 
     coordinates: tuple[str, ...]
 

@@ -13,7 +13,10 @@ from sfumato.exact import as_fraction, root_down, root_up
 
 
 class Measure(ABC):
-    """A unit of privacy loss."""
+    """A unit of privacy loss.
+
+    Such as `PureDP` and `ApproximateDP`.
+    """
 
     @abstractmethod
     def total(self, losses: Sequence[Any]) -> Any:
@@ -25,11 +28,17 @@ class Measure(ABC):
 
     @abstractmethod
     def within(self, loss: Any, budget: Any) -> bool:
-        """Whether a loss is at most the budget."""
+        """Whether a loss is at most the budget.
+
+        Args:
+            loss, budget: in this measure's unit.
+        """
 
 
 class Filter(Measure):
     """A measure in which losses may be chosen on the way, as long as their total stays within a budget.
+
+    Such as `PureDP` and `GaussianDP`.
 
     `Measure.total` is about losses that are fixed beforehand. That the same total is a bound where each
     *loss*, too, depends on the outputs before is a theorem of its own: a privacy filter. It holds for
@@ -45,11 +54,19 @@ class Filter(Measure):
 
     @abstractmethod
     def budget(self, value: Any) -> Any:
-        """Take a budget in this measure's unit, or raise a BudgetError."""
+        """Take a budget in this measure's unit, or raise a BudgetError.
+
+        Args:
+            value: an amount in this measure's unit: a number, or a pair of them for (epsilon, delta).
+        """
 
     @abstractmethod
     def remaining(self, spent: Any, budget: Any) -> Any:
-        """Return the largest loss that still fits, rounded down."""
+        """Return the largest loss that still fits, rounded down.
+
+        Args:
+            spent, budget: in this measure's unit, the first within the second.
+        """
 
 
 class _Sum(Filter):
@@ -81,7 +98,11 @@ class PureDP(_Sum):
 
 @dataclass(frozen=True)
 class ZeroConcentratedDP(_Sum):
-    """Zero-concentrated differential privacy (Bun, Steinke 2016): the map gives rho, and rhos add up."""
+    """Zero-concentrated differential privacy (Bun, Steinke 2016): the map gives rho, and rhos add up.
+
+    >>> ZeroConcentratedDP().total([Fraction(1, 2), Fraction(1, 4)])
+    Fraction(3, 4)
+    """
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,26 @@ Distance = Fraction | float  # a float only as math.inf
 
 
 class Metric(ABC):
-    """A distance on the domains that it admits."""
+    """A distance on the domains that it admits.
+
+    Such as `AbsoluteDistance` and `SymmetricDistance`.
+    """
 
     @abstractmethod
     def admits(self, domain: Domain) -> bool:
-        """Whether this measures all pairs of members of a domain."""
+        """Whether this measures all pairs of members of a domain.
+
+        Args:
+            domain: of which the members would be measured.
+        """
 
     @abstractmethod
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the distance of two members of an admitted domain."""
+        """Return the distance of two members of an admitted domain.
+
+        Args:
+            one, other: members of an admitted domain.
+        """
 
 
 def _of_records(domain: Domain) -> bool:
@@ -153,7 +164,11 @@ class OneSidedDistance(Metric):
 
 @dataclass(frozen=True)
 class DiscreteDistance(Metric):
-    """0 for equal values, 1 for different ones."""
+    """0 for equal values, 1 for different ones.
+
+    >>> DiscreteDistance().distance("yes", "no")
+    Fraction(1, 1)
+    """
 
     def admits(self, domain: Domain) -> bool:
         """Single values."""

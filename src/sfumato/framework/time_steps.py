@@ -19,6 +19,8 @@ from sfumato.framework.metrics import Metric
 class TimeStepsDistance(Spelled, Metric):
     """A distance of numbers of time steps, in one series or several.
 
+    Such as `SeriesDistance` and `TreeDistance`.
+
     Args:
         names: the coordinates.
         scales: for each the scale of its noise, in grid steps.
@@ -50,6 +52,9 @@ class TimeStepsDistance(Spelled, Metric):
         """Return how far each number of each series moved, step by step, with its scale.
 
         None where there are unknown coordinates.
+
+        Args:
+            one, other: integers by group, as `distance` takes them.
         """
         empty, found = dict[str, int](), []
         for keys in self.series:

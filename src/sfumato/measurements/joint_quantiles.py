@@ -43,6 +43,9 @@ class Target(Spelled):
             targets are looked for with it, a wide one leaves them nearly as near as they are alone.
         within: whether what is looked for is never below 0, nor above all counts. A count more then makes
             distances larger by all of itself, in place of the larger of the share and the rest.
+
+    >>> Target(Fraction(1, 2)).rank  # the median
+    Fraction(1, 2)
     """
 
     rank: Fraction

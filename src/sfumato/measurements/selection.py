@@ -138,16 +138,29 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return next(n for n, p in enumerate(self._table) if p >= half) + self.pre_threshold - 1
 
     def probability(self, units: int) -> Fraction:
-        """Return the exact probability with which a group of so many units is kept."""
+        """Return the exact probability with which a group of so many units is kept.
+
+        Args:
+            units: in the group; at least 0.
+        """
         seen = min(max(units - self.pre_threshold + 1, 0), len(self._table) - 1)
         return Fraction(self._table[seen], 1 << self._bits)
 
     def chance(self, units: int) -> float:
-        """Return `probability`, as a float."""
+        """Return `probability`, as a float.
+
+        Args:
+            units: in the group; at least 0.
+        """
         return float(self.probability(units))
 
     def keep(self, units: ArrayLike, words: Words | None = None) -> Kept:
-        """Toss for each group; as `select`, without noisy counts."""
+        """Toss for each group; as `select`, without noisy counts.
+
+        Args:
+            units: of each group.
+            words: random words.
+        """
         seen = np.minimum(_seen(units, self.pre_threshold), len(self._table) - 1)
         present, index = np.unique(seen, return_inverse=True)
         scale = 1 << self._bits

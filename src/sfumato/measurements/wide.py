@@ -47,7 +47,11 @@ class WideIntegers:
 
     @classmethod
     def from_arrow(cls, column: pa.Array) -> WideIntegers:
-        """Read int64 or decimal128(38, 0) without nulls."""
+        """Read int64 or decimal128(38, 0) without nulls.
+
+        Args:
+            column: an Arrow array of int64 or decimal128(38, 0).
+        """
         if pa.types.is_decimal128(column.type):
             if not len(column):
                 return cls.from_int64(np.zeros(0, np.int64))
@@ -58,12 +62,20 @@ class WideIntegers:
 
     @classmethod
     def from_int64(cls, values: NDArray[np.int64]) -> WideIntegers:
-        """Widen 64-bit integers."""
+        """Widen 64-bit integers.
+
+        Args:
+            values: of int64.
+        """
         return cls(values >> 63, values.view(np.uint64))
 
     @classmethod
     def from_integers(cls, values: Sequence[int]) -> WideIntegers:
-        """Take Python's integers, of at most 128 bits with their signs."""
+        """Take Python's integers, of at most 128 bits with their signs.
+
+        Args:
+            values: Python's integers.
+        """
         high, low = [v >> 64 for v in values], [v & (2**64 - 1) for v in values]
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
@@ -94,7 +106,12 @@ class WideIntegers:
         return self.from_integers(values)
 
     def added_up(self, codes: NDArray[np.int64], count: int) -> WideIntegers:
-        """Return so many totals, of which each number is part of the one that its code says."""
+        """Return so many totals, of which each number is part of the one that its code says.
+
+        Args:
+            codes: of each number the place of its total, from 0.
+            count: how many totals there are.
+        """
         if count == len(self):
             order = np.empty(count, np.int64)
             order[codes] = np.arange(count)
@@ -105,14 +122,22 @@ class WideIntegers:
         return self.from_integers(found)
 
     def finer(self, bits: int) -> WideIntegers:
-        """Return the same numbers in steps of 2^-bits, from 0 to 63."""
+        """Return the same numbers in steps of 2^-bits, from 0 to 63.
+
+        Args:
+            bits: from 0 to 63.
+        """
         if not bits:
             return self
         high = (self.high << bits) | (self.low >> np.uint64(64 - bits)).view(np.int64)
         return WideIntegers(high, self.low << np.uint64(bits))
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
-        """Return the integers times a power of two, as float64."""
+        """Return the integers times a power of two, as float64.
+
+        Args:
+            step: a power of two.
+        """
         narrow = self.high == (self.low.view(np.int64) >> 63)
         wide = self.high.astype(np.float64) * 2.0**64 + self.low.astype(np.float64)
         return np.where(narrow, self.low.view(np.int64).astype(np.float64), wide) * float(step)

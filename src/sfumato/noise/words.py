@@ -25,11 +25,18 @@ _zeros = bytes(8 * _chunk)
 
 
 class Words(ABC):
-    """A stream of independent, uniformly random 64-bit words."""
+    """A stream of independent, uniformly random 64-bit words.
+
+    Such as `SecureWords`, and `SeededWords` for tests.
+    """
 
     @abstractmethod
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, as uint64 of shape (count,)."""
+        """Return the next `count` words, as uint64 of shape (count,).
+
+        Args:
+            count: how many, at least 0.
+        """
 
 
 class _CounterWords(Words):
@@ -179,7 +186,11 @@ def source_of(words: object) -> Words:
 
 
 def default_words() -> SecureWords:
-    """Return this thread's own secure words."""
+    """Return this thread's own secure words.
+
+    >>> isinstance(default_words(), SecureWords)
+    True
+    """
     words: SecureWords | None = getattr(_of_thread, "words", None)
     if words is None:
         words = _of_thread.words = SecureWords()

@@ -30,6 +30,8 @@ from sfumato.transformations import QuantileTree, Role, Statistic
 class Explanation(Told):
     """Each step of a plan with its bounds, noise scale and share of the budget.
 
+    Made by `Question.plan` and `Question.release`: `explain()` of what they give.
+
     `str()` gives text, `to_dict()` and `to_json()` the same as data, `steps` and `numbers` its parts for
     whoever shows them in another way. Nothing in it depends on rows, but bounds that noisy looks found.
 
@@ -48,7 +50,11 @@ class Explanation(Told):
         return self.content
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict()` as JSON text."""
+        """Return `to_dict()` as JSON text.
+
+        Args:
+            indent: spaces for each level; None for one line.
+        """
         return json.dumps(self.content, indent=indent, ensure_ascii=False)
 
     @property

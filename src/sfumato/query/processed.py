@@ -64,6 +64,8 @@ class Computation(Protocol):
 class ProcessedRelease(NoisyTable):
     """Released tables after SQL.
 
+    Made by `sql`.
+
     Nothing but noisy tables and public ones go into it, so its cost is that of the releases. They are drawn,
     one after the other, and computed with when it is first looked at, and once. If that fails, as a cast of a
     noisy number may, `released` still has what was drawn.

@@ -125,8 +125,16 @@ class Question(Helpful, Displayed, Generic[Released]):
 
         Takes the options of `release`.
 
+        Args:
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of `release`.
         Raises:
             QueryError: bounds or limits are "auto", so that only a release finds them.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2)
+        >>> plan = visits.agg(n=sf.count()).plan(epsilon=1)
+        >>> plan.noise.name, {name: round(of, 1) for name, of in plan.deviations.items()}
+        ('laplace', {'rows': 2.8})
         """
         self._check_nothing_left("plan")
         return self.checked_plan(

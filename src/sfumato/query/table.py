@@ -123,6 +123,8 @@ class Table(Helpful, Displayed, Generic[Released]):
     def with_columns(self, /, **expressions: str) -> Table[Released]:
         """Add or replace columns by SQL expressions of one row's columns; a row that fails gives NULL.
 
+        Args:
+            expressions: of one row's columns, in DuckDB's SQL, by the name of the column that each makes.
         Raises:
             QueryError: an expression is not admissible, or would replace the privacy unit.
         """
@@ -181,6 +183,8 @@ class Table(Helpful, Displayed, Generic[Released]):
     def union(self, other: Table[Any]) -> Table[Released]:
         """Add the rows of another private table of the same units, with the same columns and types.
 
+        Args:
+            other: a private table of the same engine, with the same privacy unit.
         Raises:
             QueryError: the columns differ, or the other table is public.
         Source:
@@ -448,6 +452,9 @@ class Table(Helpful, Displayed, Generic[Released]):
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
         """Say what is asked of each group; the names are those of the output's columns.
 
+        Args:
+            unnamed: nothing; each aggregate has a name.
+            aggregates: such as `sfumato.count()`, by the name of the output column.
         Raises:
             QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
         """

@@ -73,6 +73,8 @@ def exp_up(x: Fraction) -> Fraction:
 class LaplaceComparison(NamedTuple):
     """The accuracy of a release beside that of plain Laplace noise of the same epsilon.
 
+    Made by `SnappingMechanism`, whose `against_laplace` it is.
+
     Where the outer clamp does not cap it, snapping = factor * laplace + half_step.
 
     Attributes:

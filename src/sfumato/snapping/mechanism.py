@@ -90,6 +90,11 @@ class SnappingMechanism(Expectations):
         Args, Raises:
             as `epsilon_for_accuracy`.
 
+        Args:
+            accuracy: how far off a release may be, in the unit of the statistic.
+            alpha: with which probability it may be farther off.
+            sensitivity, lower, upper, gamma: as of `SnappingMechanism`.
+
         >>> mechanism = SnappingMechanism.for_accuracy(3, 0.05, lower=0, upper=10)
         >>> mechanism.accuracy(0.05) <= 3
         True

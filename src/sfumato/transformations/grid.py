@@ -32,16 +32,29 @@ class Grid:
         return Fraction(2) ** self.exponent
 
     def steps_at_most(self, value: Fraction) -> int:
-        """Return the largest number of steps that is not above `value`."""
+        """Return the largest number of steps that is not above `value`.
+
+        Args:
+            value: an exact number.
+        """
         return math.floor(value / self.step)
 
     def steps_at_least(self, value: Fraction) -> int:
-        """Return the smallest number of steps that is not below `value`."""
+        """Return the smallest number of steps that is not below `value`.
+
+        Args:
+            value: an exact number.
+        """
         return math.ceil(value / self.step)
 
     @classmethod
     def for_noise(cls, scale: Fraction, bits: int = 30) -> Grid:
-        """Return the grid on which noise of this scale is about 2**bits steps wide."""
+        """Return the grid on which noise of this scale is about 2**bits steps wide.
+
+        Args:
+            scale: of the noise, in the column's unit.
+            bits: how fine the grid is beside it.
+        """
         return cls(exponent_of(scale) - bits)
 
 
@@ -75,7 +88,12 @@ class ValueGrid:
 
     @classmethod
     def around(cls, lower: Fraction, upper: Fraction, grid: Grid) -> ValueGrid:
-        """Move bounds outward to the grid; coarsen it where the bounds would not be exact in float64."""
+        """Move bounds outward to the grid; coarsen it where the bounds would not be exact in float64.
+
+        Args:
+            lower, upper: bounds in the column's unit.
+            grid: on which values are put.
+        """
         largest = max(abs(lower), abs(upper))
         floor = exponent_of(upper - lower) - MAX_HALF_RANGE_BITS
         if largest:
@@ -109,7 +127,11 @@ class ValueGrid:
         return (self.upper - self.lower) // 2
 
     def centred(self, value: Any) -> int | None:
-        """Return the steps from the midpoint to the clamped and rounded value."""
+        """Return the steps from the midpoint to the clamped and rounded value.
+
+        Args:
+            value: of a row, in the column's unit.
+        """
         number = as_double(value)
         if number is None:
             return None

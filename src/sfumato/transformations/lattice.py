@@ -83,12 +83,20 @@ class Lattice:
         return 2.0**-64 if self.coarsest > 800 else 1.0
 
     def nearest(self, value: Any) -> float | None:
-        """Return the value of a value's place, computed in float64 as written; None for NULL and NaN."""
+        """Return the value of a value's place, computed in float64 as written; None for NULL and NaN.
+
+        Args:
+            value: a number.
+        """
         number = as_double(value)
         return None if number is None else float(self.all_nearest(np.array([number]))[0])
 
     def all_nearest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value of the place of each value, none of which is NaN."""
+        """Return the value of the place of each value, none of which is NaN.
+
+        Args:
+            values: of float64.
+        """
         numbers = np.clip(values, self.lower, self.upper)
         sizes, found = np.abs(numbers), np.empty_like(numbers)
         near = sizes < self.near
@@ -101,12 +109,20 @@ class Lattice:
         return found + 0.0
 
     def place(self, value: Any) -> int | None:
-        """Return the place of a value."""
+        """Return the place of a value.
+
+        Args:
+            value: a number.
+        """
         found = self.nearest(value)
         return None if found is None else int(self.places(np.array([found]))[0])
 
     def places(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the places of values that `nearest` gave."""
+        """Return the places of values that `nearest` gave.
+
+        Args:
+            values: numbers that `nearest` gave.
+        """
         size = np.abs(values)
         # In an octave 2^e <= size < 2^(e+1) there are 2^(BITS-1) places. The bits of a float64 count them
         # too: those of e, and below them the significant bits, of which `nearest` left the first ones.
@@ -124,7 +140,11 @@ class Lattice:
         return (1 << BITS) + octaves * (1 << (BITS - 1))
 
     def value(self, place: int) -> float:
-        """Return the number at a place, within the bounds."""
+        """Return the number at a place, within the bounds.
+
+        Args:
+            place: a whole number from 0.
+        """
         size, half = abs(place), 1 << (BITS - 1)
         if size <= 1 << BITS:
             found = Fraction(2) ** self.finest * size
@@ -138,6 +158,9 @@ class Lattice:
 
     def decimal(self, place: int) -> float:
         """Return the number with the fewest decimal digits that belongs to a place, within the bounds.
+
+        Args:
+            place: a whole number from 0.
 
         >>> fine = Lattice(0.0, 10.0)
         >>> fine.value(fine.place(2.8)), fine.decimal(fine.place(2.8))

@@ -13,6 +13,8 @@ from sfumato.display.displayed import Told
 class Check:
     """One question to the sample.
 
+    Part of what `closeness` gives.
+
     Args:
         name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits"; of two samples
             "shift" too, and no "values". Of vectors, with the projection's name before it.
@@ -28,6 +30,8 @@ class Check:
 @dataclass(frozen=True, repr=False)
 class Closeness(Told):
     """What the checks found.
+
+    Made by `closeness`.
 
     Args:
         passed: whether no check failed. Right noise fails with probability at most `alpha`.

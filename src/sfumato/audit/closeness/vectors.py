@@ -39,6 +39,8 @@ class VectorLaw:
     def of(self, sample: Any) -> list[tuple[str, NDArray[Any], Law | Cdf]]:
         """Return each projection's name, its numbers, and their law.
 
+        Args:
+            sample: a vector in each row.
         Raises:
             ParameterError: the sample is no array of vectors, or a projection does not give a number of each.
         """

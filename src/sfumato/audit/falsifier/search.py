@@ -30,6 +30,8 @@ SHOWN = 160
 class Falsification(Told):
     """What a search for a counterexample found; `print` it.
 
+    Made by `falsify`.
+
     Args:
         name: of the transformation.
         violated: whether the claim is broken.

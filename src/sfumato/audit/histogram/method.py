@@ -81,5 +81,9 @@ class HistogramMethod:
         return halton(self.datasets, self.size)
 
     def run(self, task: Task) -> Report:
-        """Compare until too many edges have failed, all are compared, or the limits are met."""
+        """Compare until too many edges have failed, all are compared, or the limits are met.
+
+        Args:
+            task: what is to be audited.
+        """
         return Run(self, task).report()

@@ -154,6 +154,8 @@ class Ledger(Displayed, Transactions):
     def accounts(self, dataset: str | None = None) -> tuple[Kept, ...]:
         """Return all caps with what was paid of them, of one dataset or of all.
 
+        Args:
+            dataset: its name; None for all.
         Raises:
             EngineError: the ledger cannot be read.
         """
@@ -168,6 +170,8 @@ class Ledger(Displayed, Transactions):
     def history(self, dataset: str | None = None, analyst: str | None = None) -> tuple[Entry, ...]:
         """Return what was ever entered, in order: of all, of a dataset, of an analyst.
 
+        Args:
+            dataset, analyst: their names; None for all.
         Raises:
             EngineError: the ledger cannot be read.
         """

@@ -26,6 +26,19 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         unit: tells whose a row is. Rows where it is None, or raises, or gives something other than text,
             an int or float, bytes, a date, a UUID or a tuple of these, are dropped.
         secret: where workers find the secret of the noise, as for `sfumato.beam.Release`.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, Count
+    >>> budget = Budget(epsilon=1)
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     rows = pipeline | beam.Create([("ann", "pool"), ("bob", "library")])
+    ...     private = rows | MakePrivate(budget=budget, unit=lambda row: row[0])
+    ...     by_place = {"key": lambda row: row[1], "public_keys": ["pool"]}
+    ...     counts = private | Count(epsilon=1, groups=1, rows=1, **by_place)
+    ...     _ = counts | beam.Keys() | beam.Map(print)
+    pool
+    >>> budget.remaining.epsilon
+    0.0
     """
 
     def __init__(self, *, budget: Budget, unit: Callable[[Any], Any], secret: Secret | None = None) -> None:
@@ -67,25 +80,43 @@ class PrivateCollection:
         self._private = (*before, owned)
 
     def map(self, function: Callable[[Any], Any], label: str | None = None) -> PrivateCollection:
-        """Replace each row by what the function returns."""
+        """Replace each row by what the function returns.
+
+        Args:
+            function: of a row.
+            label: of the step, in Beam's graph.
+        """
         checked("map", function)
         return self._each(lambda row: (function(row),), label or _label("Map", function))
 
     def filter(self, condition: Callable[[Any], bool], label: str | None = None) -> PrivateCollection:
-        """Keep the rows for which the function returns a true value."""
+        """Keep the rows for which the function returns a true value.
+
+        Args:
+            condition: a function of a row.
+            label: of the step, in Beam's graph.
+        """
         checked("filter", condition)
         return self._each(lambda row: (row,) if condition(row) else (), label or _label("Filter", condition))
 
     def flat_map(
         self, function: Callable[[Any], Iterable[Any]], label: str | None = None
     ) -> PrivateCollection:
-        """Replace each row by the rows that the function returns; all are of the same unit."""
+        """Replace each row by the rows that the function returns; all are of the same unit.
+
+        Args:
+            function: of a row; it returns rows.
+            label: of the step, in Beam's graph.
+        """
         checked("flat_map", function)
         return self._each(function, label or _label("FlatMap", function))
 
     def union(self, other: PrivateCollection, label: str = "Union") -> PrivateCollection:
         """Add the rows of another private collection, whose equal units are the same units.
 
+        Args:
+            other: a private collection of the same budget.
+            label: of the step, in Beam's graph.
         Raises:
             QueryError: the two draw on two budgets, or find the secret of their noise in two places.
         """

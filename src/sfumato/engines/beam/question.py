@@ -63,6 +63,12 @@ def Release(
     Raises:
         QueryError, BudgetError: before a pipeline is run, and nothing is spent.
         RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])
+    >>> places = sf.scan(columns, privacy_unit="id").group_by("place").bound(groups=2, rows=1)
+    >>> Release(places.agg(n=sf.count()), epsilon=1, delta="1e-6", confidence=0.95).spent
+    (1.0, 1e-06)
     """
     if not isinstance(question, (Question, Top)):
         raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")

@@ -114,9 +114,10 @@ class SqliteReader:
     def __init__(self, file: str, whole: str) -> None:
         if not Path(whole).is_file():
             raise EngineError(f"scan: there is no file {shown(file)} (looked in {os.getcwd()!r})")
+        opened = None
         with suppress(sqlite3.Error), in_own_words():
             # Rows are read where DuckDB asks for them, one thread after the other.
-            self._connection = sqlite3.connect(
+            opened = self._connection = sqlite3.connect(
                 f"file:{quote(whole)}?mode=ro", uri=True, check_same_thread=False, isolation_level=None
             )
             self._connection.text_factory = bytes  # no text need be UTF-8
@@ -124,6 +125,8 @@ class SqliteReader:
             self._connection.execute("BEGIN")
             self._connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
             return
+        if opened is not None:
+            opened.close()
         raise unreachable(file, "it is no file of SQLite, is encrypted or damaged, or must not be read")
 
     def tables(self) -> list[str]:

@@ -31,6 +31,8 @@ _MOST = 20  # strata that are shown
 class StratifiedProportion(Displayed):
     """A private proportion of a stratified population; everything here is safe to publish.
 
+    Made by `stratified_proportion`.
+
     Args:
         strata: what the strata are called.
         design: how many were asked in each, and how many there are.
@@ -73,6 +75,9 @@ class StratifiedProportion(Displayed):
 
         Its columns: stratum, population, asked, yes (noisy), proportion, low, high. Each stratum's
         interval has the confidence on its own, not together with the others.
+
+        Args:
+            confidence: of the intervals, in (0, 1).
         """
         import pyarrow as pa
 
@@ -91,7 +96,11 @@ class StratifiedProportion(Displayed):
         return pa.Table.from_pylist(rows)
 
     def to_pandas(self, confidence: Number = 0.95) -> Any:
-        """Return `to_arrow` as a pandas data frame."""
+        """Return `to_arrow` as a pandas data frame.
+
+        Args:
+            confidence: of the intervals, in (0, 1).
+        """
         return self.to_arrow(confidence).to_pandas()
 
     def explain(self) -> str:

@@ -110,6 +110,8 @@ class Advised(Spelled):
 class Advice(Told):
     """What to ask, of questions that were to be asked of one table for one budget.
 
+    Made by `advise`.
+
     Args:
         questions: by name, complete.
         epsilon, delta: of everything: what was spent on looking, and all releases.

@@ -207,7 +207,17 @@ def variance(
     upper: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
 ) -> Aggregate:
-    """Return the population variance of a column whose rows are clamped to [lower, upper]."""
+    """Return the population variance of a column whose rows are clamped to [lower, upper].
+
+    Args:
+        column: a numeric column.
+        lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
+            for one or both, a release finds them for a share of its budget (docs/choosing.md).
+        magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+
+    >>> variance("docvis", lower=0, upper=30)
+    Variance(column='docvis', lower=0, upper=30)
+    """
     if lower is None and upper is None:
         return Unbounded(variance, column_name("variance", column))
     if is_auto(lower) or is_auto(upper):
@@ -225,7 +235,17 @@ def stddev(
     upper: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
 ) -> Aggregate:
-    """Return the population standard deviation of a column whose rows are clamped to [lower, upper]."""
+    """Return the population standard deviation of a column whose rows are clamped to [lower, upper].
+
+    Args:
+        column: a numeric column.
+        lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
+            for one or both, a release finds them for a share of its budget (docs/choosing.md).
+        magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+
+    >>> stddev("docvis", lower=0, upper=30)
+    StandardDeviation(column='docvis', lower=0, upper=30)
+    """
     if lower is None and upper is None:
         return Unbounded(stddev, column_name("stddev", column))
     if is_auto(lower) or is_auto(upper):

@@ -111,6 +111,8 @@ class Point:
 class NonPrivateAnalysis(Displayed):
     """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
 
+    Made by `Question.analyze`.
+
     Args:
         keys: of the groups.
         outputs: the names of what is asked.
@@ -143,12 +145,20 @@ class NonPrivateAnalysis(Displayed):
         return self._by_group() if by_group else self._totals()
 
     def to_pandas(self, *, by_group: bool = False) -> pandas.DataFrame:
-        """Return the numbers of `to_arrow` as a pandas data frame, NOT PRIVATE."""
+        """Return the numbers of `to_arrow` as a pandas data frame, NOT PRIVATE.
+
+        Args:
+            by_group: a row for each group too.
+        """
         output.require("pandas", "pandas")
         return self.to_arrow(by_group=by_group).to_pandas()
 
     def to_polars(self, *, by_group: bool = False) -> polars.DataFrame:
-        """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE."""
+        """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE.
+
+        Args:
+            by_group: a row for each group too.
+        """
         return output.to_polars(self.to_arrow(by_group=by_group))
 
     def plot(self, path: str | Path) -> None:

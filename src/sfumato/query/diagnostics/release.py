@@ -161,7 +161,11 @@ class Diagnostics(Displayed, Owned):
         )
 
     def to_pandas(self, confidence: float = 0.95) -> pandas.DataFrame:
-        """Return the table as a pandas data frame."""
+        """Return the table as a pandas data frame.
+
+        Args:
+            confidence: of the error bars, in (0, 1).
+        """
         output.require("pandas", "pandas")
         return self.to_arrow(confidence).to_pandas()
 

@@ -84,6 +84,8 @@ class Beside(Protocol):
 class Plan(Displayed):
     """What a release does, decided before a row is read.
 
+    Made by `Question.plan`.
+
     Args:
         query: what is asked.
         epsilon, delta: the budget, exactly.

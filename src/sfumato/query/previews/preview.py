@@ -39,6 +39,8 @@ _MUCH_WIDER = 1.15  # times: what a preview may be off
 class Preview(Told):
     """Error bars to be expected, by budget and size of group.
 
+    Made by `Question.preview`.
+
     Args:
         table: epsilon, units, the chance to be shown, and for each output half of the width of its error bar.
         confidence: of the error bars.

@@ -98,6 +98,8 @@ class Receipt(Displayed):
     def write(self, path: str | PathLike[str]) -> None:
         """Write it to a .json file.
 
+        Args:
+            path: ends in .json; a file of that name is replaced.
         Raises:
             ParameterError: the path is not admissible.
             OSError: the file cannot be written.
@@ -110,6 +112,8 @@ class Receipt(Displayed):
     def read(cls, path: str | PathLike[str]) -> Receipt:
         """Read a receipt that `write` wrote.
 
+        Args:
+            path: of a file that `write` wrote.
         Raises:
             ParameterError: it is no path.
             EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
@@ -133,6 +137,8 @@ class Receipt(Displayed):
     def of_dict(cls, given: Mapping[str, Any]) -> Receipt:
         """Return the receipt of what `to_dict` gave.
 
+        Args:
+            given: what `to_dict` gave.
         Raises:
             ValueError: it is none, or something in it was changed.
         """
@@ -235,7 +241,7 @@ def _entered(ledger: Any) -> str:
         return "no entry"
     try:
         return "; ".join(_entry(**one) for one in ledger)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, LookupError):  # a slice of a dict is a key from 3.12 on
         return json.dumps(ledger)
 
 

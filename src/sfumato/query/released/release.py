@@ -48,6 +48,8 @@ _NOT_KEPT = (
 class Release(NoisyTable):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
+    Made by `Question.release`.
+
     The noise is drawn when the result is first looked at, and once: every later look sees the same
     numbers. `write` streams; a result that was only written is read back from its file. A process that
     is forked from this one sees the same numbers where they were drawn before, and else draws none. Once

@@ -19,6 +19,11 @@ class PublicTable(Helpful, Displayed):
     """A table that holds nothing about people: public knowledge, to be joined with private ones.
 
     Made by `sfumato.public`. Every method gives a new one.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> towns = sf.public(pa.table({"town": ["A", "B"], "region": ["north", "south"]}))
+    >>> list(towns.filter("region = 'north'").schema)
+    ['town', 'region']
     """
 
     engine: Engine[Any]

@@ -24,7 +24,10 @@ _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
 class Interval(NamedTuple):
-    """Where a part of a ratio lies: its smallest value, the one without noise, the largest."""
+    """Where a part of a ratio lies: its smallest value, the one without noise, the largest.
+
+    Part of what `mean_tolerance` gives.
+    """
 
     low: float
     raw: float
@@ -32,12 +35,18 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
-        """Round exact ends to floats."""
+        """Round exact ends to floats.
+
+        Args:
+            low, raw, high: exact numbers.
+        """
         return cls(float(low), float(raw), float(high))
 
 
 class Probability(float):
     """A probability with a bound on its error.
+
+    Made by `mean_failure_probability`.
 
     Attributes:
         error: the true probability is at most this far away. With rounded noise, what lies exactly t away
@@ -58,6 +67,8 @@ class Probability(float):
 
 class RatioTolerance(float):
     """A tolerance that shows where its width comes from.
+
+    Made by `mean_tolerance` and `variance_tolerance`.
 
     Attributes:
         rule: the rule that gave it.

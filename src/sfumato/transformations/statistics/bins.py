@@ -63,7 +63,11 @@ class Edges(Places):
         return len(self.edges) - 1 + self.below + self.above
 
     def place(self, value: Any) -> int | None:
-        """Return the bin of a number."""
+        """Return the bin of a number.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         number = as_double(value)
         if number is None:
             return None
@@ -103,7 +107,11 @@ class Listed(Places):
         return {value: place for place, value in enumerate(self.values)}
 
     def place(self, value: Any) -> int | None:
-        """Return the place in the list."""
+        """Return the place in the list.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         if not has_value(value):
             return None
         return self._places.get(value, len(self.values) if self.other else None)
@@ -152,7 +160,11 @@ class RowsInBins(Statistic):
         )
 
     def what(self, place: int) -> str:
-        """Return what is counted in a bin, in a few words."""
+        """Return what is counted in a bin, in a few words.
+
+        Args:
+            place: of a bin, from 0.
+        """
         return f"{'rows' if self.by_rows else 'units'} in bin {place + 1} of {self.column}"
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:

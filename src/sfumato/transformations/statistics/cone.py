@@ -29,6 +29,8 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     number that is never negative needs no other, and sums of weights limit those of weighted values. Margins
     alone are in a cube.
 
+    Args:
+        statistics: of one group, in their order.
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
 
@@ -73,6 +75,8 @@ def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     A `ParabolaBody` of a count beside the sum and the sum of squares of one column, of which missing values
     are not counted, and of units or rows above that; else the `cone_of` the statistics.
 
+    Args:
+        statistics: of one group, in their order.
     Raises:
         QueryError: as of `cone_of`.
 

@@ -29,6 +29,9 @@ class Axis:
         column: the column.
         grid: bounds and step of the values.
         square_centre: what is taken off each square, in squared steps.
+
+    >>> Axis("age", "age", ValueGrid(0, -5, 5)).column
+    'age'
     """
 
     label: str
@@ -93,11 +96,19 @@ class CrossMoments(Statistic):
         return f"{self.label}.complete"
 
     def sum_name(self, i: int) -> str:
-        """Return the name of the sum of a column."""
+        """Return the name of the sum of a column.
+
+        Args:
+            i: the place of a column, from 0.
+        """
         return f"{self.label}.{self.axes[i].label}.rows_sum"
 
     def product_name(self, i: int, j: int) -> str:
-        """Return the name of the sum of products of two columns, or of the squares of one."""
+        """Return the name of the sum of products of two columns, or of the squares of one.
+
+        Args:
+            i, j: the places of two columns, from 0.
+        """
         one, other = self.axes[i], self.axes[j]
         if i == j:
             return f"{self.label}.{one.label}.rows_squares"
@@ -126,7 +137,11 @@ class CrossMoments(Statistic):
         return tuple(found)
 
     def row(self, row: Values) -> tuple[int, ...]:
-        """Return what one row adds to each number; to that of complete rows one row."""
+        """Return what one row adds to each number; to that of complete rows one row.
+
+        Args:
+            row: its values by column.
+        """
         values = [axis.grid.centred(row[axis.column]) for axis in self.axes]
         x = [value for value in values if value is not None]
         counted = self.complete_exponent is not None

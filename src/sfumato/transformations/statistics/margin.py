@@ -74,7 +74,11 @@ class Margin(Spelled, Statistic):
         return Counter({self.names[0]: self.total(counts)})
 
     def total(self, counts: Mapping[int, int]) -> int:
-        """Return the margin for counts of all units, by place, in the steps of `leaves`."""
+        """Return the margin for counts of all units, by place, in the steps of `leaves`.
+
+        Args:
+            counts: of all units, by place.
+        """
         if self.at is None:
             raise ParameterError("at", None, "two places, once they are chosen")
         first, last = self.at
@@ -83,7 +87,11 @@ class Margin(Spelled, Statistic):
         return self.between(below, upto, sum(counts.values()))
 
     def between(self, below: int, upto: int, counted: int) -> int:
-        """Return the margin of so many rows below the first place, up to the last one, and in all."""
+        """Return the margin of so many rows below the first place, up to the last one, and in all.
+
+        Args:
+            below, upto, counted: numbers of rows, in steps of the counts.
+        """
         least, most = self._shares
         return min(least * counted - (below << self.BITS), (upto << self.BITS) - most * counted)
 

@@ -107,7 +107,11 @@ class Moments(Statistic):
         )
 
     def row(self, value: object) -> tuple[int, int, int]:
-        """Return what one row adds to sum, null_count (in rows) and squares."""
+        """Return what one row adds to sum, null_count (in rows) and squares.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         x = self.grid.centred(value)
         if x is None:
             return 0, 1, 0

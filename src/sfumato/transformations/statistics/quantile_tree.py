@@ -82,19 +82,32 @@ class QuantileTree(Statistic):
         )
 
     def leaf(self, value: Any) -> int | None:
-        """Return the leaf of a value, computed in float64 as written; None for NULL and NaN."""
+        """Return the leaf of a value, computed in float64 as written; None for NULL and NaN.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         number = as_double(value)
         if number is None:
             return None
         return int(self.all_leaves(np.array([number]))[0])
 
     def all_leaves(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the leaf of each value, none of which is NaN."""
+        """Return the leaf of each value, none of which is NaN.
+
+        Args:
+            values: of float64.
+        """
         clamped = np.clip(values, self.lower, self.upper)
         return np.minimum(((clamped - self.lower) * self.factor).astype(np.int64), LEAVES - 1)
 
     def leaves(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[int]:
-        """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit."""
+        """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit.
+
+        Args:
+            rows: of one unit in a group.
+            weight: how much of the unit counts, of `WHOLE`.
+        """
         return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent, weight)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:

@@ -40,7 +40,10 @@ from sfumato.transformations.rows import Contributions, Parts, Values
 
 
 class Role(Enum):
-    """What a coordinate counts or adds up."""
+    """What a coordinate counts or adds up.
+
+    Of a coordinate of a statistic such as `Count`.
+    """
 
     UNITS = "units"
     ROWS = "rows"
@@ -60,6 +63,8 @@ class Role(Enum):
 @dataclass(frozen=True, repr=False)
 class Coordinate(Spelled):
     """One exact number of each group, a whole number of grid steps, which gets noise of its own.
+
+    Of a statistic such as `Count`, whose `coordinates` they are.
 
     Args:
         name: by which numbers, noise scales and laws are found; unique in a release.
@@ -81,6 +86,8 @@ class Coordinate(Spelled):
 @dataclass(frozen=True)
 class Statistic(ABC):
     """Integers per group to which each unit contributes independently of every other unit.
+
+    Such as `Count` and `UnitSum`.
 
     A statistic of a group is made of the sum of `contribution(rows)` over the units in it, by `of_added`.
     For most that is the sum itself, so adding or removing a unit changes it by that unit's contribution and
@@ -110,7 +117,11 @@ class Statistic(ABC):
         """
 
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
-        """Return a group's numbers, of the sum of what its units contribute."""
+        """Return a group's numbers, of the sum of what its units contribute.
+
+        Args:
+            added: the sum of what units contribute, as `contribution` gives it.
+        """
         return added
 
     @property
@@ -166,6 +177,10 @@ def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None 
         A body of all groups, a `RowsBody`, where a unit's rows may be in several: else the statistics' own.
     Raises:
         ParameterError: a statistic scales a unit down to other than `total` rows.
+
+    >>> from sfumato.transformations import Count
+    >>> body_in_all([Count(rows=1)], 3)
+    Product(factors=(Segment(name='rows', bound=1),))
     """
     most = Product(tuple(s.body for s in statistics))
     for statistic in statistics if total is not None else ():

@@ -42,6 +42,10 @@ class YesInStrata(RowsInBins):
         return f"yes-answers of {self.answer} in each of {self.bins.count:,} strata of {self.column}"
 
     def what(self, place: int) -> str:
-        """Return whose yes-answers are counted."""
+        """Return whose yes-answers are counted.
+
+        Args:
+            place: of a stratum, from 0.
+        """
         stratum = self.bins.values[place] if isinstance(self.bins, Listed) else place + 1
         return f"yes-answers of {self.answer} where {self.column} is {stratum}"

@@ -58,7 +58,11 @@ class UnitSum(Statistic):
         return Grid(self.exponent).step
 
     def row_steps(self, value: Any) -> int:
-        """Return one row's value in steps, clamped to the huge range; zero for NULL and NaN."""
+        """Return one row's value in steps, clamped to the huge range; zero for NULL and NaN.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         if self.integer:
             return 0 if value is None else min(max(int(value), -HUGE_STEPS), HUGE_STEPS)
         number = as_double(value)

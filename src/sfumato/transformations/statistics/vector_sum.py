@@ -91,7 +91,11 @@ class VectorSum(Statistic):
         return (Coordinate(f"{self.label}.vector", Role.VECTOR, step, self.column, what),)
 
     def row_steps(self, value: Any) -> list[int] | None:
-        """Return one row's vector in steps, clamped to the huge range; None where it has none."""
+        """Return one row's vector in steps, clamped to the huge range; None where it has none.
+
+        Args:
+            value: of a row; None for NULL.
+        """
         if value is None or len(value) != self.length:
             return None
         numbers = [as_double(entry) for entry in value]

@@ -53,7 +53,11 @@ class WeightGrid:
         return Grid(self.exponent).step
 
     def steps(self, weight: object) -> int | None:
-        """Return a weight in steps, trimmed; None where there is none."""
+        """Return a weight in steps, trimmed; None where there is none.
+
+        Args:
+            weight: of a row; None for NULL.
+        """
         number = as_double(weight)
         if number is None:
             return None
@@ -122,7 +126,11 @@ class WeightedSum(Statistic):
         return weights, values
 
     def row(self, row: Values) -> tuple[int, int]:
-        """Return what one row adds to the sum of weights and to that of values."""
+        """Return what one row adds to the sum of weights and to that of values.
+
+        Args:
+            row: its values by column.
+        """
         w = self.weights.steps(row[self.weight])
         if w is None or (self.column is not None and not has_value(row[self.column])):
             return 0, 0

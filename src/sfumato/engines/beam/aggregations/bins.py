@@ -20,6 +20,8 @@ from sfumato.query.choices import Bounded
 class Histogram(Aggregation):
     """Return a tuple of the numbers of rows, or units, between edges, by key.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     Args:
         value: the number of a row; None, NaN and what is no number are in no bin.
         edges, outside, per, shares: as of `sfumato.histogram`.
@@ -49,6 +51,8 @@ class Histogram(Aggregation):
 
 class ValueCounts(Aggregation):
     """Return a tuple of the numbers of rows, or units, with each value of a list, by key.
+
+    Applied to what `MakePrivate` gives, which has an example.
 
     Args:
         value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.

@@ -13,7 +13,10 @@ from sfumato.query.choices import Amount
 
 
 class Count(Aggregation):
-    """Count rows by key; with weights the population that they stand for."""
+    """Count rows by key; with weights the population that they stand for.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     _takes_weights = True
 
@@ -22,14 +25,20 @@ class Count(Aggregation):
 
 
 class CountUnits(Aggregation):
-    """Count units (people) by key; each counts once in each of its groups."""
+    """Count units (people) by key; each counts once in each of its groups.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.count_units()}
 
 
 class SelectGroups(Aggregation):
-    """Choose keys that enough units have; gives the keys alone."""
+    """Choose keys that enough units have; gives the keys alone.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def __init__(
         self, key: Extract, *, groups: int, epsilon: Amount, delta: Amount, shards: int = SHARDS

@@ -17,6 +17,8 @@ from sfumato.query.choices import DistinctMethod
 class CountDistinct(Aggregation):
     """Count different values by key.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     Args:
         value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.
         values: a unit counts with at most so many different values in a group.

@@ -23,6 +23,8 @@ from sfumato.query.top.plan import TopPlan
 class TopGroups(Aggregation):
     """Draw the k largest groups, by units or by a sum; a unit may be in any number of groups.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     It gives (key, (rank, number)), or (key, rank) with counts=False.
 
     Args:

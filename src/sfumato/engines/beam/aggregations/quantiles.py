@@ -12,7 +12,10 @@ from sfumato.query.aggregates import Aggregate, Number
 
 
 class Quantile(OfValues):
-    """Return the quantile of values by key, at one rank."""
+    """Return the quantile of values by key, at one rank.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def __init__(self, value: Extract, rank: float, *, lower: Number, upper: Number, **options: Any) -> None:
         self._rank = rank
@@ -23,28 +26,40 @@ class Quantile(OfValues):
 
 
 class Median(OfValues):
-    """Return the median of values by key."""
+    """Return the median of values by key.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.median("value", **self._bounds)}
 
 
 class Min(OfValues):
-    """Return about the smallest value by key: the quantile of rank 0.01."""
+    """Return about the smallest value by key: the quantile of rank 0.01.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.min("value", **self._bounds)}
 
 
 class Max(OfValues):
-    """Return about the largest value by key: the quantile of rank 0.99."""
+    """Return about the largest value by key: the quantile of rank 0.99.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.max("value", **self._bounds)}
 
 
 class Quantiles(OfValues):
-    """Return a tuple of quantiles of values by key, at the given ranks."""
+    """Return a tuple of quantiles of values by key, at the given ranks.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     _result = staticmethod(several)
 

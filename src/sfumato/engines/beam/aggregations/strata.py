@@ -19,6 +19,8 @@ from sfumato.query.aggregates import Aggregate, Number
 class StratifiedProportion(Aggregation):
     """Return a tuple of the proportion of yes, its standard error, and the ends of its interval.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     Args:
         answer: the answer of a row, True or False; what is neither does not count.
         stratum: the stratum of a row, of the kinds that a key has.

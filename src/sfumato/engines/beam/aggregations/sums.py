@@ -29,6 +29,8 @@ class OfValues(Aggregation):
 class Sum(OfValues):
     """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     With weights they are of each row.
     """
 
@@ -46,7 +48,10 @@ class Sum(OfValues):
 
 
 class Mean(OfValues):
-    """Average values by key; each is clamped to the bounds."""
+    """Average values by key; each is clamped to the bounds.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     _takes_weights = True
 
@@ -55,7 +60,10 @@ class Mean(OfValues):
 
 
 class Variance(OfValues):
-    """Return the population variance of values by key; each is clamped to the bounds."""
+    """Return the population variance of values by key; each is clamped to the bounds.
+
+    Applied to what `MakePrivate` gives, which has an example.
+    """
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.variance("value", **self._bounds)}

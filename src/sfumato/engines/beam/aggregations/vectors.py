@@ -17,6 +17,8 @@ from sfumato.query.choices import Bounded, VectorNorm
 class VectorSum(Aggregation):
     """Add up vectors by key; gives lists.
 
+    Applied to what `MakePrivate` gives, which has an example.
+
     Args:
         value: the vector of a row, a list, tuple or array of numbers; what is no such, or has another length,
             adds nothing.
@@ -50,6 +52,8 @@ class VectorSum(Aggregation):
 
 class VectorMean(VectorSum):
     """Average vectors by key, over the rows that have one; gives lists.
+
+    Applied to what `MakePrivate` gives, which has an example.
 
     Args:
         value: as of `VectorSum`.
