@@ -40,6 +40,7 @@ class ExitCode(IntEnum):
 app = typer.Typer(
     cls=Told,
     help="Ask a table of personal rows; get noisy numbers that are safe to publish.",
+    epilog="What the words of an answer mean is in the glossary, docs/glossary.md.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -23,7 +23,7 @@ MOST = 20  # rows that are shown
 MOST_BARS = 5_000  # rows of which error bars are computed to show some
 FIRST_ENTRIES = 3  # of a list
 WAITING = (
-    "Its noise is not drawn yet, which showing it does not do: to_pandas(), frame(errors=True), plot() or "
+    "Its noise is not drawn yet, and showing it draws none: to_pandas(), frame(errors=True), plot() or "
     "write(...) reads the rows and draws it, once. What it costs was settled when it was made."
 )
 
