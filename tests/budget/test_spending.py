@@ -320,7 +320,7 @@ def test_what_is_said_to_be_left_may_be_asked():
         budget = Budget("2/3", "1e-6", composition=composition)
         with pytest.raises(BudgetError) as refused:
             budget.spend(1)
-        left = re.search(r"(?:may ask for epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value))
+        left = re.search(r"(?:may still ask for epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value))
         budget.spend(left[1])
         assert budget.remaining.share < 1e-9
 
@@ -347,3 +347,19 @@ def test_a_spend_in_the_middle_of_another_is_refused():
     with budget._turn(), pytest.raises(RefusalError):
         budget.spend("0.1")
     assert budget.remaining.epsilon == 1.0
+
+
+def test_a_refusal_is_short_and_says_what_can_still_be_asked():
+    """In three lines of a terminal at most, of budgets of every kind; and what it says can be asked is paid."""
+    for budget in (Budget(1), Budget(1, "1e-6"), Budget(1, "1e-6", composition="adding")):
+        for epsilon, delta in ((3, 0), (3, "1e-6"), (0.1 + 0.2, "1e-3"), (1 + 1e-15, 0)):
+            with pytest.raises(BudgetError) as caught:
+                budget.spend(epsilon, delta)
+            assert len(str(caught.value)) <= 240 and "\n" not in str(caught.value)
+    budget = Budget(2, "1e-6")
+    budget.spend("0.5")
+    with pytest.raises(BudgetError, match=r"epsilon=4 is more than is left of the budget, epsilon=2.5 too much; a question may still ask for epsilon=1.5 and delta=5e-07"):  # fmt: skip
+        budget.spend(4)
+    budget.spend("1.5", "5e-7")
+    with pytest.raises(BudgetError, match="more than is left of the budget: nothing is left for a question"):
+        budget.spend("0.1")

@@ -158,7 +158,7 @@ def test_a_column_that_looks_like_one_with_bounds_is_named():
     declared = {"source": ROWS, "privacy_unit": "id", "columns": {"price": {"lower": 0, "upper": 9}}}
     catalog = sf.catalog({"tables": {"sales": declared}})
     for written, says in [
-        ("pryce", "; did you mean price, of which they are declared?"),
+        ("pryce", "no bounds of pryce are declared; did you mean AVG(price)? Else AVG without bounds"),
         ("id", "or declare"),
     ]:
         with pytest.raises(QueryError) as caught:

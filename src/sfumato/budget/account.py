@@ -144,18 +144,7 @@ class Account:
             epsilon, delta: the same as they were given.
         """
         if len(self.totals) > 1:
-            left = self.left
-            tighter = (
-                ". Half of the budget's delta is for tighter composition; composition='adding' leaves all of "
-                "it to questions"
-            )
-            return BudgetError(
-                f"epsilon={round_up(asked.epsilon):.6g} with delta={round_up(asked.delta):.6g} is more than "
-                f"is left of {self.called}: {float(left.share):.1%}, so that a question may ask for "
-                f"epsilon={told(left.epsilon)} and delta={told(left.delta)}"
-                + (tighter if asked.delta > left.delta else "")
-                + _binary(epsilon, asked.epsilon, left.epsilon)
-            )
+            return BudgetError(self._refused(asked) + _binary(epsilon, asked.epsilon, self.left.epsilon))
         name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
         (limit,), (total,) = (each.limit for each in self.cap.filters), self.totals
         if total[0] + value <= limit[0]:
@@ -168,6 +157,19 @@ class Account:
             + _binary(given, value, over)
         )
 
+    def _refused(self, asked: Spent) -> str:
+        """Say what is lacking, and what a question may still ask for; in short, as it is read in a hurry."""
+        left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
+        first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} is more than is left of {self.called}"
+        if not left.epsilon:
+            return f"{first}: nothing is left for a question"
+        pairs = ("epsilon", asked.epsilon - left.epsilon), ("delta", asked.delta - left.delta)
+        lacking = " and ".join(f"{name}={round_up(over):.6g}" for name, over in pairs if over > 0)
+        can = f"a question may still ask for epsilon={told(left.epsilon)} and delta={told(left.delta)}"
+        second = f", {lacking} too much" if lacking else ""
+        tighter = ". composition='adding' leaves all of the budget's delta to questions, and not half"
+        return f"{first}{second}; {can}" + (tighter if asked.delta > left.delta else "")
+
     @property
     def _sums(self) -> list[tuple[PrivacyFilter, tuple[Fraction, Fraction]]]:
         return list(zip(self.cap.filters, self.totals, strict=True))
@@ -175,7 +177,7 @@ class Account:
 
 def _binary(given: Any, asked: Fraction, left: Fraction) -> str:
     """Say what a float is, where but its last digits are too much: three times 0.1 is more than 0.3."""
-    if not isinstance(given, float) or asked > left * (1 + Fraction(1, 10**9)):
+    if not isinstance(given, float) or not left < asked <= left * (1 + Fraction(1, 10**9)):
         return ""
     return (
         ". A float is taken as exactly its binary value: give shares that add up to the budget as texts "

@@ -289,7 +289,8 @@ class Aggregates:
             if found is None or self.declared is None or own is None:
                 raise self._refuse(
                     call.name_place,
-                    f"{function} without bounds: without them no noise is enough, and they are never read "
+                    self._meant(function, own)
+                    + f"{function} without bounds: without them no noise is enough, and they are never read "
                     f"from the data. Write {form} with ranges that are known beforehand"
                     + self._declaring(argument, own),
                 )
@@ -316,7 +317,8 @@ class Aggregates:
             more = ", rank" if FUNCTIONS[function] is ask.quantiles else ""
             raise self._refuse(
                 call.name_place,
-                f"{function} without bounds: without them no noise is enough, and they are never read "
+                self._meant(function, column)
+                + f"{function} without bounds: without them no noise is enough, and they are never read "
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
                 + self._declaring(call.argument, column)
                 + (_FOUND if function in AUTOMATIC else ""),
@@ -332,6 +334,16 @@ class Aggregates:
         if Fraction(low) >= Fraction(high):
             raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
+
+    def _meant(self, function: str, column: str | None) -> str:
+        """Ask for the column that was probably meant, where one with declared bounds has almost this name."""
+        name = None if column is None else self.statement.bare(column)
+        meant = None if name is None or self.declared is None else self.declared.nearest(name)
+        return (
+            ""
+            if meant is None
+            else f"no bounds of {name} are declared; did you mean {function}({meant})? Else "
+        )
 
     def _declaring(self, argument: Expression | None, column: str | None) -> str:
         """Say where else bounds could stand: in the catalog, where the column is one of a table there."""
@@ -349,9 +361,9 @@ class Aggregates:
         if not all(isinstance(source, str) for source in sources):
             return ""
         where = ", ".join(map(str, sources))
-        meant = self.declared.nearest(name)
-        hint = "" if meant is None else f"; did you mean {meant}, of which they are declared?"
-        return hint or f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
+        if self.declared.nearest(name) is not None:  # which is asked for first
+            return ""
+        return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
 
     def _column(self, argument: Expression) -> str:
         """Return the column's name; the same expression becomes the same derived column."""
