@@ -49,7 +49,7 @@ def _whose(catalog: Declarations, table: TableDeclaration) -> str:
 
 
 def _limits(table: TableDeclaration) -> str:
-    limits = ("groups", table.max_groups), ("rows", table.max_rows)
+    limits = ("groups", table.max_groups), ("rows", table.max_rows), ("joined rows", table.max_joined_rows)
     return ", ".join(f"{name}={limit:,}" for name, limit in limits if limit is not None)
 
 

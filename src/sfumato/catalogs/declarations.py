@@ -62,6 +62,7 @@ class TableDeclaration:
         foreign_key: how a private table without a privacy unit of its own reaches one.
         max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
             question may have, and those of a question that has none; None where not declared.
+        max_joined_rows: the same of joined rows of a unit.
         columns: what is known of columns, by their names as declared.
     """
 
@@ -77,6 +78,7 @@ class TableDeclaration:
     foreign_key: ForeignKey | None = None
     max_groups: int | None = None
     max_rows: int | None = None
+    max_joined_rows: int | None = None
     columns: tuple[ColumnDeclaration, ...] = ()
 
     @property

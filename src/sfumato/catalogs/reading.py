@@ -18,14 +18,15 @@ from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.exact import as_int
 from sfumato.names.foreign import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
+from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name
 
 _TABLE = (
     *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "foreign_keys"),
-    *("max_groups", "max_rows"),
+    *("max_groups", "max_rows", "max_joined_rows"),
 )
 _COLUMN = ("lower", "upper", "domain")
-_OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows")
+_OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows", "max_joined_rows")
 _LARGEST_LIMIT = 10**9
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
 _URL = re.compile(r"[^/]*://")  # whatever the scheme: of a path, errors would show a password in it
@@ -160,6 +161,7 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
         foreign_key=foreign,
         max_groups=_limit(where, given, "max_groups"),
         max_rows=_limit(where, given, "max_rows"),
+        max_joined_rows=_limit(where, given, "max_joined_rows", MOST_UNIT_ROWS),
         columns=columns,
     )
 
@@ -233,13 +235,14 @@ def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclar
         at = tables[key.table]
 
 
-def _limit(where: str, given: Mapping[str, Any], name: str) -> int | None:
+def _limit(where: str, given: Mapping[str, Any], name: str, most: int = _LARGEST_LIMIT) -> int | None:
     if name not in given:
         return None
     number = as_int(given[name])
-    if number is None or not 1 <= number <= _LARGEST_LIMIT:
+    if number is None or not 1 <= number <= most:
+        told = "a billion" if most == _LARGEST_LIMIT else f"{most:,}"
         raise CatalogError(
-            f"{where}: {name} is {shown(given[name])}, but must be a whole number from 1 to a billion"
+            f"{where}: {name} is {shown(given[name])}, but must be a whole number from 1 to {told}"
         )
     return number
 

@@ -17,7 +17,6 @@ from sfumato.query.schema import Derive
 from sfumato.query.table import Table
 from sfumato.query.tables.combining import (
     MOST_ROWS,
-    UNIT_ROWS,
     Combination,
     JoinKind,
     Union,
@@ -122,16 +121,18 @@ class DeclaredTable(Table[Released]):
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
-        unit_rows: int = UNIT_ROWS,
+        unit_rows: int | None = None,
     ) -> DeclaredTable[Released]:
         """Put columns of another table beside these, as `Table.join`.
 
         Where `on` has a foreign key that the catalog declares, and what that names, the privacy units are
-        compared as well, unasked.
+        compared as well, unasked. `unit_rows` is at most what the catalog says of these tables, which it also
+        is where it is left out.
         """
+        unit_rows = self._joined_rows(other, unit_rows)
         if not isinstance(other, DeclaredTable):
-            limits = {"rows": rows, "unit_rows": unit_rows}
-            return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, **limits))
+            made = super().join(other, on=on, how=how, rows=rows, unit_rows=unit_rows)
+            return cast("DeclaredTable[Released]", made)
         pairs, units = with_units(pairs_of(on), self._part, other._part), (self.unit, other.unit)
         if any(_names(self._origin(here), other._origin(there)) for here, there in pairs):
             pairs = pairs if units in pairs else (*pairs, units)
@@ -143,6 +144,16 @@ class DeclaredTable(Table[Released]):
         found |= {name: other._origin(was) for name, was in zip(new, old, strict=True)}
         origins = {name: origin for name, origin in found.items() if origin is not None}
         return replace(joined, origins=origins)
+
+    def _joined_rows(self, other: object, given: int | None) -> int | None:
+        """Return the limit of joined rows of a unit: as given, or as the owners of both tables have it."""
+        for table in (self, other):
+            declared = table.declared if isinstance(table, DeclaredTable) else None
+            limit = None if declared is None else declared.max_joined_rows
+            if declared is not None and limit is not None and isinstance(given, int) and given > limit:
+                raise QueryError(f"join: {beyond(declared, 'unit_rows', given, limit)}")
+        limits = [t.declared.max_joined_rows for t in (self, other) if isinstance(t, DeclaredTable)]
+        return min((one for one in limits if one is not None), default=None) if given is None else given
 
     def _origin(self, column: str) -> Origin | None:
         """Return the declared table that a column is of, and its name there; None where a step made it."""

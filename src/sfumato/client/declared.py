@@ -60,6 +60,7 @@ def _table(told: Mapping[str, Any]) -> TableDeclaration:
         foreign_key=None if key is None else ForeignKey(key["column"], key["table"], key["key"]),
         max_groups=told.get("max_groups"),
         max_rows=told.get("max_rows"),
+        max_joined_rows=told.get("max_joined_rows"),
         columns=tuple(_column(one) for one in columns if "lower" in one or "domain" in one),
     )
 

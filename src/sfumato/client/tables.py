@@ -19,7 +19,7 @@ from sfumato.query.previews.preview import Preview
 from sfumato.query.question import Question
 from sfumato.query.schema import Schema
 from sfumato.query.table import Table
-from sfumato.query.tables.combining import MOST_ROWS, UNIT_ROWS, JoinKind
+from sfumato.query.tables.combining import MOST_ROWS, JoinKind
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Call, Recorded, written
@@ -178,7 +178,7 @@ class RemoteTable(_Remote):
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
-        unit_rows: int = UNIT_ROWS,
+        unit_rows: int | None = None,
     ) -> RemoteTable:
         """Put columns of another table of the service beside these, as `Table.join`."""
         return self._then("join", other, on=on, how=how, rows=rows, unit_rows=unit_rows)

@@ -224,6 +224,7 @@ def opened(
     named: Iterable[str],
     plain: Collection[str],
     open_table: Callable[[Source, str], Any],
+    joined_rows: int | None = None,
 ) -> Table[Any]:
     """Open the tables and join them.
 
@@ -233,6 +234,7 @@ def opened(
         named: columns of joined tables that are read by their qualified names.
         plain: columns that are read without a table's name, in lower case.
         open_table: gives a private or public table, from its source and the privacy unit's column.
+        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
     Raises:
         QueryError: columns are unknown, ambiguous or of several types, or no table is private.
     """
@@ -245,11 +247,12 @@ def opened(
     names, equal = {*named, *source.compared}, dict[str, str]()
     for one in source.joined:
         other = open_table(one.source, unit)
-        table = _join(table, other, one, source, names, plain, equal)
+        pairs, beside = _beside(table, other, one, source, names, plain, equal)
+        table = table.join(beside, on=pairs, how=one.how, unit_rows=joined_rows)
     return table
 
 
-def _join(
+def _beside(
     table: Table[Any],
     other: Table[Any] | PublicTable,
     one: Joined,
@@ -257,8 +260,11 @@ def _join(
     names: Collection[str],
     plain: Collection[str],
     equal: dict[str, str],
-) -> Table[Any]:
-    """Join one table more; `equal` has what inner joins made the same, by qualified name, as the unit is."""
+) -> tuple[list[tuple[str, str]], Table[Any] | PublicTable]:
+    """Return the pairs of equal columns of one table more, and it with what is read by qualified names.
+
+    `equal` has what inner joins made the same, by qualified name, as the unit is.
+    """
     known, own = ({name.casefold() for name in side.schema} for side in (table, other))
     merged = {table.unit.casefold(), *(name.casefold() for name in one.using)}
     if both := sorted(own & known & set(plain) - merged):
@@ -278,7 +284,7 @@ def _join(
         for name in sorted(name for name in names if name.startswith(before)):
             column = _found(name.removeprefix(before), other, str(one.source))
             other = other.with_columns(**{name: quoted(column)})
-    return table.join(other, on=pairs, how=one.how)
+    return pairs, other
 
 
 def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:

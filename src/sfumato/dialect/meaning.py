@@ -229,6 +229,7 @@ class _Reading:
             groups=groups,
             rows=rows,
             total_rows=options.total_rows,
+            joined_rows=options.joined_rows,
             noise=options.noise,
             group_selection=options.selection,
             pre_threshold=options.threshold,

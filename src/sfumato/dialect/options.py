@@ -16,6 +16,7 @@ from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign import ARGUMENTS, ELSEWHERE
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
+from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name
 
 _canonical = {
@@ -26,7 +27,7 @@ _canonical = {
 }
 OPTION_NAMES = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group"),
-    *("max_rows_contributed", "noise"),
+    *("max_rows_contributed", "max_joined_rows", "noise"),
     *(
         "group_selection",
         "min_privacy_units_per_group",
@@ -50,6 +51,7 @@ _OURS = {
     "groups": "max_groups_contributed",
     "rows": "max_rows_per_group",
     "total_rows": "max_rows_contributed",
+    "unit_rows": "max_joined_rows",
     "noise": "noise",
     "group_selection": "group_selection",
     "pre_threshold": "min_privacy_units_per_group",
@@ -81,6 +83,7 @@ class Options:
         unit_timezone: in which these expressions read times with a zone.
         groups, rows: limits of contribution, at least 1.
         total_rows: the limit of rows in all groups together, in the place of both.
+        joined_rows: the limit of joined rows of a unit; what the catalog says where it is left out.
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
         selecting: the place of an option that only matters where groups are selected.
         types: of columns of a source that declares none, by name.
@@ -98,6 +101,7 @@ class Options:
     groups: int | None
     rows: int | None
     total_rows: int | None
+    joined_rows: int | None
     noise: str | None
     selection: str | None
     threshold: int | None
@@ -152,6 +156,7 @@ def read_options(
         groups=given.whole("max_groups_contributed", groups),
         rows=given.whole("max_rows_per_group", rows),
         total_rows=given.total_rows(groups, rows),
+        joined_rows=given.joined_rows(),
         noise=given.choice("noise", NOISE_CHOICES),
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
@@ -208,7 +213,7 @@ class _Given:
         if name.text in _refused:
             raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
         if name.text not in OPTION_NAMES:
-            near = _OURS.get(ARGUMENTS.get(name.text, "")) or nearest(name.text, OPTION_NAMES)
+            near = _OURS.get(ARGUMENTS.get(name.text, name.text)) or nearest(name.text, OPTION_NAMES)
             listed = ", ".join(n for n in OPTION_NAMES if n not in _canonical)
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
@@ -376,6 +381,15 @@ class _Given:
                 )
         # A unit's rows may all be in one group, or each in another.
         return self.whole(key, min((limit for limit in limits if limit is not None), default=None))
+
+    def joined_rows(self) -> int | None:
+        key = "max_joined_rows"
+        most = None if self.declared is None else self.declared.max_joined_rows
+        number = self.whole(key, most)
+        if number is not None and number > MOST_UNIT_ROWS:
+            expected = f"{key} is at most {MOST_UNIT_ROWS:,}, as one unit may make so many rows"
+            raise self._refuse(self.pairs[key][1].place, expected)
+        return most if number is None else number
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
         if key not in self.pairs:

@@ -59,6 +59,7 @@ class SqlQuery(Spelled):
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the tables of WITH.
         total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
+        joined_rows: the limit of joined rows of a unit, where the text or the catalog has one; or None.
         grouping: sets of keys of which totals are asked; None where they are not.
         largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
             they are large.
@@ -93,6 +94,7 @@ class SqlQuery(Spelled):
     looked_up: Node | None = None
     names: CommonTables | None = None
     total_rows: int | None = None
+    joined_rows: int | None = None
     unit_parts: tuple[str, ...] = ()
     unit_timezone: str = "UTC"
     grouping: GroupingSets | None = None
@@ -181,7 +183,7 @@ class SqlQuery(Spelled):
             docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
         """
         try:
-            table = self._table(Inside(open_table))
+            table = self._table(Inside(open_table, self.joined_rows))
         except RecursionError:
             raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
         schema = table.schema
@@ -217,7 +219,7 @@ class SqlQuery(Spelled):
 
     def _table(self, inside: Inside) -> Table[Any]:
         unit = self.privacy_unit_column
-        table = opened(self.tables, unit, self.named, self.plain, inside.table)
+        table = opened(self.tables, unit, self.named, self.plain, inside.table, self.joined_rows)
         if self.looked_up is not None and self.names is not None:
             table = filtered(inside, table, self.looked_up, self.names, self.tables)
         return table

@@ -30,7 +30,6 @@ from sfumato.query.schema import (
 )
 from sfumato.query.tables.combining import (
     MOST_ROWS,
-    UNIT_ROWS,
     Combination,
     JoinKind,
     join,
@@ -145,7 +144,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
-        unit_rows: int = UNIT_ROWS,
+        unit_rows: int | None = None,
     ) -> Table[Released]:
         """Put columns of another table beside these, where values are equal.
 
@@ -158,7 +157,8 @@ class Table(Helpful, Displayed, Generic[Released]):
             rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
                 at most 10,000. A public table has no such limit.
             unit_rows: with a private table, a unit has at most so many joined rows, or as many as it has in
-                one of the tables; at most 10,000,000. What would be more is left out before it is made.
+                one of the tables; at most 10,000,000. What would be more is left out before it is made. None:
+                100,000, or what a catalog says.
         Returns:
             The table with the other's columns; one whose name is here already is called `<name>_right`. Its
             limits are counted after the join: a row that matches three is three rows.

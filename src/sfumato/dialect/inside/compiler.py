@@ -22,10 +22,15 @@ class Inside:
 
     Args:
         open_table: gives a private or public table, from its name and the privacy unit's column; asked once.
+        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
     """
 
-    def __init__(self, open_table: Callable[[str, str], Table[Any] | PublicTable]) -> None:
-        self._open = cache(open_table)
+    def __init__(
+        self,
+        open_table: Callable[[str, str], Table[Any] | PublicTable],
+        joined_rows: int | None = None,
+    ) -> None:
+        self._open, self.joined_rows = cache(open_table), joined_rows
         self._opened: dict[tuple[Source, str], Table[Any] | PublicTable] = {}
         self._public: dict[Source, bool] = {}
         self._units: dict[str, str] = {}

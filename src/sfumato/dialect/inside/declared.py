@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
 from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
@@ -12,6 +13,8 @@ from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified,
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
 from sfumato.query.schema import spelled
+
+_LIMITS = ("max_groups", "max_rows", "max_joined_rows")
 
 
 def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -32,19 +35,16 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
         )
     if isinstance(source.source, str):
         found = catalog.private(source.source)
-    columns, groups, rows = [*found.columns, *_named(source, found)], [found.max_groups], [found.max_rows]
+    columns, private = [*found.columns, *_named(source, found)], [found]
     for one in source.joined:
         other = declared(one.source, catalog, depth)
         if not other.public:
             other = catalog.private(one.source) if isinstance(one.source, str) else other
-            groups.append(other.max_groups)
-            rows.append(other.max_rows)
+            private.append(other)
         # A bare name may be that of a column before it, of which nothing is declared.
         columns += _named(one, other)
     names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
-    return replace(
-        found, name=names, columns=tuple(columns), max_groups=_least(groups), max_rows=_least(rows)
-    )
+    return replace(found, name=names, columns=tuple(columns), **_least(private))
 
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
@@ -52,8 +52,10 @@ def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaratio
     return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
 
 
-def _least(limits: list[int | None]) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
+def _least(tables: list[TableDeclaration]) -> dict[str, Any]:
+    """Return the limits that all of these tables have together."""
+    limits = {name: [getattr(one, name) for one in tables] for name in _LIMITS}
+    return {name: min((one for one in of if one is not None), default=None) for name, of in limits.items()}
 
 
 def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -76,8 +78,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
         raise source.refuse(source.first, f"{source.node['type']} has no place here")
     found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
     private = next((one for one in found if not one.public), found[0])
-    limits = [[getattr(one, name) for one in found] for name in ("max_groups", "max_rows")]
-    return replace(private, columns=(), max_groups=_least(limits[0]), max_rows=_least(limits[1]))
+    return replace(private, columns=(), **_least(found))
 
 
 def _public(source: Query, catalog: Declarations) -> bool:

@@ -28,6 +28,7 @@ class Scope:
         unit: what its privacy unit is called in the first table, or how the SELECT calls it.
         open_table: gives a table, from its source and its privacy unit's column.
         mentioned: names of columns that the SELECT reads, in lower case; None for all.
+        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class Scope:
         unit: Callable[[From], str],
         open_table: Opener,
         mentioned: set[str] | None,
+        joined_rows: int | None = None,
     ) -> None:
         self.query, self.mentioned, self.open_table = query, mentioned, open_table
+        self.joined_rows = joined_rows
         self._shown: dict[tuple[int, str], str] = {}
         try:
             self.tables = read_from(node["from_table"], query.names)
@@ -131,7 +134,7 @@ class Scope:
             )
         compared = {right for _, right in pairs}
         brought = [name for name in other.schema if name not in compared]
-        joined = table.join(other, on=pairs, how=one.how)
+        joined = table.join(other, on=pairs, how=one.how, unit_rows=self.joined_rows)
         now = list(joined.schema)[len(table.schema) :]
         renamed = dict(zip(brought, now, strict=True))
         columns |= {name.casefold(): new for name, new in renamed.items() if name.casefold() in own}

@@ -61,7 +61,7 @@ class Select:
         self.query = query = Query(query.name, query.node, query.names.within(query.node), query.columns)
         self._check()
         mentioned = self._mentioned()
-        self.scope = Scope(query, self.node, self._first_unit, inside.table, mentioned)
+        self.scope = Scope(query, self.node, self._first_unit, inside.table, mentioned, inside.joined_rows)
         self.table = self.scope.table
         self.taken = {name.casefold() for name in self.table.schema}
         self.aliases: dict[str, Node] = {

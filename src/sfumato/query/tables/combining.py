@@ -23,6 +23,8 @@ JOIN_KINDS = ("inner", "left")
 MOST_ROWS = 1000
 # Of a unit, a join of two private tables makes no more, unless one of them has more.
 UNIT_ROWS = 100_000
+# What a question may set it to.
+MOST_UNIT_ROWS = 100 * UNIT_ROWS
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
 
@@ -208,9 +210,7 @@ def over_parts(how: Combined, change: Callable[[Part], Part]) -> Combined:
     return replace(how, **{name: changed(value) for name, value in given.items()})  # type: ignore[type-var]
 
 
-def join(
-    left: Part, right: Part, on: object, how: object, rows: object, unit_rows: object = UNIT_ROWS
-) -> Join:
+def join(left: Part, right: Part, on: object, how: object, rows: object, unit_rows: object = None) -> Join:
     """Return a join whose rows each belong to one unit.
 
     Raises:
@@ -413,9 +413,9 @@ def _most(rows: object) -> int:
 
 
 def _most_of_unit(unit_rows: object) -> int:
-    most = positive_int(unit_rows, "unit_rows")
-    if most > 100 * UNIT_ROWS:
+    most = UNIT_ROWS if unit_rows is None else positive_int(unit_rows, "unit_rows")
+    if most > MOST_UNIT_ROWS:
         raise ParameterError(
-            "unit_rows", unit_rows, f"at most {100 * UNIT_ROWS:,}, as one unit may make so many rows"
+            "unit_rows", unit_rows, f"at most {MOST_UNIT_ROWS:,}, as one unit may make so many rows"
         )
     return most
