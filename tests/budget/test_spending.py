@@ -320,7 +320,9 @@ def test_what_is_said_to_be_left_may_be_asked():
         budget = Budget("2/3", "1e-6", composition=composition)
         with pytest.raises(BudgetError) as refused:
             budget.spend(1)
-        left = re.search(r"(?:may still ask for epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value))
+        left = re.search(
+            r"(?:may still ask for epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value)
+        )
         budget.spend(left[1])
         assert budget.remaining.share < 1e-9
 

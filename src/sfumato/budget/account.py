@@ -180,8 +180,8 @@ def _binary(given: Any, asked: Fraction, left: Fraction) -> str:
     if not isinstance(given, float) or not left < asked <= left * (1 + Fraction(1, 10**9)):
         return ""
     return (
-        ". A float is taken as exactly its binary value: give shares that add up to the budget as texts "
-        "('0.1') or Fractions"
+        ". A float is taken as exactly its binary value: give texts ('0.1') or "
+        "Fractions that add up to the budget"
     )
 
 
