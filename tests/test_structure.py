@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -295,7 +296,9 @@ def test_tests_have_no_examples_in_docstrings() -> None:
 
 def test_tests_that_are_mostly_long_are_there() -> None:
     """One that has another name now would be of the first tier with all its cases, and nobody would see it."""
-    for line in (ROOT / "tests" / "mostly_long.txt").read_text().split():
+    tests = (ROOT / "tests" / "mostly_long.txt").read_text().split()
+    tests += [line.split()[0] for line in (ROOT / "tests" / "repeated.txt").read_text().splitlines()]
+    for line in tests:
         file, _, name = line.partition("::")
         assert f"\ndef {name}(" in (ROOT / file).read_text(), line
 
@@ -312,3 +315,20 @@ def test_each_case_is_of_one_tier() -> None:
     cut = "tests/snapping/test_law.py::test_accuracy_is_the_smallest_and_its_chance_is_stated["
     mostly = [sum(id.startswith(cut) for id in tier) for tier in (first, second)]
     assert mostly[0] == -(-sum(mostly) // 3) > 1
+
+
+@pytest.mark.long
+def test_of_many_seeds_some_are_left_to_releases_and_no_case_is() -> None:
+    file = "tests/engines/test_owners_on_workers.py"
+    cut = f"{file}::test_workers_compute_what_one_machine_does["
+
+    def collected(long: str) -> set[tuple[str, str]]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-m", "long or not long", file]
+        environment = os.environ | {"SFUMATO_LONG": long}
+        found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
+        ids = [line.removeprefix(cut)[:-1] for line in found.stdout.splitlines() if line.startswith(cut)]
+        return {tuple(id.split("-", 1)) for id in ids}
+
+    usual, every = collected(""), collected("1")
+    assert usual < every and len(every) == 4 * 14 and len(usual) <= 14 + 1
+    assert all({case[i] for case in usual} == {case[i] for case in every} for i in range(2))

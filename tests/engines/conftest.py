@@ -36,7 +36,7 @@ from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.payment import free
 from sfumato.query.released.release import Release
 
-from .tiers import JOBS, left_to_the_other
+from .tiers import JOBS, asked_again, left_to_the_other
 
 Columns = Mapping[str, tuple[str, Sequence[str | None]]]
 LONG = bool(os.environ.get("SFUMATO_LONG"))
@@ -488,7 +488,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not on_a_session(item))
     if not LONG:
         left = left_to_the_other(items)
-        items[:] = [item for item in items if item not in left]
+        items[:] = [item for item in items if item not in left and not asked_again(item)]
     for item in items:
         if getattr(item, "originalname", None) in AGREEING:
             item.add_marker(

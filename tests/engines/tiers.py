@@ -39,6 +39,13 @@ def some(cases: Iterable[Any], every: int) -> list[Any]:
     return [pytest.param(c, marks=() if i % every == 0 else pytest.mark.long) for i, c in enumerate(cases)]
 
 
+def asked_again(item: Any) -> bool:
+    """Whether it asks a part of a test's generated examples, where the second tier has all: of engines that start jobs."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    part = params.get("share", 1) != 1
+    return part and params.get("engine") in JOBS and item.get_closest_marker("long") is not None
+
+
 def left_to_the_other(items: Iterable[Any]) -> set[Any]:
     """Return the cases of such tests that are asked of the other engine that starts jobs."""
     cases: dict[tuple[str, str], list[Any]] = {}

@@ -30,7 +30,11 @@ KINDS: dict[str, Callable[[random.Random, Path], Requests]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "usual"), [("sql", "600"), ("chains", "100")])
+# Of SQL a third of what SFUMATO_LONG asks for: the defect that is planted below shows in the first 60.
+SQL = "600" if os.environ.get("SFUMATO_LONG") else "200"
+
+
+@pytest.mark.parametrize(("kind", "usual"), [("sql", SQL), ("chains", "100")])
 def test_requests_that_nobody_would_write(tmp_path: Path, kind: str, usual: str) -> None:
     count, seed = (int(os.environ.get(name, given)) for name, given in (("FUZZ", usual), ("FUZZ_SEED", "1")))
     wrong = list[str]()
