@@ -35,9 +35,11 @@ def spelled_fields(value: object, names: Iterable[str]) -> str:
 
 
 def spelled(value: object) -> str:
-    """Return the `repr` of a value, with exact numbers as one writes them, inside of tuples and lists too."""
+    """Return the `repr` of a value, with exact numbers and types as one writes them, inside of tuples and lists too."""
     if isinstance(value, Fraction):
         return exact(value)
+    if isinstance(value, type):
+        return value.__name__
     if type(value) is tuple:
         return f"({', '.join(map(spelled, value))}{',' * (len(value) == 1)})"
     if type(value) is list:

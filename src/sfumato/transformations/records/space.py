@@ -116,7 +116,7 @@ class Bounds(Spelled):
     """The numbers of a kind that two bounds enclose: the bounds move inward to members of the kind.
 
     >>> Bounds.of("clamp", 0.5, "9/4", int)
-    Bounds(kind=<class 'int'>, lower=1, upper=2)
+    Bounds(kind=int, lower=1, upper=2)
     """
 
     kind: NumberKind
