@@ -35,7 +35,7 @@ def spelled_fields(value: object, names: Iterable[str]) -> str:
 
 
 def spelled(value: object) -> str:
-    """Return the `repr` of a value, with exact numbers and types as one writes them, also in tuples and lists."""
+    """Return the `repr` of a value; exact numbers and types are as one writes them, inside of lists too."""
     if isinstance(value, Fraction):
         return exact(value)
     if isinstance(value, type):
