@@ -84,8 +84,9 @@ def test_few_rows_of_small_weights_are_judged_by_what_the_mean_is_divided_by():
     release, truth = weighted("laplace", 12, epsilon=10_000), weighted_truth(12)
     assert truth["people"] < 0.7
     assert_approx_equal(release, truth, k=15)
+    # The tolerance is 0.44: noise would have to go beyond it on this side to hide so much.
     with pytest.raises(AssertionError, match="mean"):
-        assert_approx_equal(release, {**truth, "mean": truth["mean"] + 0.5}, k=15)
+        assert_approx_equal(release, {**truth, "mean": truth["mean"] + 1}, k=15)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "k_norm"])
