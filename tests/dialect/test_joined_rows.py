@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -82,10 +83,11 @@ def test_a_chain_takes_the_owners_limit_and_none_beyond_it() -> None:
     for one, other in ((a, b), (b, a)):
         assert limits(one.join(other, on="id").engine.content()) == [60]
         assert limits(one.join(other, on="id", unit_rows=7).engine.content()) == [7]
-        with pytest.raises(
-            QueryError, match=r"join: unit_rows is 61, but catalog: tables\.a allows at most 60"
-        ):
-            one.join(other, on="id", unit_rows=61)
+        for beyond in (61, np.int64(61)):
+            with pytest.raises(
+                QueryError, match=r"join: unit_rows is 61, but catalog: tables\.a allows at most 60"
+            ):
+                one.join(other, on="id", unit_rows=beyond)
 
 
 @pytest.mark.parametrize("given", [0, -1, 10_000_001, "many", 2.5, True])

@@ -11,6 +11,7 @@ from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note, unused_note
 from sfumato.errors import QueryError
+from sfumato.exact import as_int
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
@@ -147,11 +148,12 @@ class DeclaredTable(Table[Released]):
 
     def _joined_rows(self, other: object, given: int | None) -> int | None:
         """Return the limit of joined rows of a unit: as given, or as the owners of both tables have it."""
+        asked = as_int(given)  # what is no whole number is refused where it is joined
         for table in (self, other):
             declared = table.declared if isinstance(table, DeclaredTable) else None
             limit = None if declared is None else declared.max_joined_rows
-            if declared is not None and limit is not None and isinstance(given, int) and given > limit:
-                raise QueryError(f"join: {beyond(declared, 'unit_rows', given, limit)}")
+            if declared is not None and limit is not None and asked is not None and asked > limit:
+                raise QueryError(f"join: {beyond(declared, 'unit_rows', asked, limit)}")
         limits = [t.declared.max_joined_rows for t in (self, other) if isinstance(t, DeclaredTable)]
         return min((one for one in limits if one is not None), default=None) if given is None else given
 
