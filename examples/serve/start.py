@@ -21,7 +21,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import sfumato as sf
-from sfumato.service.serving import Settings, run
+from sfumato.errors import SfumatoError
+from sfumato.service.serving import Settings, listening, run
 from sfumato.service.tokens import Tokens
 
 HERE = Path(__file__).parent
@@ -29,6 +30,22 @@ HERE = Path(__file__).parent
 
 def main(place: str = "registry", port: str = "8000") -> None:
     folder = Path(place)
+    settings = Settings(
+        str(folder / "registry.toml"),
+        ledger=str(folder / "budget.db"),
+        tokens=str(folder / "tokens.db"),
+        port=int(port),
+    )
+    url = f"http://127.0.0.1:{port}"
+    with listening(settings) as sockets:  # before anything is made, so that a port in use leaves nothing
+        token = prepared(folder)
+        print(f"Ann's token: {token}\nGive it to the page, {url}, which opens when it is there.", flush=True)
+        threading.Thread(target=show, args=(url,), daemon=True).start()
+        run(settings, sockets=sockets)
+
+
+def prepared(folder: Path) -> str:
+    """Write what is missing of the registry, its ledger and its tokens, and return a new token of ann."""
     folder.mkdir(exist_ok=True)
     shutil.copy(HERE / "registry.toml", folder)
     if not (folder / "rwm5yr.parquet").exists():
@@ -37,17 +54,7 @@ def main(place: str = "registry", port: str = "8000") -> None:
         ledger = sf.Ledger(folder / "budget.db")
         ledger.create("registry", epsilon=10, delta="1e-5")
         ledger.grant("registry", "ann", epsilon=5, delta="1e-5")
-    token = Tokens(folder / "tokens.db").create("ann", days=1)
-    settings = Settings(
-        str(folder / "registry.toml"),
-        ledger=str(folder / "budget.db"),
-        tokens=str(folder / "tokens.db"),
-        port=int(port),
-    )
-    url = f"http://127.0.0.1:{port}"
-    print(f"Ann's token: {token}\nGive it to the page, {url}, which opens when it is there.", flush=True)
-    threading.Thread(target=show, args=(url,), daemon=True).start()
-    run(settings)
+    return Tokens(folder / "tokens.db").create("ann", days=1)
 
 
 def show(url: str) -> None:
@@ -67,4 +74,7 @@ def show(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except SfumatoError as error:
+        sys.exit(f"error: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import QueryError
-from sfumato.service.serving import Settings
+from sfumato.errors import EngineError, QueryError
+from sfumato.service.serving import Settings, listening
 from sfumato.service.tokens import Caller, Tokens
 
 
@@ -79,6 +80,37 @@ def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> 
     done = run("serve", "clinic.toml")
     assert done.exit_code in (1, 2) and "Traceback" not in done.output
     assert says in done.stderr, done.stderr
+
+
+def test_a_port_in_use_is_said_before_anything_is_made(clinic: Path, run: Any) -> None:
+    before = sorted(clinic.iterdir())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "clinic.toml", "--port", str(port))
+    assert done.exit_code == 1 and done.stdout == "" and sorted(clinic.iterdir()) == before
+    said = " ".join(done.stderr.split())
+    assert (
+        said.startswith(f"error: port {port} of 127.0.0.1 is in use by another program") and "{" not in said
+    )
+
+
+def test_a_port_is_held_on_each_address_and_given_back() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for _ in range(2):
+        with listening(Settings("clinic.toml", host="localhost", port=port)) as held:
+            for one in held:
+                socket.create_connection(one.getsockname()[:2], 5).close()
+            with (
+                pytest.raises(EngineError, match=f"port {port} of localhost is in use"),
+                listening(Settings("clinic.toml", host="localhost", port=port)),
+            ):
+                pass
+    with (
+        pytest.raises(EngineError, match="cannot listen on port 0 of 203.0.113.1: "),
+        listening(Settings("clinic.toml", host="203.0.113.1", behind_proxy=True, port=0)),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

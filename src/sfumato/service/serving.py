@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sfumato.engines.catalog import catalog
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.service.app import Limits, Service
 from sfumato.service.budgets import opened_budgets
@@ -107,6 +109,32 @@ def make_desk(settings: Settings) -> Desk:
     return Desk(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
 
 
+@contextmanager
+def listening(settings: Settings) -> Iterator[list[socket.socket]]:
+    """Hold the port, on each address of the host; whoever connects waits until the service is there.
+
+    Args:
+        settings: of which host and port count.
+    Raises:
+        EngineError: the port cannot be had, and why.
+    """
+    host, port = settings.host, settings.port
+    with ExitStack() as held:
+        sockets = []
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, _, _, _, address in dict.fromkeys(found):
+                sockets.append(held.enter_context(socket.create_server(address, family=family)))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise EngineError(
+                    f"port {port} of {host} is in use by another program, perhaps by a service that runs "
+                    "already: stop that, or choose another port"
+                ) from None
+            raise EngineError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
+        yield sockets
+
+
 class Impatient(H11Protocol):
     """Connections whose next request must be there in time, and whose answers must be fetched in time.
 
@@ -175,22 +203,27 @@ def server(service: Service, settings: Settings) -> Server:
     return Server(config)
 
 
-def run(settings: Settings, limits: Limits | None = None) -> None:
+def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.socket] | None = None) -> None:
     """Answer questions until the process is asked to end, by SIGTERM or SIGINT; then end those in work first.
 
     Args:
         settings: how.
         limits: of one request.
+        sockets: of `listening`; None to listen as the settings say.
     Raises:
-        SfumatoError: tables, ledger or tokens are not as they must be; nothing listens then.
+        SfumatoError: port, tables, ledger or tokens are not as they must be. The port is looked at first,
+            and no file is made or opened where it cannot be had.
     """
+    if sockets is None:
+        with listening(settings) as held:
+            return run(settings, limits, held)
     write_lines()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended
     tokens = Tokens(settings.tokens)
     pace = Pace(settings.constant_time)
     workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds, pace)
     try:
-        server(Service(workers, tokens, limits or Limits(), PAGE), settings).run()
+        server(Service(workers, tokens, limits or Limits(), PAGE), settings).run(sockets)
     except KeyboardInterrupt:
         pass
     finally:
