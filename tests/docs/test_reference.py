@@ -14,6 +14,11 @@ from typing import Any
 
 import pytest
 
+from sfumato.exact import as_fraction, positive
+from sfumato.framework import Odometer
+
+from .raised import raised
+
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api"
 PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
@@ -23,6 +28,34 @@ DEFINED = {"client": (), "errors": ("in_own_words", "nearest", "shown")}
 EXTENSION = REFERENCE.parents[1] / "extensions" / "reference.py"
 PROMPT = ">" * 3
 SHOWN = re.compile(r"^\.\. auto(class|function):: (sfumato[\w.]*)\n((?:   :.*\n)*)", re.M)
+GIVES = re.compile(r"(Return|Yield|Whether)\b")  # the first word, where the first line says what comes back
+ERROR = re.compile(r"\b\w+(?:Error|Raised|Warning)\b")
+# Errors that lines below a callable raise, and that it cannot give.
+NEVER = {
+    "measurements.select_groups": ("BudgetError",),  # losses of rules, and their sums, are admissible
+    "measurements.PrivacyLoss.total": ("BudgetError",),
+    "Receipt.read": ("ValueError",),  # it says so in its own words
+    "audit.HistogramMethod.data": ("ParameterError",),  # checked when it was made
+}
+# Pages of mathematics, and what has no source there: plain data, sets that are what they are called, and words for tests.
+SOURCED = (
+    "statistics.md",
+    "transformations.md",
+    "measurements.md",
+    "noise.md",
+    "snapping.md",
+    "framework.md",
+)
+SOURCE = re.compile(r"^ *(Source:$|Proof: docs/)", re.M)
+PLAIN = {
+    "AbsoluteDistance", "AtomDomain", "Axis", "Ball", "CategoryDomain", "ChangeOneDistance",
+    "ContributionDomain", "Coordinate", "DiscreteDistance", "Domain", "Edges", "FixedWords", "Grid",
+    "GroupedIntegers", "L1Distance", "L2Distance", "LInfDistance", "Linear", "Listed", "Measure",
+    "Metric", "Norm", "Part", "PrivacyUnitDistance", "Product", "ProductDomain", "Role", "Row",
+    "RowsDomain", "SeededWords", "Segment", "Statistic", "StratifiedProportion", "SymmetricDistance",
+    "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "WideIntegers",
+    "default_words", "difference",
+}  # fmt: skip
 ENTRY = re.compile(r"^\.\. (?:auto|py:)\w+:: (sfumato[\w.]*)$", re.M)
 
 _spec = importlib.util.spec_from_file_location("reference", EXTENSION)
@@ -202,6 +235,82 @@ def test_what_a_docstring_lacks_is_found() -> None:
     assert lacking(Entry("Kept", Kept), having) == ["an example"]
     assert lacking(Entry("Made.asked", Made.asked, Made), having) == ["epsilon"]
     assert lacking(Entry("Kept.asked", Kept.asked, Kept), having) == []
+
+
+def told_errors(docstring: str) -> set[str]:
+    return set(ERROR.findall(" ".join(reference.sections(docstring).get("Raises", []))))
+
+
+def silent(entry: Entry) -> list[str]:
+    """Return what a docstring does not say: what comes back, which errors are raised."""
+    docstring = reference.documented(entry.value, entry.owner)
+    if isinstance(entry.value, type) and ("Made by" in docstring or reference.undescribed(entry.value)):
+        return []  # something else makes it
+    told = told_errors(docstring)
+    errors = [
+        kind.__name__
+        for kind in sorted(raised(entry.value, entry.owner), key=lambda kind: kind.__name__)
+        if kind.__name__ not in NEVER.get(entry.name.removeprefix("sfumato."), ())
+        and not told & {above.__name__ for above in kind.__mro__ if above not in (Exception, BaseException)}
+    ]
+    if isinstance(entry.value, type):
+        return errors
+    nothing = inspect.signature(entry.value).return_annotation in ("None", None, "NoReturn", "Never")
+    said = GIVES.match(docstring) or {"Returns", "Yields"} & set(reference.sections(docstring))
+    return [*([] if nothing or said else ["what comes back"]), *errors]
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_whoever_calls_it_finds_what_comes_back_and_which_errors(pages: dict[str, str]) -> None:
+    assert not {entry.name: found for entry in shown(pages) if (found := silent(entry))}
+
+
+def test_an_error_that_a_docstring_leaves_out_is_found() -> None:
+    def half(number: object) -> object:
+        """Halve.
+
+        Args:
+            number: any.
+        """
+        return positive(number, "number") / 2
+
+    def both(number: object) -> object:
+        """Return a half.
+
+        Raises:
+            QueryError: the number is not above 0.
+        """
+        return positive(number, "number") / 2
+
+    for function in (half, both):
+        function.__module__ = "sfumato.planted"
+    assert silent(Entry("half", half)) == ["what comes back", "ParameterError"]
+    assert silent(Entry("both", both)) == []
+    assert [kind.__name__ for kind in raised(as_fraction, deeper=0)] == ["ParameterError"]
+    assert {kind.__name__ for kind in raised(Odometer.ask, Odometer)} >= {"BudgetError"}
+
+
+def without_source(pages: dict[str, str]) -> set[str]:
+    """Return the names of mathematics whose docstring names no document, theorem, paper or proof."""
+    found = {page: shown({page: pages[page]}) for page in SOURCED}
+    return {
+        entry.value.__name__
+        for entries in found.values()
+        for entry in entries
+        if entry.owner is None and not SOURCE.search(entry.value.__doc__ or "")
+    }
+
+
+def test_what_has_a_theorem_behind_it_names_it(pages: dict[str, str]) -> None:
+    assert without_source(pages) == PLAIN
+
+
+def test_a_source_that_is_left_out_is_found(pages: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from sfumato.measurements import laplace
+
+    without = (laplace.__doc__ or "").replace("Source:", "").replace("Proof: docs/", "docs/")
+    monkeypatch.setattr(laplace, "__doc__", without)
+    assert without_source(pages) == {*PLAIN, "laplace"}
 
 
 def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:

@@ -272,6 +272,8 @@ def without(dataset: Any, index: int) -> Any:
     Args:
         dataset: list, tuple, array, or a table with `take` (Arrow) or `iloc` (pandas).
         index: of the record, from 0.
+    Raises:
+        ParameterError: the dataset is no sequence of records.
 
     >>> without([1, 2, 3], 1)
     [1, 3]

@@ -55,6 +55,8 @@ class Raised:
 
         Args:
             error: the exception.
+        Returns:
+            Its kind, which stands for the output that is missing.
         """
         try:
             text = str(error)
@@ -170,6 +172,10 @@ class Mechanism:
             sides: the two datasets.
             size: how many outputs of each.
             singly: whether each output has a call of its own.
+        Returns:
+            The outputs of each dataset, as of `draw`.
+        Raises:
+            BatchRaised, MechanismError: as of `draw`.
         """
         bits = np.unpackbits(np.frombuffer(shake_256(b"%d" % self._turns).digest(size // 8 + 1), np.uint8))
         self._turns += 1

@@ -100,6 +100,8 @@ class Loss(Spelled):
 
         Args:
             multiplier: of the scales of noise, above 0.
+        Raises:
+            BudgetError: a loss that comes of it is not admissible, as with a multiplier of no more than 0.
 
         >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).noisier(Fraction(2))
         Loss(gaussian=0.25, laplace=((0.5, 2),), pure=None, approximate=(), additive_delta=0)

@@ -162,6 +162,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             ParameterError: it is another confidence than that which was asked for.
             QueryError: a name of an error bar's column is taken.
             RefusalError: there are no error bars.
+            EngineError: pandas is not installed.
         """
         if not truth_value(errors, "errors"):
             return self.to_pandas()

@@ -52,6 +52,8 @@ class Client:
             text: one SELECT in the differential-privacy dialect; see docs/sql.md.
             confidence, simultaneous: of the error bars, as of `Release.errors`.
             dummy: ask made-up rows, for free: to see what comes back (docs/dummy.md).
+        Returns:
+            A `RemoteRelease`: the noisy numbers, their error bars, and what they cost.
         Raises:
             QueryError, SqlError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
             EngineError: the service does not answer. Where it had the question, it may have spent its cost:
@@ -108,6 +110,8 @@ class Client:
             text: as of `sql`.
             units: sizes of groups of which to tell errors; none is faster.
             confidence: of the errors.
+        Returns:
+            An `Asked`: its cost, what is left, and the errors to expect.
         Raises:
             QueryError, SqlError, BudgetError, RefusalError: as from `sql`.
             EngineError: the service does not answer.

@@ -280,6 +280,8 @@ class RemoteQuestion(_Remote):
 
         Args:
             options: those of `Question.plan`.
+        Returns:
+            A `Plan`, as of `Question.plan`.
         """
         return self.local.plan(**options)
 
@@ -312,6 +314,8 @@ class RemoteQuestion(_Remote):
         Args:
             units, confidence: as of `Client.ask`.
             options: of `release`.
+        Returns:
+            An `Asked`.
         Raises:
             QueryError, BudgetError, RefusalError: as from `release`; nothing is read, and nothing spent.
             EngineError: the service does not answer.
@@ -385,6 +389,8 @@ class RemoteTop(_Remote):
 
         Args:
             options: those of `Question.plan`.
+        Returns:
+            A plan: its `spent`, and `explain()`.
         """
         return self.local.plan(**options)
 
@@ -393,6 +399,8 @@ class RemoteTop(_Remote):
 
         Args:
             options: those of `Question.plan`.
+        Returns:
+            An `Asked`.
         """
         return self.service._ask(self._sent(options), (), 0.95)
 
@@ -412,6 +420,8 @@ class RemoteTop(_Remote):
         Args:
             epsilon, delta, counts, counts_share: as of `Top.release`.
             confidence, simultaneous, dummy: as of `RemoteQuestion.release`.
+        Returns:
+            A `RemoteRelease`.
         Raises:
             QueryError, BudgetError, EngineError: as from `RemoteQuestion.release`.
         """

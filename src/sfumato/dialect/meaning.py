@@ -59,6 +59,7 @@ def parse(
     Raises:
         SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
             shows the place and what to write.
+        QueryError: text is no text.
     Source:
         docs/sql.md.
 

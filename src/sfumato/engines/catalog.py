@@ -68,6 +68,8 @@ class Catalog(Declarations):
 
         Args:
             name, memory_limit, threads, temp_directory: as for `table`.
+        Returns:
+            A `PublicTable`.
         Raises:
             QueryError: there is no such table, or it is private.
             CatalogError, EngineError: as from `table`.
@@ -112,6 +114,8 @@ class Catalog(Declarations):
     def check(self) -> CatalogCheck:
         """Compare what is declared with the rows, for the owner alone: what this returns is not private.
 
+        Returns:
+            A `CatalogCheck`: `ok` where all that is declared holds; `str()` says what does not. NOT PRIVATE.
         Raises:
             EngineError: rows cannot be read.
         """

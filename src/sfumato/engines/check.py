@@ -43,6 +43,8 @@ def check(
         splits: how often all units are split.
         removed: how many units are removed, one at a time: half of them those with the most rows.
         progress: called with the share that is done.
+    Returns:
+        A `QuestionCheck`: `ok` where nothing was found; `str()` says what was. NOT PRIVATE.
     Raises:
         SqlError, QueryError, BudgetError, EngineError: as from `sql`.
         ParameterError: `splits` or `removed` is not a whole number of at least 1.

@@ -209,6 +209,8 @@ def public(
         source, types, multiline, memory_limit, threads, temp_directory: as for `scan`. Rows are read in this
             process when a release is made; those of a Spark data frame are collected, and those of an Arrow
             schema come when a Beam pipeline runs.
+    Returns:
+        A `PublicTable`; nothing is read but names and types of columns.
     Raises:
         EngineError, QueryError, ParameterError: as from `scan`.
 

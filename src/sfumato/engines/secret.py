@@ -138,6 +138,8 @@ class EnvironmentSecret(Secret):
 
     Args:
         name: of the variable.
+    Raises:
+        QueryError: name is no text.
     """
 
     name: str
@@ -146,7 +148,11 @@ class EnvironmentSecret(Secret):
         _check_place("name", self.name, str)
 
     def read(self) -> bytes:
-        """Return what the variable holds."""
+        """Return what the variable holds.
+
+        Raises:
+            EngineError: the variable is not set, or has no hexadecimal digits.
+        """
         text = os.environ.get(self.name)
         if text is None:
             raise EngineError(f"{self.place}: it is not set")
@@ -167,6 +173,8 @@ class FileSecret(Secret):
     Args:
         path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer, and
             the file that of the user whom the worker runs as, or of root.
+    Raises:
+        QueryError: path is no path.
     """
 
     path: str | os.PathLike[str]
@@ -175,7 +183,12 @@ class FileSecret(Secret):
         _check_place("path", self.path, (str, os.PathLike))
 
     def read(self) -> bytes:
-        """Return what the file holds."""
+        """Return what the file holds.
+
+        Raises:
+            EngineError: the file cannot be read, others may read or change it, or it has no hexadecimal
+                digits.
+        """
         try:
             with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:
                 status = os.fstat(file.fileno())  # of what was opened, whatever has the name now
@@ -212,6 +225,8 @@ class CallableSecret(Secret):
     Args:
         function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline
             with all that it refers to: let it fetch the secret, not hold it.
+    Raises:
+        QueryError: it is no function.
     """
 
     function: Callable[[], bytes] = field(repr=False)
@@ -221,7 +236,13 @@ class CallableSecret(Secret):
             raise _no_place("function", self.function, "function without arguments that fetches the secret")
 
     def read(self) -> bytes:
-        """Call the function."""
+        """Call the function.
+
+        Returns:
+            What it returns.
+        Raises:
+            EngineError: the function raised; its text, which may be the secret, is left out.
+        """
         try:
             return self.function()
         except KeyboardInterrupt:  # of whoever sits before it

@@ -57,6 +57,8 @@ def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> li
         values: a list, or whatever can be iterated over.
         name: the parameter's name, for the error.
         expected: what is admissible, for the error.
+    Returns:
+        Each number as the rational that it is.
     Raises:
         ParameterError: one of them is no finite number.
 
@@ -76,6 +78,10 @@ def one_of(value: object, name: str, known: Iterable[str]) -> str:
         value: what somebody gave.
         name: of the argument, for the error.
         known: what it may be.
+    Returns:
+        The name.
+    Raises:
+        ParameterError: it is none of them.
 
     >>> one_of("laplace", "noise", ("laplace", "gaussian"))
     'laplace'
@@ -92,6 +98,10 @@ def truth_value(value: object, name: str) -> bool:
     Args:
         value: what somebody gave.
         name: of the argument, for the error.
+    Returns:
+        The value.
+    Raises:
+        ParameterError: it is neither.
 
     >>> truth_value(True, "dummy")
     True
@@ -107,6 +117,10 @@ def positive(value: object, name: str) -> Fraction:
     Args:
         value: what somebody gave.
         name: of the argument, for the error.
+    Returns:
+        The number as the rational that it is.
+    Raises:
+        ParameterError: it is no finite number, or not greater than zero.
 
     >>> positive("0.1", "epsilon")
     Fraction(1, 10)
@@ -123,6 +137,10 @@ def at_least_0(value: object, name: str) -> Fraction:
     Args:
         value: what somebody gave.
         name: of the argument, for the error.
+    Returns:
+        The number as the rational that it is.
+    Raises:
+        ParameterError: it is no finite number, or negative.
 
     >>> at_least_0("1/2", "delta")
     Fraction(1, 2)
@@ -158,6 +176,10 @@ def whole_number(value: object, name: str, least: int) -> int:
         value: what somebody gave.
         name: of the argument, for the error.
         least: the smallest that is allowed.
+    Returns:
+        The number as an int.
+    Raises:
+        ParameterError: it is no such number.
 
     >>> whole_number(0, "seed", 0)
     0
@@ -174,6 +196,10 @@ def positive_int(value: object, name: str) -> int:
     Args:
         value: what somebody gave.
         name: of the argument, for the error.
+    Returns:
+        The number as an int.
+    Raises:
+        ParameterError: it is no such number.
 
     >>> positive_int(3, "groups")
     3

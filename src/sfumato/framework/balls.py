@@ -45,6 +45,8 @@ class BallBody(Spelled, Body):
         entries: the length of the vectors.
         radius: of the ball, in grid steps.
         ball: of which norm.
+    Raises:
+        ParameterError: entries is no whole number of at least 1, or radius is negative.
 
     >>> body = BallBody("v", 4, Fraction(3), Ball.L2)
     >>> body.size(Norm.L1, [Fraction(1)]), body.size(Norm.L2, [Fraction(1)])
@@ -81,7 +83,7 @@ class BallBody(Spelled, Body):
         return self._longest(norm) * ratio if norm is Norm.L1 else self._longest(norm) * ratio**2
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The largest size, where the scale is one."""
+        """Return the largest size, where the scale is one."""
         longest = self._longest(norm)
         return (self.radius * (longest if norm is Norm.L1 else root_up(longest)),)
 

@@ -30,6 +30,9 @@ class Body(ABC):
     Such as `Segment` and `ConeBody`.
 
     This is the only privacy claim of a statistic: every sensitivity is a size of its body.
+
+    Source:
+        Hardt and Talwar 2010, "On the geometry of differential privacy".
     """
 
     # Whether each coordinate is one number. A unit's part of a tree is spread over several of its nodes.
@@ -98,7 +101,7 @@ class Segment(Spelled, Body):
         return weighted(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The bound."""
+        """Return the bound."""
         return self.linf_sensitivities
 
 
@@ -197,7 +200,7 @@ class RowsBody(Body):
         return max(self.rows * self.one.size(norm, scales), self.most.size(norm, scales))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """What a coordinate needs by itself: that of `rows` groups with a row in each, or of all in one."""
+        """Return what a coordinate needs: that of `rows` groups with a row in each, or of all in one."""
         times = Fraction(self.rows) if norm is Norm.L1 else root_up(Fraction(self.rows))
         pairs = zip(self.one.split(norm), self.most.split(norm), strict=True)
         return tuple(max(times * one, most) for one, most in pairs)

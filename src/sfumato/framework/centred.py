@@ -30,6 +30,9 @@ class CentredDistance(Spelled, Metric):
         total: the deviation of the noise of all units.
         centre: the part of all units from which each count is counted, in [0, 1].
         keys: the groups that are shown, each once, on which alone noise is seen.
+    Raises:
+        ParameterError: a group is named twice, or there is none; scales are not one above 0 for each
+            coordinate; centre is not from 0 to 1.
 
     >>> body = ConeBody(("n",), (Fraction(1),))
     >>> metric = CentredDistance(body, (Fraction(1),), Fraction(2), Fraction(1, 2), keys=("a", "b", "c"))
@@ -67,7 +70,7 @@ class CentredDistance(Spelled, Metric):
         return (*counted, *[Fraction(0)] * self.body.signed)
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group with the body's coordinates."""
+        """Whether its members are integers by group with the body's coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:

@@ -28,6 +28,10 @@ class ConeBody(Spelled, Body):
         coordinates: names: that of units, if there is one, that of the count, and those of signed numbers.
         bounds: for each the largest size, a number greater than 0, in grid steps.
         units: whether there is a number of units.
+    Raises:
+        ParameterError: bounds are not one above 0 for each coordinate, or a coordinate is named twice.
+    Source:
+        docs/proofs/k_norm.md.
 
     >>> body = ConeBody(("rows", "visits"), (Fraction(2), Fraction(30)))
     >>> body.holds((1, -15)), body.holds((1, -16)), body.sides((0, 30))
@@ -67,7 +71,7 @@ class ConeBody(Spelled, Body):
         return weighted(norm, self.bounds, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The bounds."""
+        """Return the bounds."""
         return self.bounds
 
     def sides(self, vector: Sequence[int | Fraction]) -> tuple[Fraction, Fraction]:
@@ -118,6 +122,9 @@ class CubeBody(ConeBody):
     A change of one group has the norm of the largest of them, over its bound: it is as a change of a cone
     without units whose count is the first. Of several groups this holds by themselves alone.
 
+    Raises:
+        ParameterError: as of `ConeBody`; or units is True.
+
     >>> body = CubeBody(("below", "above"), (Fraction(2), Fraction(3)))
     >>> body.holds((-2, 3)), body.holds((0, 4)), sum(body.sides((-2, 3)))
     (True, False, Fraction(1, 1))
@@ -148,6 +155,8 @@ class KNormDistance(Spelled, Metric):
         favoured: with `apart`, and nothing shared, names of numbers that matter more, but for units.
         part: from 0 to less than 1, the part of the norm that is theirs: in it, all other numbers are not
             looked at. Less than the norm, and equal for contributions.
+    Raises:
+        ParameterError: a parameter is out of its range, or does not fit the others.
 
     >>> body = ConeBody(("rows",), (Fraction(1),))
     >>> change = {"a": {"rows": 1}, "b": {"rows": -1}}, {}
@@ -191,7 +200,7 @@ class KNormDistance(Spelled, Metric):
             )
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group with the body's coordinates."""
+        """Whether its members are integers by group with the body's coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:

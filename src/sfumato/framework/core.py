@@ -128,6 +128,8 @@ class Measurement:
     Raises:
         QueryError: the metric does not measure the domain.
         ParameterError: from `map`, for a negative or non-finite d_in.
+    Source:
+        Gaboardi, Hay, Vadhan 2020, "A programming framework for OpenDP".
 
     >>> from sfumato import measurements as m
     >>> m.laplace(4).map(1)

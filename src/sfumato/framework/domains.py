@@ -134,6 +134,9 @@ class AtomDomain(Spelled, Domain):
 class CategoryDomain(Domain):
     """One of a few known values.
 
+    Raises:
+        ParameterError: there are fewer than two values, or one is there twice.
+
     >>> CategoryDomain(("yes", "no")).contains("maybe")
     False
     """
@@ -196,6 +199,9 @@ class VectorDomain(Domain):
 @dataclass(frozen=True)
 class ProductDomain(Domain):
     """Sequences with an entry from each of several domains.
+
+    Raises:
+        ParameterError: there is no domain.
 
     >>> ProductDomain((AtomDomain(int), AtomDomain(str))).contains((1, "a"))
     True

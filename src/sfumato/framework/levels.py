@@ -28,6 +28,8 @@ class LevelsDistance(Spelled, Metric):
             level, of the groups themselves, is.
         rollup: which totals there are.
         keys: the groups, in the order of its cells.
+    Raises:
+        ParameterError: keys, scales or sizes are not one for each cell, coordinate or level, or out of range.
 
     >>> rollup = Rollup(((0,), ()), (2,), ((0, 1), (0, 0)))
     >>> metric = LevelsDistance(("n",), (Fraction(1),), (Fraction(2), Fraction(4)), rollup, ("a", "b"))
@@ -52,7 +54,7 @@ class LevelsDistance(Spelled, Metric):
             raise ParameterError("sizes", self.sizes, "one of at least 0 for each level, the first above 0")
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group with these coordinates."""
+        """Whether its members are integers by group with these coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:

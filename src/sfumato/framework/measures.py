@@ -50,6 +50,9 @@ class Filter(Measure):
       differential privacy".
 
     It fails for trade-off functions, hence for privacy loss distributions, in general.
+
+    Source:
+        above, and docs/proofs/odometer.md.
     """
 
     @abstractmethod
@@ -58,6 +61,8 @@ class Filter(Measure):
 
         Args:
             value: an amount in this measure's unit: a number, or a pair of them for (epsilon, delta).
+        Returns:
+            The budget, exactly.
         """
 
     @abstractmethod
@@ -91,6 +96,9 @@ class _Sum(Filter):
 class PureDP(_Sum):
     """Pure differential privacy: the map gives epsilon, and epsilons add up.
 
+    Source:
+        Dwork, McSherry, Nissim and Smith 2006, "Calibrating noise to sensitivity in private data analysis".
+
     >>> PureDP().total([Fraction(1, 3), Fraction(1, 2)])
     Fraction(5, 6)
     """
@@ -100,6 +108,10 @@ class PureDP(_Sum):
 class ZeroConcentratedDP(_Sum):
     """Zero-concentrated differential privacy (Bun, Steinke 2016): the map gives rho, and rhos add up.
 
+    Source:
+        Bun and Steinke 2016, "Concentrated differential privacy: simplifications, extensions, and lower
+        bounds".
+
     >>> ZeroConcentratedDP().total([Fraction(1, 2), Fraction(1, 4)])
     Fraction(3, 4)
     """
@@ -108,6 +120,10 @@ class ZeroConcentratedDP(_Sum):
 @dataclass(frozen=True)
 class ApproximateDP(Filter):
     """Approximate differential privacy: the map gives (epsilon, delta); both add up.
+
+    Source:
+        Dwork, Kenthapadi, McSherry, Mironov and Naor 2006, "Our data, ourselves: privacy via distributed
+        noise generation".
 
     >>> ApproximateDP().total([(Fraction(1), Fraction(1, 10)), (Fraction(2), Fraction(1, 10))])
     (Fraction(3, 1), Fraction(1, 5))
@@ -122,7 +138,13 @@ class ApproximateDP(Filter):
         return loss[0] <= budget[0] and loss[1] <= budget[1]
 
     def budget(self, value: Any) -> tuple[Fraction, Fraction]:
-        """Take a pair of an epsilon of at least 0 and a delta in [0, 1)."""
+        """Take a pair of an epsilon of at least 0 and a delta in [0, 1).
+
+        Returns:
+            The pair, exactly.
+        Raises:
+            BudgetError: it is no such pair.
+        """
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
             raise BudgetError(f"budget is {shown(value)}, but must be a pair (epsilon, delta)")
         epsilon, delta = _amount(value[0], "epsilon"), _amount(value[1], "delta")
@@ -141,6 +163,9 @@ class ApproximateDP(Filter):
 class GaussianDP(Filter):
     """Gaussian differential privacy (Dong, Roth, Su 2022): the map gives mu; squares add up.
 
+    Source:
+        Dong, Roth and Su 2022, "Gaussian differential privacy".
+
     >>> GaussianDP().total([Fraction(3), Fraction(4)])
     Fraction(5, 1)
     """
@@ -154,7 +179,13 @@ class GaussianDP(Filter):
         return loss <= budget
 
     def budget(self, value: Any) -> Fraction:
-        """Take a finite number of at least 0."""
+        """Take a finite number of at least 0.
+
+        Returns:
+            The number, exactly.
+        Raises:
+            BudgetError: it is no such number.
+        """
         return _amount(value, "budget")
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:

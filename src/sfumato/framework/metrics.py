@@ -68,7 +68,7 @@ class SymmetricDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Vectors and tables."""
+        """Whether its members are vectors or tables."""
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
@@ -86,7 +86,7 @@ class ChangeOneDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Vectors and tables."""
+        """Whether its members are vectors or tables."""
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
@@ -105,7 +105,7 @@ class AbsoluteDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Numbers that are neither NaN nor NULL."""
+        """Whether its members are numbers that are neither NaN nor NULL."""
         return isinstance(domain, AtomDomain) and domain.is_number
 
     def distance(self, one: Any, other: Any) -> Distance:
@@ -121,12 +121,16 @@ class AbsoluteDistance(Metric):
 class SpreadDistance(Metric):
     """The largest change of a number less the smallest: what decides between candidates that all move.
 
+    Source:
+        Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential mechanisms",
+        of bounded range.
+
     >>> SpreadDistance().distance([1, 2, 3], [2, 3, 3])
     Fraction(1, 1)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Vectors of numbers that are neither NaN nor NULL."""
+        """Whether its members are vectors of numbers that are neither NaN nor NULL."""
         return (
             isinstance(domain, VectorDomain) and not domain.null and AbsoluteDistance().admits(domain.element)
         )
@@ -143,12 +147,15 @@ class SpreadDistance(Metric):
 class OneSidedDistance(Metric):
     """The largest change of an integer of a group, where all changes go one way; else infinite.
 
+    Source:
+        as `limited_top_k`, which needs it.
+
     >>> OneSidedDistance().distance({"a": {"n": 1}}, {"a": {"n": 2}, "b": {"n": 1}})
     Fraction(1, 1)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group, of one coordinate."""
+        """Whether its members are integers by group, of one coordinate."""
         return isinstance(domain, GroupedIntegers) and len(domain.coordinates) == 1
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
@@ -171,7 +178,7 @@ class DiscreteDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Single values."""
+        """Whether its members are single values."""
         return isinstance(domain, (AtomDomain, CategoryDomain))
 
     def distance(self, one: Any, other: Any) -> Distance:
@@ -184,7 +191,7 @@ class _Norm(Spelled, Metric):
     scales: tuple[tuple[str, Fraction], ...] = ()
 
     def admits(self, domain: Domain) -> bool:
-        """Numbers side by side, without scales; integers by group, with a scale for each coordinate."""
+        """Whether its members are numbers side by side; with scales, integers by group."""
         if isinstance(domain, GroupedIntegers):
             return tuple(name for name, _ in self.scales) == domain.coordinates
         number = AbsoluteDistance().admits
@@ -273,7 +280,7 @@ class ContributionDistance(Metric):
     scaled: bool = False
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group with the body's coordinates."""
+        """Whether its members are integers by group with the body's coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
@@ -344,7 +351,7 @@ class ProductMetric(Metric):
     inner: Metric
 
     def admits(self, domain: Domain) -> bool:
-        """Products whose every part is admitted by the inner metric."""
+        """Whether its members are products whose every part is admitted by the inner metric."""
         return isinstance(domain, ProductDomain) and all(map(self.inner.admits, domain.parts))
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:

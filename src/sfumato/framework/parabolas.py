@@ -21,6 +21,8 @@ class ParabolaBody(ConeBody):
         coordinates: names: that of units, if there is one, that of the count, of the sum, and of the squares.
         bounds: for each the largest size, a number greater than 0, in grid steps.
         units: whether there is a number of units.
+    Raises:
+        ParameterError: as of `ConeBody`; or there are not two numbers behind the counts.
 
     >>> body = ParabolaBody(("rows", "sum", "squares"), (1, 10, 50))
     >>> body.holds((1, 10, 50)), body.holds((1, 0, -50)), body.holds((1, 10, 0))

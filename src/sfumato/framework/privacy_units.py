@@ -34,7 +34,7 @@ class PrivacyUnitDistance(Metric):
     total: int | None = None
 
     def admits(self, domain: Domain) -> bool:
-        """Tables of personal rows without limits; contributions with the same limits."""
+        """Whether its members are personal rows without limits, or contributions with the same limits."""
         if isinstance(domain, ContributionDomain):
             limits = self.groups, self.rows, self.scaled, self.total
             return (domain.groups, domain.rows, domain.scaled, domain.total) == limits

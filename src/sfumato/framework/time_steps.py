@@ -26,6 +26,9 @@ class TimeStepsDistance(Spelled, Metric):
         scales: for each the scale of its noise, in grid steps.
         factor: which sums of steps have noise.
         series: for each series its groups, in order of time.
+    Raises:
+        ParameterError: a group is in two series, a series has not as many groups as there are steps, or
+            scales are not one above 0 for each coordinate.
     """
 
     names: tuple[str, ...]
@@ -43,7 +46,7 @@ class TimeStepsDistance(Spelled, Metric):
             raise ParameterError("scales", self.scales, "one above 0 for each coordinate")
 
     def admits(self, domain: Domain) -> bool:
-        """Integers by group with these coordinates."""
+        """Whether its members are integers by group with these coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.names
 
     def changes(

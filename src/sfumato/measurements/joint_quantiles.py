@@ -43,6 +43,10 @@ class Target(Spelled):
             targets are looked for with it, a wide one leaves them nearly as near as they are alone.
         within: whether what is looked for is never below 0, nor above all counts. A count more then makes
             distances larger by all of itself, in place of the larger of the share and the rest.
+    Raises:
+        ParameterError: a number is not finite, rank is not from 0 to 1, or spread is negative.
+    Source:
+        docs/proofs/joint_quantiles.md.
 
     >>> Target(Fraction(1, 2)).rank  # the median
     Fraction(1, 2)

@@ -160,6 +160,10 @@ class TruncatedGeometric(Spelled, GroupSelection):
         Args:
             units: of each group.
             words: random words.
+        Returns:
+            For each group whether it is kept.
+        Raises:
+            ParameterError: a number of units is no whole number of at least 0, or words is no `Words`.
         """
         seen = np.minimum(_seen(units, self.pre_threshold), len(self._table) - 1)
         present, index = np.unique(seen, return_inverse=True)

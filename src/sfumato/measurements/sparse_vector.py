@@ -68,6 +68,8 @@ class AboveThreshold(Owned):
 
         Args:
             value: whole number.
+        Returns:
+            True where it reaches it.
         Raises:
             BudgetError: all positive answers are given, or this is another process than that which made it.
             ParameterError: value is not a whole number.

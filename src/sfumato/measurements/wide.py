@@ -51,6 +51,8 @@ class WideIntegers:
 
         Args:
             column: an Arrow array of int64 or decimal128(38, 0).
+        Returns:
+            The same integers.
         """
         if pa.types.is_decimal128(column.type):
             if not len(column):
@@ -66,6 +68,8 @@ class WideIntegers:
 
         Args:
             values: of int64.
+        Returns:
+            The same integers.
         """
         return cls(values >> 63, values.view(np.uint64))
 
@@ -75,12 +79,18 @@ class WideIntegers:
 
         Args:
             values: Python's integers.
+        Returns:
+            The same integers.
         """
         high, low = [v >> 64 for v in values], [v & (2**64 - 1) for v in values]
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
     def to_arrow(self) -> pa.Array:
-        """Write decimal128(38, 0), which holds what is below 10^38."""
+        """Write decimal128(38, 0), which holds what is below 10^38.
+
+        Returns:
+            An Arrow array of them.
+        """
         words = np.stack([self.low, self.high.view(np.uint64)], axis=1)
         return pa.Array.from_buffers(pa.decimal128(38, 0), len(self), [None, pa.py_buffer(words)])
 

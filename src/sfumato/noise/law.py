@@ -54,6 +54,9 @@ class Law(ABC):
     """A symmetric law of real noise Z = scale * (a standard law), in any unit.
 
     Methods that are called `rounded...` are about R, which is Z rounded to the nearest integer.
+
+    Source:
+        docs/noise.md.
     """
 
     standard: ClassVar[Standard]

@@ -28,6 +28,9 @@ class Words(ABC):
     """A stream of independent, uniformly random 64-bit words.
 
     Such as `SecureWords`, and `SeededWords` for tests.
+
+    Source:
+        docs/noise.md.
     """
 
     @abstractmethod
@@ -100,6 +103,8 @@ class KeyedWords(_CounterWords):
     Args:
         key: at least 32 secret random bytes.
         message: what the words are for.
+    Raises:
+        ParameterError: the key has fewer than 32 bytes.
 
     >>> one, other = (KeyedWords(bytes(32), b"a").take(2) for _ in range(2))
     >>> bool((one == other).all()), bool((one == KeyedWords(bytes(32), b"b").take(2)).any())
@@ -120,6 +125,8 @@ class SeededWords(_CounterWords):
 
     Args:
         seed: whole number or text.
+    Raises:
+        ParameterError: seed is neither a whole number nor a text.
 
     >>> bool((SeededWords(7).take(5) == SeededWords(7).take(5)).all())
     True
@@ -142,6 +149,8 @@ class FixedWords(Words):
     Args:
         words: whole numbers from 0 to 2^64 - 1, given out first.
         then: where further words come from; None refuses them.
+    Raises:
+        ParameterError: a word is no whole number from 0 to 2^64 - 1.
 
     >>> FixedWords([1, 2, 3]).take(2)
     array([1, 2], dtype=uint64)
@@ -153,7 +162,11 @@ class FixedWords(Words):
         self.taken = 0
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, the given ones first."""
+        """Return the next `count` words, the given ones first.
+
+        Raises:
+            ParameterError: there are not as many, and no source of others.
+        """
         start = min(self.taken, len(self._words))
         head = self._words[start : start + count]
         missing = count - len(head)

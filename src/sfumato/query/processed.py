@@ -115,7 +115,11 @@ class ProcessedRelease(NoisyTable):
         return all(release.drawn for release in self.releases)
 
     def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
-        """Compare an output of two groups of the one release before it; see `Release.compare`."""
+        """Compare an output of two groups of the one release before it; see `Release.compare`.
+
+        Returns:
+            A `Comparison`, with `difference` and `ratio`.
+        """
         return self._only.compare(output, first, second, confidence)
 
     def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:

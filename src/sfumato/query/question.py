@@ -127,6 +127,8 @@ class Question(Helpful, Displayed, Generic[Released]):
 
         Args:
             epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of `release`.
+        Returns:
+            A `Plan`: its `spent`, its noises, and `explain()`.
         Raises:
             QueryError: bounds or limits are "auto", so that only a release finds them.
 

@@ -114,6 +114,8 @@ class Table(Helpful, Displayed, Generic[Released]):
         Args:
             expression: of one row's columns, in DuckDB's SQL: no aggregates, windows, subqueries or
                 random functions. A row for which it is NULL or fails is dropped.
+        Returns:
+            A table of these rows; this one is as it was.
         Raises:
             QueryError: the expression is not admissible or names an unknown column.
         """
@@ -124,6 +126,8 @@ class Table(Helpful, Displayed, Generic[Released]):
 
         Args:
             expressions: of one row's columns, in DuckDB's SQL, by the name of the column that each makes.
+        Returns:
+            A table with these columns; this one is as it was.
         Raises:
             QueryError: an expression is not admissible, or would replace the privacy unit.
         """
@@ -185,6 +189,8 @@ class Table(Helpful, Displayed, Generic[Released]):
 
         Args:
             other: a private table of the same engine, with the same privacy unit.
+        Returns:
+            A table of the rows of both; a unit with rows in both is one unit.
         Raises:
             QueryError: the columns differ, or the other table is public.
         Source:
@@ -231,6 +237,8 @@ class Table(Helpful, Displayed, Generic[Released]):
             The table, whose privacy unit has the name that the text gives it.
         Raises:
             SqlError: the text is not understood or not of this form; it shows the place and what to write.
+            ParameterError: something in tables is no table of `sfumato.scan` or `sfumato.public`.
+            QueryError: groups, limits or totals were asked of a table before.
         Source:
             docs/sql.md, "SQL inside".
 
@@ -261,6 +269,8 @@ class Table(Helpful, Displayed, Generic[Released]):
                 Polars; on Spark a data frame; on Beam also a schema that `sfumato.beam.named` has named, of a
                 collection that the pipeline brings. Each is in the output, also without rows. Without it, or
                 with "private", groups are chosen privately.
+        Returns:
+            A table that is asked by groups; this one is as it was.
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
         """
@@ -386,6 +396,8 @@ class Table(Helpful, Displayed, Generic[Released]):
                 public groups where no quantiles are asked, else "sample".
             total_rows: at most so many rows of a unit count, over all groups together, chosen at random; the
                 others are left out. For units whose rows may all be in one group, or each in another.
+        Returns:
+            A table with these limits; this one is as it was.
         Raises:
             ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
 
@@ -455,6 +467,8 @@ class Table(Helpful, Displayed, Generic[Released]):
         Args:
             unnamed: nothing; each aggregate has a name.
             aggregates: such as `sfumato.count()`, by the name of the output column.
+        Returns:
+            A question; nothing is read before it is released.
         Raises:
             QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
         """

@@ -82,6 +82,8 @@ class LaplaceComparison(NamedTuple):
         laplace: ln(1/alpha) sensitivity / epsilon, of the textbook mechanism, which floats do not have.
         factor: epsilon / epsilon', what the arithmetic costs.
         half_step: half of the lattice's step, what snapping costs.
+    Source:
+        Covington 2020, section 6.3.
     """
 
     snapping: float

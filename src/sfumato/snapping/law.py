@@ -62,6 +62,8 @@ class SnappedLaw(InSteps):
 
         Args:
             index: a whole number; beyond the outermost one the probability is 0.
+        Raises:
+            ParameterError: index is no whole number.
 
         >>> from sfumato.snapping import SnappingMechanism
         >>> law = SnappingMechanism(1, lower=0, upper=10).law(5)

@@ -94,6 +94,8 @@ class SnappingMechanism(Expectations):
             accuracy: how far off a release may be, in the unit of the statistic.
             alpha: with which probability it may be farther off.
             sensitivity, lower, upper, gamma: as of `SnappingMechanism`.
+        Raises:
+            ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
 
         >>> mechanism = SnappingMechanism.for_accuracy(3, 0.05, lower=0, upper=10)
         >>> mechanism.accuracy(0.05) <= 3
@@ -306,6 +308,9 @@ class SnappingMechanism(Expectations):
 
 class SecretAccuracy:
     """An accuracy that was computed from a secret value. It is not a number, so that no release takes it.
+
+    Source:
+        Covington 2020, section 6.3, which computes it.
 
     >>> SecretAccuracy(1.5)
     SecretAccuracy(not shown: it tells of the secret)

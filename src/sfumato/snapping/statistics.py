@@ -39,6 +39,8 @@ class BoundedStatistic:
 
     Args:
         transformation: from change-one distance of n records to absolute distance of a bounded number.
+    Source:
+        docs/proofs/snapping_statistics.md.
 
     >>> Mean(4, lower=0, upper=10)([1, 2, 3, 100])
     Fraction(4, 1)
@@ -214,6 +216,8 @@ class Histogram(BoundedStatistic):
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+        Raises:
+            ParameterError: epsilon is not a number above 0, or gamma is not admissible.
         """
         return super().mechanism(positive(epsilon, "epsilon") / self.transformation.map(1), gamma)
 

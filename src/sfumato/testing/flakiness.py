@@ -106,6 +106,8 @@ class Account:
 
         Args:
             k: declared by the assertion, or None for a share of the test's.
+        Returns:
+            The k with which the assertion may fail: with probability at most 10^-k.
         Raises:
             ParameterError: k is not a number greater than 0, is missing, or is more than is left.
         """

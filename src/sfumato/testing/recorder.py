@@ -78,6 +78,7 @@ def seeded_words(seed: int | str | None = None) -> SeededWords:
         seed: whole number or text; the test's name without it.
     Raises:
         RefusalError: no pytest test is running.
+        ParameterError: seed is neither a whole number nor a text.
 
     >>> seeded_words(1)                     # in a test, as this example is when pytest runs it
     SeededWords(1)
@@ -94,6 +95,8 @@ def noise_free() -> Iterator[None]:
     more likely shown than not. Bounds, groups per unit and rounding to the grid are as always: what
     is seen is what the noise would have been added to.
 
+    Yields:
+        Nothing.
     Raises:
         RefusalError: no pytest test is running.
 
@@ -292,6 +295,8 @@ def recording() -> Iterator[Recorder]:
     A release is recorded when its noise is drawn, which is when it is first looked at. Of one that workers
     draw, on Spark or Beam, those of this machine keep what they see in a temporary folder.
 
+    Yields:
+        A `Recorder`, which has what is recorded of each release.
     Raises:
         RefusalError: no pytest test is running.
 

@@ -74,6 +74,8 @@ class ValueGrid:
     Args:
         exponent: log2 of the step.
         lower, upper: the bounds in steps, with an even sum.
+    Raises:
+        ParameterError: the bounds do not increase, or have an odd sum.
 
     >>> grid = ValueGrid.around(Fraction(0), Fraction(3), Grid(-1))
     >>> grid.lower, grid.upper, grid.centre, grid.half_range
@@ -93,6 +95,8 @@ class ValueGrid:
         Args:
             lower, upper: bounds in the column's unit.
             grid: on which values are put.
+        Returns:
+            The grid of values between these bounds.
         """
         largest = max(abs(lower), abs(upper))
         floor = exponent_of(upper - lower) - MAX_HALF_RANGE_BITS

@@ -31,6 +31,11 @@ class Lattice:
     Args:
         lower, upper: the bounds, float64 with lower < upper; whole numbers if `whole`.
         whole: whether values are whole numbers, and so are places.
+    Raises:
+        ParameterError: the bounds do not increase, are not below 2^1000 in size, or are no whole numbers
+            where places are.
+    Source:
+        docs/proofs/leaves.md.
 
     >>> lattice = Lattice(0.0, 30.0, whole=True)
     >>> lattice.place(2.0), lattice.place(1e9), lattice.value(2), lattice.count

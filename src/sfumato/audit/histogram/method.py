@@ -85,5 +85,7 @@ class HistogramMethod:
 
         Args:
             task: what is to be audited.
+        Returns:
+            A `Report`.
         """
         return Run(self, task).report()

@@ -225,6 +225,7 @@ class Ledger(Displayed, Transactions):
         Raises:
             BudgetError: there is no such dataset, or nothing was granted to the analyst.
             EngineError: the ledger cannot be read.
+            ParameterError: dataset or analyst is no name.
         """
         self._check_home()
         named(dataset, "dataset")

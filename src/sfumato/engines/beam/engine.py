@@ -39,6 +39,8 @@ def named(name: str, rows: pa.Schema) -> pa.Schema:
     Args:
         name: of the collection, in the dictionary that the release is applied to.
         rows: the columns that are looked for in each row, with their Arrow types.
+    Raises:
+        ParameterError: name is no text, or rows is no Arrow schema.
 
     >>> import sfumato as sf
     >>> order_columns = pa.schema({"id": pa.int64(), "town": pa.string()})

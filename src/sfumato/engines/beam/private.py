@@ -26,6 +26,9 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         unit: tells whose a row is. Rows where it is None, or raises, or gives something other than text,
             an int or float, bytes, a date, a UUID or a tuple of these, are dropped.
         secret: where workers find the secret of the noise, as for `sfumato.beam.Release`.
+    Raises:
+        ParameterError: budget is no `Budget`, or unit is no function.
+        QueryError: secret is none of the places where one is found.
 
     >>> import apache_beam as beam
     >>> from sfumato.beam import Budget, Count
@@ -85,6 +88,10 @@ class PrivateCollection:
         Args:
             function: of a row.
             label: of the step, in Beam's graph.
+        Returns:
+            The private collection of what it returns.
+        Raises:
+            ParameterError: it is no function.
         """
         checked("map", function)
         return self._each(lambda row: (function(row),), label or _label("Map", function))
@@ -95,6 +102,10 @@ class PrivateCollection:
         Args:
             condition: a function of a row.
             label: of the step, in Beam's graph.
+        Returns:
+            The private collection of these rows.
+        Raises:
+            ParameterError: it is no function.
         """
         checked("filter", condition)
         return self._each(lambda row: (row,) if condition(row) else (), label or _label("Filter", condition))
@@ -107,6 +118,10 @@ class PrivateCollection:
         Args:
             function: of a row; it returns rows.
             label: of the step, in Beam's graph.
+        Returns:
+            The private collection of these rows.
+        Raises:
+            ParameterError: it is no function.
         """
         checked("flat_map", function)
         return self._each(function, label or _label("FlatMap", function))
@@ -117,6 +132,8 @@ class PrivateCollection:
         Args:
             other: a private collection of the same budget.
             label: of the step, in Beam's graph.
+        Returns:
+            The private collection of the rows of both.
         Raises:
             QueryError: the two draw on two budgets, or find the secret of their noise in two places.
         """

@@ -78,6 +78,8 @@ class StratifiedProportion(Displayed):
 
         Args:
             confidence: of the intervals, in (0, 1).
+        Raises:
+            ParameterError: confidence is not in (0, 1).
         """
         import pyarrow as pa
 
@@ -104,7 +106,11 @@ class StratifiedProportion(Displayed):
         return self.to_arrow(confidence).to_pandas()
 
     def explain(self) -> str:
-        """Say what was done, what is protected and what is taken as public."""
+        """Say what was done, what is protected and what is taken as public.
+
+        Returns:
+            Text of several lines.
+        """
         epsilon, delta = self.spent
         budget = f"epsilon {epsilon:g}" + (f", delta {delta:g}" if delta else "")
         asked, population = sum(self.design.sample_sizes), sum(self.design.strat_sizes)

@@ -191,7 +191,11 @@ class Advice(Told):
         return pa.Table.from_pylist(rows, _SCHEMA)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the same as a pandas data frame."""
+        """Return the same as a pandas data frame.
+
+        Raises:
+            EngineError: pandas is not installed.
+        """
         output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 

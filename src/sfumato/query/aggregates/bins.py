@@ -168,6 +168,8 @@ def value_counts(
         QueryError: the column is no name, or one of the weights is missing.
         ParameterError: there are not from 1 to 1,000 values (or 100 for shares) of one type, each once; or
             another argument is not such.
+    Source:
+        as `histogram`.
 
     >>> value_counts("size", ["small", "large"], other=True).outputs("size")
     ('size_small', 'size_large', 'size_other')

@@ -49,8 +49,13 @@ def count(
         column: a column; all rows count without one.
         weight: a column of survey weights: then rows count as many as they stand for in the population.
         max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
+    Returns:
+        What `agg` takes: the number of rows, a whole number; with weights a float.
     Raises:
         QueryError: the column is no name, or one of the weights is missing.
+    Source:
+        Dwork, McSherry, Nissim and Smith 2006, "Calibrating noise to sensitivity in private data analysis".
+        Proof: docs/proofs/count.md, and with weights docs/proofs/weighted_sum.md.
 
     >>> count()
     CountRows(column=None)
@@ -63,6 +68,11 @@ def count(
 @remembered
 def count_units() -> Aggregate:
     """Count privacy units (people): each counts once in each of its groups.
+
+    Returns:
+        What `agg` takes: the number of units, a whole number.
+    Source:
+        Proof: docs/proofs/count_units.md.
 
     >>> count_units()
     CountPrivacyUnits()

@@ -102,6 +102,8 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
     Raises:
         QueryError: a column is no name or twice there, or bounds of one are missing or of no column.
         ParameterError: a bound is not finite, or lower is not below upper.
+    Source:
+        Proof: docs/proofs/cross_moments.md.
 
     >>> covariance("age", "income", bounds={"age": (0, 100), "income": (0, 50)}).columns
     ('age', 'income')
@@ -118,6 +120,8 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
         x, y, bounds: as of `covariance`.
     Raises:
         QueryError, ParameterError: as of `covariance`.
+    Source:
+        as `covariance`, over the roots of two variances.
 
     >>> correlation("age", "income", bounds={"age": (0, 100), "income": (0, 50)}).columns
     ('age', 'income')

@@ -51,6 +51,8 @@ def count_distinct(column: str, *, values: int, method: DistinctMethod = "matchi
         method: "matching" counts as many values as can be, each brought by one unit. "shares" divides each
             unit among its rows: less is counted where units have more values than the limit, but it needs
             no look at all units of a group together, which takes less on Spark and Beam.
+    Returns:
+        What `agg` takes: the number of different values, a whole number.
     Raises:
         QueryError: the column is no name.
         ParameterError: the limit is not a whole number from 1 to 1,000,000, or there is no such method.

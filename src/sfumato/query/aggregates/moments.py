@@ -88,9 +88,14 @@ def sum(
         max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
         magnitudes: of bounds that are found, the smallest and the largest size that values may have, such as
             (1, 10**6): what is known beforehand, and not read from the data. Larger ones are clamped.
+    Returns:
+        What `agg` takes: the sum, in the column's unit.
     Raises:
         QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper; or
             bounds are of units beside weights.
+    Source:
+        Wilson et al. 2020, "Differentially private SQL with bounded user contribution". Proofs:
+        docs/proofs/unit_sum.md, per row docs/proofs/moments.md, and with weights docs/proofs/weighted_sum.md.
 
     >>> sum("docvis", lower=0, upper=30)
     Sum(column='docvis', lower=0, upper=30, per=None)
@@ -132,8 +137,13 @@ def mean(
         weight, max_weight: as of `sum`: then the mean of the population is estimated, the sum of values times
             weights over that of the weights.
         magnitudes: as of `sum`.
+    Returns:
+        What `agg` takes: the mean, in the column's unit, within the bounds.
     Raises:
         QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper.
+    Source:
+        The law of the quotient: docs/tolerances.md, "Means". Proofs: docs/proofs/moments.md, and with weights
+        docs/proofs/weighted_sum.md.
 
     >>> mean("income", lower=0, upper=100, weight="w", max_weight=50).weights
     Weights(column='w', most=50)
@@ -214,6 +224,12 @@ def variance(
         lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
             for one or both, a release finds them for a share of its budget (docs/choosing.md).
         magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+    Raises:
+        QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
+            bounds that are not found.
+    Source:
+        The law of what is made of three noisy numbers: docs/tolerances.md, "Variances". Proof:
+        docs/proofs/moments.md.
 
     >>> variance("docvis", lower=0, upper=30)
     Variance(column='docvis', lower=0, upper=30)
@@ -242,6 +258,11 @@ def stddev(
         lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
             for one or both, a release finds them for a share of its budget (docs/choosing.md).
         magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+    Raises:
+        QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
+            bounds that are not found.
+    Source:
+        as `variance`, of which it is the root.
 
     >>> stddev("docvis", lower=0, upper=30)
     StandardDeviation(column='docvis', lower=0, upper=30)

@@ -84,6 +84,9 @@ def quantiles(
     Raises:
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: ranks, bounds or `error_bars` are not such; a rank stands twice.
+    Source:
+        Proofs: of the tree docs/proofs/quantile_tree.md; of chosen places docs/proofs/joint_quantiles.md and
+        docs/proofs/leaves.md.
 
     >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=30).ranks
     (0.25, 0.75)
@@ -117,6 +120,8 @@ def quantile(
     Raises:
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: the rank, the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
 
     >>> quantile("docvis", 0.9, lower=0, upper=30).ranks
     (0.9,)
@@ -138,6 +143,8 @@ def median(
     Raises:
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
 
     >>> median("docvis", lower=0, upper=30).ranks
     (0.5,)
@@ -161,6 +168,8 @@ def min(
     Raises:
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
 
     >>> min("docvis", lower=0, upper=30).ranks
     (0.01,)
@@ -184,6 +193,8 @@ def max(
     Raises:
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
 
     >>> max("docvis", lower=0, upper=30).ranks
     (0.99,)

@@ -75,6 +75,8 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     Args:
         of: `count()`, `count_units()` or `sum(...)`.
         over: the key column of time: whole numbers, dates or times. May be left out where it is the only key.
+    Returns:
+        What `agg` takes: of each step the total so far.
     Raises:
         QueryError: what is added up is none of these.
 

@@ -149,6 +149,8 @@ class NonPrivateAnalysis(Displayed):
 
         Args:
             by_group: a row for each group too.
+        Raises:
+            EngineError: pandas is not installed.
         """
         output.require("pandas", "pandas")
         return self.to_arrow(by_group=by_group).to_pandas()

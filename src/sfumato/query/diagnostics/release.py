@@ -165,6 +165,9 @@ class Diagnostics(Displayed, Owned):
 
         Args:
             confidence: of the error bars, in (0, 1).
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            EngineError: pandas is not installed.
         """
         output.require("pandas", "pandas")
         return self.to_arrow(confidence).to_pandas()

@@ -56,7 +56,11 @@ class Preview(Told):
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the numbers as a pandas data frame."""
+        """Return the numbers as a pandas data frame.
+
+        Raises:
+            EngineError: pandas is not installed.
+        """
         output.require("pandas", "pandas")
         return self.table.to_pandas()
 

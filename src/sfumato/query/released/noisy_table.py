@@ -193,6 +193,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             ParameterError: confidence is not in (0, 1).
             QueryError: a name of an error bar's column is taken.
             RefusalError: there are no error bars.
+            EngineError: pandas is not installed.
         """
         output.require("pandas", "pandas")
         truth_value(simultaneous, "simultaneous")
@@ -256,6 +257,8 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             output: its name.
             first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
             confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Returns:
+            A `Comparison`, with `difference` and `ratio`.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or no such group is shown.

@@ -114,6 +114,8 @@ class Receipt(Displayed):
 
         Args:
             path: of a file that `write` wrote.
+        Returns:
+            The receipt.
         Raises:
             ParameterError: it is no path.
             EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
@@ -140,7 +142,7 @@ class Receipt(Displayed):
         Args:
             given: what `to_dict` gave.
         Raises:
-            ValueError: it is none, or something in it was changed.
+            ValueError, TypeError, KeyError: it is none, or something in it was changed.
         """
         if not isinstance(given, Mapping) or not isinstance(given.get("receipt"), int):
             raise ValueError("it does not say that it is one")
@@ -169,11 +171,12 @@ class Receipt(Displayed):
         """Compare a file, or a table, with the answer that this is the receipt of.
 
         Args:
-            answer: the path of a .parquet, .csv, .json or .arrow file, or a table of Arrow, pandas or Polars.
+            answer: the path of a .parquet, .csv, .json or .arrow file, or an Arrow table.
         Returns:
             A `Verification`, true where they agree; `str()` says what was checked, and where they differ.
         Raises:
             EngineError: the file is not there, or is no such file.
+            ParameterError: answer is neither a table nor the path of a file with such an ending.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")

@@ -107,7 +107,11 @@ class Release(NoisyTable):
         return self._batches is not None or self._written is not None
 
     def to_arrow(self) -> pa.Table:
-        """Return the released table: key columns, then the outputs, sorted by key."""
+        """Return the released table: key columns, then the outputs, sorted by key.
+
+        Raises:
+            RefusalError: it was written to a file, and that file is gone, or another.
+        """
         with self._turn():
             if self._table is None:
                 if self._written is not None:
@@ -154,6 +158,8 @@ class Release(NoisyTable):
             output: its name.
             first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
             confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Returns:
+            A `Comparison`, with `difference` and `ratio`.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or no such group is shown.

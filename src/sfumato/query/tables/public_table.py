@@ -36,11 +36,19 @@ class PublicTable(Helpful, Displayed):
         return self.engine.schema(self.steps)
 
     def filter(self, expression: str) -> PublicTable:
-        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does."""
+        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does.
+
+        Returns:
+            A table of these rows; this one is as it was.
+        """
         return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> PublicTable:
-        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does."""
+        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does.
+
+        Returns:
+            A table with these columns; this one is as it was.
+        """
         table = self
         for name, expression in expressions.items():
             table = table._with_step(Derive(name, checked_expression("with_columns", expression)))

@@ -63,7 +63,12 @@ class TopRelease(NoisyTable):
         return (RANK, *self.question.keys)
 
     def to_arrow(self) -> pa.Table:
-        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for."""
+        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for.
+
+        Raises:
+            RefusalError: it is looked at in another process than that which made it, before it was drawn
+                there.
+        """
         if self._table is None:
             self._check_home()
             with self._lock:

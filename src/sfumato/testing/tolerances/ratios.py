@@ -39,6 +39,8 @@ class Interval(NamedTuple):
 
         Args:
             low, raw, high: exact numbers.
+        Returns:
+            The interval, each number rounded to the nearest float.
         """
         return cls(float(low), float(raw), float(high))
 

@@ -41,6 +41,8 @@ class Edges(Places):
     Args:
         edges: increasing float64 numbers, infinities too.
         below, above: whether numbers outside of them have a bin of their own on that side, or none.
+    Raises:
+        ParameterError: there are fewer than two edges, or they do not increase.
 
     >>> bins = Edges((0.0, 18.0, 65.0), above=True)
     >>> [bins.place(x) for x in (-1, 0, 17.9, 18, 65, 66, None)]
@@ -85,6 +87,8 @@ class Listed(Places):
     Args:
         values: texts, whole numbers, truth values or dates; all of one kind, none twice.
         other: whether all other values have a bin together, behind these, or none.
+    Raises:
+        ParameterError: there is no value, or one is there twice.
 
     >>> [Listed(("a", "b"), other=True).place(x) for x in ("b", "c", None)]
     [1, 2, None]
@@ -195,6 +199,9 @@ class RowsInBins(Statistic):
 @dataclass(frozen=True)
 class UnitsInBins(RowsInBins):
     """The numbers of units in bins: each counts once in all, divided over its rows.
+
+    Raises:
+        ParameterError: rows is not 1.
 
     >>> UnitsInBins("size", "size", 1, Listed(("s", "m")), -2).contribution([{"size": "s"}, {"size": "m"}])
     Counter({'size.bin0': 2, 'size.bin1': 2})

@@ -68,7 +68,11 @@ class Margin(Spelled, Statistic):
         )
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the margin of one unit alone."""
+        """Return the margin of one unit alone.
+
+        Raises:
+            ParameterError: no two places are chosen yet.
+        """
         added = self.leaves.contribution(rows, weight)
         counts = {key[1]: n for key, n in added.items()}  # type: ignore[index]
         return Counter({self.names[0]: self.total(counts)})
@@ -78,6 +82,8 @@ class Margin(Spelled, Statistic):
 
         Args:
             counts: of all units, by place.
+        Raises:
+            ParameterError: no two places are chosen yet.
         """
         if self.at is None:
             raise ParameterError("at", None, "two places, once they are chosen")
@@ -116,6 +122,8 @@ class Margin(Spelled, Statistic):
         Returns:
             A Transformation from integers by group, the counts, to integers by group. Both metrics are L1
             distances in steps; its map multiplies by what one step of the counts moves the margin by.
+        Raises:
+            ParameterError: when it is called, no two places are chosen yet.
 
         >>> from sfumato.transformations import Lattice
         >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True))

@@ -177,6 +177,8 @@ def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None 
         A body of all groups, a `RowsBody`, where a unit's rows may be in several: else the statistics' own.
     Raises:
         ParameterError: a statistic scales a unit down to other than `total` rows.
+    Source:
+        docs/proofs/bound_total_rows.md.
 
     >>> from sfumato.transformations import Count
     >>> body_in_all([Count(rows=1)], 3)

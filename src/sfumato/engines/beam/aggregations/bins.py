@@ -26,6 +26,8 @@ class Histogram(Aggregation):
         value: the number of a row; None, NaN and what is no number are in no bin.
         edges, outside, per, shares: as of `sfumato.histogram`.
         options: as for `Aggregation`.
+    Raises:
+        QueryError: value is no function, or an option does not fit.
     """
 
     _takes_weights = True

@@ -24,6 +24,8 @@ class CountDistinct(Aggregation):
         values: a unit counts with at most so many different values in a group.
         method: "matching" or "shares", as of `sfumato.count_distinct`.
         options: as for `Aggregation`.
+    Raises:
+        QueryError: value is no function, or an option does not fit.
     """
 
     _value_type = pa.string()

@@ -33,6 +33,8 @@ class TopGroups(Aggregation):
         value: the number of a row, by whose sum groups are large; None for units.
         lower, upper: bounds of what a unit adds to a group.
         candidates, counts: as of `Table.top` and `Top.release`.
+    Raises:
+        QueryError: an option does not fit, or bounds are given of no value.
     """
 
     def __init__(

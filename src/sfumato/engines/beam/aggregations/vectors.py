@@ -24,6 +24,8 @@ class VectorSum(Aggregation):
             adds nothing.
         length, bound, norm, per: as of `sfumato.vector_sum`.
         options: as for `Aggregation`.
+    Raises:
+        QueryError: value is no function, or an option does not fit.
     """
 
     _value_type = pa.list_(pa.float64())
