@@ -67,6 +67,17 @@ def test_a_hostile_question_spends_nothing_where_it_is_refused(service: Asked) -
     assert service.get("/v1/budget", "olga").json() == before
 
 
+def test_public_tables_do_not_multiply_rows_without_end(service: Asked) -> None:
+    before = service.get("/v1/budget", "olga").json()
+    joins = " ".join(f"JOIN towns AS t{i} ON v.year = t{i}.one" for i in range(9))
+    joined = joins.replace("towns AS", "(SELECT 2020 AS one, region FROM towns CROSS JOIN years) AS")
+    text = f"{DP.format(', max_joined_rows = 1000')} COUNT(*) AS n FROM visits AS v {joined}"
+    for path in ("/v1/ask", "/v1/release"):
+        answer = service.post(path, "olga", sql=text)
+        assert answer.status_code == 400 and "one row could become" in answer.text, answer.text
+    assert service.get("/v1/budget", "olga").json() == before
+
+
 def tokens(service: Asked) -> list[str]:
     good = service.secrets["ann"]
     _, known, secret = good.split("_", 2)

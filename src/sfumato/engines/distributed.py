@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +16,7 @@ from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.hops import Hop
+from sfumato.engines.duckdb.multiplied import check_joined_rows
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
@@ -307,6 +309,27 @@ class DistributedEngine:
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
         """Refuse what `release` would, before anything is read, drawn or paid."""
         self._refuse(unsafe_words)
+        self._check_joined_rows()
+
+    def _check_joined_rows(self) -> None:
+        """Refuse joins that make too much of one row, as far as public tables are known here."""
+        leaves = {leaf.relation: leaf.engine for leaf in self._leaves if leaf.unit is None}
+
+        def found(part: Part) -> DistributedEngine | DuckDBEngine | None:
+            return leaves.get(part.engine.relation) if isinstance(part.engine, DuckDBEngine) else None
+
+        def counted(part: Part, columns: Sequence[str]) -> int:
+            rows = engine.row_count if isinstance(engine := found(part), DuckDBEngine) else None
+            return sys.maxsize if rows is None else rows
+
+        def alike(part: Part, columns: Sequence[str]) -> int:
+            engine, local = found(part), part.engine
+            if engine is None or not isinstance(local, DuckDBEngine):
+                return 1
+            here = _public_rows(engine, local.read_by(columns, part.steps))
+            return 1 if here is None else here.most_alike(columns, part.steps)
+
+        check_joined_rows(self._local.origin.how, counted, alike)
 
     def _refuse(self, unsafe_words: Words | None) -> None:
         """Refuse words for noise: that of a batch follows from a secret of the release."""

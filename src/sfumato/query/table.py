@@ -161,8 +161,9 @@ class Table(Helpful, Displayed, Generic[Released]):
             rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
                 at most 10,000. A public table has no such limit.
             unit_rows: with a private table, a unit has at most so many joined rows, or as many as it has in
-                one of the tables; at most 10,000,000. What would be more is left out before it is made. None:
-                100,000, or what a catalog says.
+                one of the tables; what would be more is left out before it is made. With a public table, a
+                question in which one row could become more, with the joins before it, is refused when it is
+                released, before anything is paid. At most 10,000,000. None: 100,000, or what a catalog says.
         Returns:
             The table with the other's columns; one whose name is here already is called `<name>_right`. Its
             limits are counted after the join: a row that matches three is three rows.

@@ -182,7 +182,7 @@ class BeamEngine(DistributedEngine):
                 unit and group keeps them small.
             secret: where workers find the secret of the noise; without it one is drawn and sent along.
         """
-        self._refuse(unsafe_words)
+        self.check_release(plan, unsafe_words)
         from sfumato.engines.beam.callables import sealed_apart
         from sfumato.engines.beam.release import PlannedRelease
 
@@ -208,6 +208,7 @@ class BeamEngine(DistributedEngine):
             unsafe_words, pay, shards, secret: as of `release`.
         """
         self._refuse(unsafe_words)
+        self._check_joined_rows()
         from sfumato.engines.beam.callables import sealed_apart
         from sfumato.engines.beam.top import PlannedTop
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,16 @@ from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.dummy import common
+from sfumato.engines.duckdb.multiplied import check_joined_rows, most_alike
 from sfumato.engines.duckdb.origin import Origin, address_of
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
-from sfumato.engines.duckdb.reading import Asked, Reader
+from sfumato.engines.duckdb.reading import FOREIGN, Asked, Reader
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.engines.duckdb.steps import Size, Steps, Taken, stepped
 from sfumato.engines.duckdb.text import same_name
-from sfumato.errors import QueryError, RefusalError, in_own_words
+from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query.exact import ExactQuery
@@ -64,6 +66,7 @@ class DuckDBEngine(Owned):
         self._opened, self._resources = source, resources
         self._steps = Steps(source, taken)
         self._made = WeakValueDictionary[Combination, DuckDBEngine]()
+        self._most_alike: dict[tuple[tuple[str, ...], tuple[Step, ...]], int] = {}
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
         self.origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
@@ -141,8 +144,12 @@ class DuckDBEngine(Owned):
     def reads(self, query: ExactQuery, others: Sequence[str] = ()) -> list[str]:
         """Return the source's columns that a query, and others that are named, may read, in its order."""
         values = [*others, *(column for s in query.statistics for column in s.columns)]
-        named = {same_name(name) for name in [query.unit, *query.keys, *values]}
-        for one in self._steps.judged(query.steps):
+        return self.read_by([query.unit, *query.keys, *values], query.steps)
+
+    def read_by(self, columns: Sequence[str], steps: Sequence[Step]) -> list[str]:
+        """Return the source's columns that steps, and columns after them, may read, in its order."""
+        named = set(map(same_name, columns))
+        for one in self._steps.judged(steps):
             named |= one.columns
         return [name for name in self.schema() if same_name(name) in named]
 
@@ -157,6 +164,37 @@ class DuckDBEngine(Owned):
         changed = {step.name.casefold() for step in steps if isinstance(step, Derive)}
         columns = self._source.unique
         return () if changed & set(map(str.casefold, columns)) else columns
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows there are before any step, where that is known without reading them."""
+        return self._opened.rows
+
+    def most_alike(self, columns: Sequence[str], steps: Sequence[Step] = ()) -> int:
+        """Return how many rows of a public table have the same values in some columns, at most.
+
+        It is looked at once, and holds for as long as this engine is used.
+
+        Args:
+            columns: a row with NULL in one of them is not counted, as NULL equals nothing.
+            steps: before that.
+        Raises:
+            EngineError: the rows cannot be read.
+        """
+        unique, key = self.unique(steps), (tuple(columns), tuple(steps))
+        if unique and set(unique) <= set(columns):
+            return 1
+        if key not in self._most_alike:
+            self._most_alike[key] = self._looked_alike(*key)
+        return self._most_alike[key]
+
+    def _looked_alike(self, columns: Sequence[str], steps: Sequence[Step]) -> int:
+        read, total = self.read_by(columns, steps), self._steps.total(steps)
+        for any_value in (False, True):
+            with suppress(*FOREIGN), in_own_words(), self.rows(read, any_value=any_value) as (session, rows):
+                after = stepped(rows, total, list(self.schema()))
+                return most_alike(session, after, columns, self.schema(steps))
+        raise EngineError(f"{self._opened.name}: DuckDB stopped while it read the rows of this public table")
 
     def total(self, query: ExactQuery) -> ExactQuery:
         """Return the query with its row expressions in a form that cannot raise."""
@@ -221,9 +259,14 @@ class DuckDBEngine(Owned):
             )
 
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
-        """Refuse noise that is known, where the table was opened for analysts."""
+        """Refuse noise that is known, where the table was opened for analysts, and joins that make too much.
+
+        Raises:
+            RefusalError, QueryError: as said.
+        """
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
+        check_joined_rows(self.origin.how, _counted, _alike)
 
     def for_analysts(self) -> DuckDBEngine:
         """Return an engine on the same rows that admits releases alone, and no exact look at the rows."""
@@ -355,9 +398,24 @@ class DuckDBEngine(Owned):
         """Return the release of the largest groups, which is drawn when it is first looked at."""
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
+        check_joined_rows(self.origin.how, _counted, _alike)
         made = TopRelease(question, plan, unsafe_words)
         made.take(pay())
         return made
+
+
+def _counted(part: Part, columns: Sequence[str]) -> int:
+    return sys.maxsize if (rows := _public(part).row_count) is None else rows
+
+
+def _alike(part: Part, columns: Sequence[str]) -> int:
+    engine = _public(part)
+    return 1 if engine._opened.elsewhere else engine.most_alike(columns, part.steps)
+
+
+def _public(part: Part) -> DuckDBEngine:
+    assert isinstance(part.engine, DuckDBEngine)  # as `combined` has seen
+    return part.engine
 
 
 def _taken(part: Part) -> Taken | None:

@@ -155,6 +155,7 @@ class SparkEngine(DistributedEngine):
             EngineError: as from `release`.
         """
         self._check()
+        self._check_joined_rows()
         made = TopRelease(question, plan, unsafe_words)
         made.paid = pay()
         return made

@@ -40,6 +40,7 @@ class Join:
         rows: where both are private, of the right table only so many rows of a unit and key are matched.
         unit_rows: where both are private, a unit has at most so many joined rows, or as many as it has in one
             of the tables; of the left table's, those that are more are left out before the tables are joined.
+            With a public table, what is made of one row at most, or the question is refused.
     """
 
     left: Part
