@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.engines.spark import tasks
 from sfumato.engines.spark.engine import SparkEngine
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.tasks import _by_shard, shipped
@@ -470,6 +471,28 @@ def test_a_worker_without_a_module_says_so():
         del sys.modules["not_on_the_worker"]
     with pytest.raises(RuntimeError, match="lack the module 'not_on_the_worker'; install"):
         list(function(iter([])))
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A task that passes batches on."""
+
+    def __call__(self, batches: Iterator[int]) -> Iterator[int]:
+        yield from batches
+
+
+class PassedToo(Passed):
+    """Another kind of task."""
+
+
+def test_what_a_task_imported_is_looked_through_no_more_when_it_has_ended(monkeypatch):
+    done = []
+    monkeypatch.setattr(tasks.gc, "freeze", lambda: done.append(done.count(0)))
+    tasks.settle.cache_clear()
+    for task in (Passed(), Passed(), PassedToo(), Passed()):
+        for item in shipped(task)(iter([0])):
+            done.append(item)
+    assert done == [0, 1, 0, 0, 3, 0]  # after the first of each kind
 
 
 @pytest.mark.long
