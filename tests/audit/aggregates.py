@@ -90,9 +90,13 @@ class Case:
         """The budget."""
         return {"epsilon": 1, "delta": 1e-3} if self.gaussian else {"epsilon": 1}
 
+    def people(self, rows: pa.Table) -> sf.Table:
+        """Open the table that it is asked of."""
+        return sf.scan(rows, privacy_unit="id")
+
     def question(self, rows: pa.Table, worlds: Sequence[int], *, public: bool = True) -> sf.Question:
         """Ask it of a table."""
-        people, keys = sf.scan(rows, privacy_unit="id"), ("world", "g")
+        people, keys = self.people(rows), ("world", "g")
         if self.whole:
             (world,) = worlds
             return people.filter(f"world = {world}").bound(rows=LIMITS["rows"]).agg(**self.asked)

@@ -248,6 +248,9 @@ SEEN = """(() => {
   const behind = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
     return parts(getComputedStyle(document.documentElement).backgroundColor); };
   const found = [];
+  for (const e of document.querySelectorAll("[placeholder]")) {
+    if (e.checkVisibility()) found.push([ratio(parts(getComputedStyle(e, "::placeholder").color), behind(e)), e.tagName, e.placeholder]);
+  }
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const e = walker.currentNode.parentElement;
@@ -282,6 +285,12 @@ def test_narrow_and_wide_light_and_dark(browser: Browser, clinic: Clinic, tmp_pa
             ".map((e) => [e.id || e.textContent, e.getBoundingClientRect().height]).filter((e) => e[1] < 16)"
         )
         assert small == []  # what a finger has to meet
+    # An epsilon that is more than is left leaves the slider its room on a telephone, where so much is said beside it.
+    write(tab, COUNT.format(6))
+    tab.wait("/more than is left/.test(document.getElementById('epsilon-value').textContent)")
+    tab.size(320, 800)
+    assert tab.evaluate("document.getElementById('epsilon').getBoundingClientRect().width") > 120
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     # A planted defect is seen.
     tab.evaluate("document.getElementById('left').style.color = 'rgb(119, 119, 119)'")
     assert any(one[0] < 4.5 for one in tab.evaluate(SEEN))
