@@ -15,7 +15,9 @@ import locale
 import logging
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -41,6 +43,25 @@ _SPARKS_FILES = "/userFiles-"
 # Where no bytecode is written, each worker and each program that a test starts compiles all anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all processes of a run one folder for temporary files, also those of programs that tests start.
+
+    What nobody else removes, as of a browser that is killed, goes with it. Folders of `tmp_path` stay.
+    """
+    if hasattr(config, "workerinput"):
+        return  # of pytest-xdist: it is given that of its controller
+    patch = pytest.MonkeyPatch()
+    if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="sfumato-tests-")
+    os.chmod(folder, 0o711)  # PostgreSQL's server is another user
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    patch.setenv("TMPDIR", folder)
+    patch.setattr(tempfile, "tempdir", folder)
+    config.add_cleanup(patch.undo)
 
 
 def settings() -> dict[str, Any]:

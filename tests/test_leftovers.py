@@ -49,9 +49,10 @@ def run(pytester):
     """Run tests inside, in a process of their own, with the conftest of this checkout."""
     pytester.makeconftest((Path(__file__).parents[1] / "conftest.py").read_text())
 
-    def run(source: str):
+    def run(source: str, *options: str):
         pytester.makepyfile(START + source)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error")
+        quiet = ("-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error")
+        return pytester.runpytest_subprocess(*quiet, *options)
 
     return run
 
@@ -74,3 +75,18 @@ def test_a_module_that_changes_a_setting_when_it_is_imported_is_not_run(run):
     result = run("mpmath.mp.dps = 60\n" + LOCAL)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*ERROR collecting*", "  mpmath.mp.prec: 53 -> 203"])
+
+
+@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
+def test_temporary_files_end_with_the_run(pytester, run, monkeypatch, processes):
+    outside = pytester.mkdir("temporary")
+    monkeypatch.setenv("TMPDIR", str(outside))
+    making = "import subprocess, tempfile\ndef test_left():\n    tempfile.mkdtemp()\n    "
+    result = run(making + "assert subprocess.run(['mktemp', '-d']).returncode == 0\n", *processes)
+    result.assert_outcomes(passed=1)
+    assert list(outside.iterdir()) == []
+    # As it would be without the folder of the run.
+    pytester.makeconftest("")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *processes)
+    result.assert_outcomes(passed=1)
+    assert len(list(outside.iterdir())) >= 2

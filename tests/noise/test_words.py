@@ -1,6 +1,4 @@
-import os
 import threading
-import warnings
 
 import numpy as np
 import pytest
@@ -69,22 +67,11 @@ def test_each_thread_has_its_own():
 
 
 @pytest.mark.flakiness(k=17, because="eight words of 64 bits are distinct but for 28 / 2^64")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_gets_a_fresh_key():
+def test_a_fork_gets_a_fresh_key(in_child):
     words = default_words()
     words.take(3)
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        os.write(write, words.take(4).tobytes())
-        os._exit(0)
+    theirs = in_child(lambda: words.take(4))
     ours = words.take(4)
-    os.waitpid(child, 0)
-    theirs = np.frombuffer(os.read(read, 32), np.uint64)
-    os.close(read)
-    os.close(write)
     assert len(np.unique(np.concatenate([ours, theirs]))) == 8
 
 

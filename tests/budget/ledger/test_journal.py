@@ -456,10 +456,12 @@ def test_a_server_from_before_there_was_a_journal_gets_one(database):
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Run in a process of its own; return how it ended."""
+    """Run in a process of its own; return how it ended. One that hangs is ended by an alarm."""
     child = os.fork()
     if not child:
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)
             work()
         finally:
             os._exit(0)
