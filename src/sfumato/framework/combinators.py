@@ -10,8 +10,10 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import ProductDomain, check_length
 from sfumato.framework.metrics import ProductMetric
+from sfumato.names.helpful import helpful
 
 
+@helpful
 def product(transformations: Sequence[Transformation]) -> Transformation:
     """Apply one transformation to each part of a product.
 
@@ -61,6 +63,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
     )
 
 
+@helpful
 def compose(measurements: Sequence[Measurement]) -> Measurement:
     """Make several releases of one input.
 
@@ -95,6 +98,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
     )
 
 
+@helpful
 def postprocess(measurement: Measurement, function: Callable[[Any], Any]) -> Measurement:
     """Apply a function to a release; what is computed from a release alone costs nothing.
 

@@ -9,9 +9,11 @@ from typing import Any
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.framework import CentredDistance, GaussianDP, GroupedIntegers, Linear, Measurement
+from sfumato.names.helpful import helpful
 from sfumato.noise.centred_gaussian import FINE, CentredGaussian
 
 
+@helpful
 def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement:
     """Add Gaussian noise that has a part in common in all groups.
 

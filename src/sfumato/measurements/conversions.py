@@ -19,11 +19,13 @@ from sfumato.framework import (
     PureDP,
     ZeroConcentratedDP,
 )
+from sfumato.names.helpful import helpful
 
 Pair = tuple[Fraction, Fraction]
 NOTHING = (Fraction(0), Fraction(0))
 
 
+@helpful
 def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Measurement:
     """State the loss of a measurement in another measure.
 

@@ -14,8 +14,10 @@ from sfumato.exact import positive_int
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.records import group_key, ordered_bytes
 from sfumato.measurements.selection import GroupSelection
+from sfumato.names.helpful import helpful
 
 
+@helpful
 def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     """Select the groups that may be shown, by their noisy numbers of units.
 

@@ -19,6 +19,7 @@ from sfumato.exact import Number, as_fraction, positive
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
 from sfumato.measurements.base_measure import BaseMeasure
 from sfumato.measurements.levels import Integers, Levels
+from sfumato.names.helpful import helpful
 from sfumato.noise import Words
 from sfumato.noise.bernoulli import pick
 from sfumato.transformations.lattice import Lattice
@@ -72,6 +73,7 @@ class Target(Spelled):
         return most, Fraction(1) if self.within else most
 
 
+@helpful
 def joint_quantiles(
     scale: Number, lattice: Lattice, targets: Sequence[Target], *, name: str, keys: Iterable[Hashable]
 ) -> Measurement:

@@ -20,6 +20,7 @@ from sfumato.framework import (
     ParabolaBody,
     PureDP,
 )
+from sfumato.names.helpful import helpful
 from sfumato.noise.k_norm import (
     CentredNoise,
     Cone,
@@ -34,6 +35,7 @@ from sfumato.noise.k_norm import (
 KNormNoise = CentredNoise | JointNoise | LimitedNoise | SeparateNoise  # which a StretchedNoise is, too
 
 
+@helpful
 def k_norm(
     epsilon: Number,
     body: ConeBody,

@@ -8,9 +8,11 @@ from typing import Any
 
 from sfumato.exact import Number, positive
 from sfumato.framework import GaussianDP, GroupedIntegers, LevelsDistance, Linear, Measurement
+from sfumato.names.helpful import helpful
 from sfumato.noise.levels_gaussian import LevelsGaussian
 
 
+@helpful
 def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
     """Add Gaussian noise to the numbers of groups, of which their totals have little.
 

@@ -31,6 +31,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
+from sfumato.names.helpful import helpful
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.rounding import largest_scale
 from sfumato.transformations.grid import Grid
@@ -160,6 +161,7 @@ class NoiseKind:
         return vectors(), noisy_vector, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
 
 
+@helpful
 def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded Laplace noise.
 
@@ -188,6 +190,7 @@ def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Meas
     return NOISES["laplace"].measurement(scale, domain, keys)
 
 
+@helpful
 def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded Gaussian noise.
 

@@ -12,11 +12,13 @@ from sfumato.framework import AtomDomain, Domain, Linear, LInfDistance, Measurem
 from sfumato.framework.domains import check_length
 from sfumato.measurements.coins import exp_minus, random_order, uniform_below
 from sfumato.measurements.noise import is_exact
+from sfumato.names.helpful import helpful
 from sfumato.noise import Words, bernoulli_each
 
 Draw = Callable[[list[Fraction], Words | None], int]
 
 
+@helpful
 def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
     """Pick the index of a high score: go through candidates in random order, take the first heads.
 
@@ -44,6 +46,7 @@ def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
     return _noisy_max("permute_and_flip", scale, domain, flip_in_order)
 
 
+@helpful
 def exponential_mechanism(scale: Any, domain: Domain) -> Measurement:
     """Pick an index with probability exactly proportional to e^(score / (2 scale)).
 

@@ -29,6 +29,7 @@ from sfumato.framework import (
 from sfumato.framework.domains import check_length
 from sfumato.framework.records import ordered_bytes
 from sfumato.measurements.coins import uniform_below
+from sfumato.names.helpful import helpful
 from sfumato.noise import Words
 from sfumato.noise.bernoulli import pick
 
@@ -39,6 +40,7 @@ _NEAR = 60
 _WEIGHT_ERROR = 2.0**-43
 
 
+@helpful
 def top_k(
     rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
 ) -> Measurement:
@@ -84,6 +86,7 @@ def top_k(
     )
 
 
+@helpful
 def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: str) -> Measurement:
     """Pick the keys of up to k large groups, where the keys are no public knowledge.
 

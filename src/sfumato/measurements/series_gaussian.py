@@ -7,9 +7,11 @@ from fractions import Fraction
 from sfumato.exact import Number, positive
 from sfumato.framework import GaussianDP, Measurement, SeriesDistance
 from sfumato.measurements.time_steps import on_time_steps
+from sfumato.names.helpful import helpful
 from sfumato.noise.series_gaussian import SeriesGaussian
 
 
+@helpful
 def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
     """Add Gaussian noise to the numbers of time steps, of which cumulative totals have little.
 

@@ -11,6 +11,7 @@ import gmpy2
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
+from sfumato.names.helpful import helpful
 from sfumato.noise import Laplace, Words
 from sfumato.ownership import Owned, Turn
 
@@ -89,6 +90,7 @@ class AboveThreshold(Owned):
         return above
 
 
+@helpful
 def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measurement:
     """Say which values of a vector are above a threshold, as far as the `positives`-th that is.
 

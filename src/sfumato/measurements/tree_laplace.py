@@ -7,9 +7,11 @@ from fractions import Fraction
 from sfumato.exact import Number, positive
 from sfumato.framework import Measurement, PureDP, TreeDistance
 from sfumato.measurements.time_steps import on_time_steps
+from sfumato.names.helpful import helpful
 from sfumato.noise.tree_laplace import TreeLaplace
 
 
+@helpful
 def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
     """Add Laplace noise to sums of blocks of time steps, and make steps of them by least squares.
 

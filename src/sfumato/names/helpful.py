@@ -25,6 +25,11 @@ _LISTED = 8
 _EXPRESSION = re.compile(r"[-+*/%=<>(]")
 _COLLECTING = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
+# Rooms of building blocks, whose functions have arguments, and names, of their own.
+_BLOCKS = tuple(
+    f"sfumato.{room}" for room in ("transformations", "measurements", "framework", "noise", "snapping")
+)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -149,18 +154,19 @@ def misuse(
     try:
         signature.bind(*[None] * places, **dict.fromkeys(named))
     except TypeError:
-        return _Call(made or function.__name__, signature).error(places, list(named))
+        blocks = function.__module__.startswith(_BLOCKS)
+        return _Call(made or function.__name__, signature, blocks).error(places, list(named))
     return None
 
 
 class _Call:
     """What a function takes, and what is wrong with a call of it."""
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
+    def __init__(self, name: str, signature: inspect.Signature, block: bool = False) -> None:
         parameters = list(signature.parameters.values())
         self.owned = bool(parameters) and parameters[0].name == "self"
         self.parameters = parameters[1:] if self.owned else parameters
-        self.name = name
+        self.name, self.block = name, block
         kinds = inspect.Parameter
         self.placed = [
             p for p in self.parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
@@ -204,7 +210,7 @@ class _Call:
             near = nearest(name, known) if len(name) <= _LONGEST else None
             if set(meant) <= set(known):
                 ours |= dict.fromkeys(meant)
-            elif name in ELSEWHERE:
+            elif name in ELSEWHERE and not self.block:
                 return f"{no}: {ELSEWHERE[name]}"
             elif near is None:
                 return f"{no}; it takes {', '.join(known)}" if known else no
@@ -214,7 +220,12 @@ class _Call:
 
     def _refuse(self, why: str) -> ArgumentError:
         end = "" if why.endswith("?") else "."
-        return ArgumentError(f"{self.name}: {why}{end} Write {FORMS.get(self.name) or self._form()}")
+        form = FORMS.get(self.name, "")
+        if self.block:
+            # A transformation of records may have the name of a statistic, which is what a newcomer means.
+            meant = f"; of a column of a table it is {form}" if form.startswith("sf.") else ""
+            form = f"{self._form()}{meant}"
+        return ArgumentError(f"{self.name}: {why}{end} Write {form or self._form()}")
 
     def _form(self) -> str:
         """Return what needs to be given, and what may be."""

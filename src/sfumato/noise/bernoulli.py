@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, whole_number
+from sfumato.names.helpful import helpful
 from sfumato.noise.words import Words, source_of
 
 Enclosures = Callable[[int], tuple[Fraction, Fraction]]
@@ -20,6 +21,7 @@ Probability = Number | Enclosures
 
 
 @overload
+@helpful
 def bernoulli(p: Probability, n: None = None, words: Words | None = None) -> bool: ...
 @overload
 def bernoulli(p: Probability, n: int, words: Words | None = None) -> NDArray[np.bool_]: ...
@@ -47,6 +49,7 @@ def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) 
     return bool(coins[0]) if n is None else coins
 
 
+@helpful
 def bernoulli_each(
     probabilities: Sequence[Probability], index: ArrayLike, words: Words | None = None
 ) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.names.helpful import helpful
 from sfumato.ownership import Owned
 
 Words64 = NDArray[np.uint64]
@@ -198,6 +199,7 @@ def source_of(words: object) -> Words:
     return words
 
 
+@helpful
 def default_words() -> SecureWords:
     """Return this thread's own secure words.
 

@@ -13,6 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.exact.directed import exp_bounds, log_bounds
 from sfumato.exact.roots import first_float
+from sfumato.names.helpful import helpful
 from sfumato.snapping.parameters import Parameters, derive, largest_epsilon, statistic
 
 # Below this, the noise is beyond all floats whatever the bounds.
@@ -99,6 +100,7 @@ def against_laplace(found: Parameters, alpha: Fraction) -> LaplaceComparison:
     return LaplaceComparison(tight(found, alpha), float(laplace), float(factor), float(half))
 
 
+@helpful
 def epsilon_for_accuracy(
     accuracy: Number,
     alpha: Number,

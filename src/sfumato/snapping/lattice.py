@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.names.helpful import helpful
 from sfumato.noise.values import floats
 
 Floats = NDArray[np.float64]
@@ -21,6 +22,7 @@ _mantissa = (1 << 52) - 1
 _hidden = 1 << 52
 
 
+@helpful
 def power_of_two_at_least(scale: float) -> float:
     """Return the smallest power of two that is not below `scale`, from its bits (4.1).
 
@@ -48,6 +50,7 @@ def power_of_two_at_least(scale: float) -> float:
 
 
 @overload
+@helpful
 def to_lattice(x: float, step: float) -> float: ...
 @overload
 def to_lattice(x: ArrayLike, step: float) -> float | Floats: ...

@@ -19,6 +19,7 @@ from sfumato.framework import (
     Transformation,
 )
 from sfumato.framework.records import digest, group_key, ordered_bytes, record_key
+from sfumato.names.helpful import helpful
 
 Values = Mapping[str, Any]
 
@@ -28,6 +29,7 @@ Contributions = dict[Hashable, list[list[Values]]]
 Parts = dict[Hashable, list[Part]]
 
 
+@helpful
 def bound_groups(
     groups: int,
     order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
@@ -80,6 +82,7 @@ def bound_groups(
     )
 
 
+@helpful
 def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROWS) -> Transformation:
     """Count a unit that is in more than `groups` groups in part in each, and drop rows without a unit.
 
@@ -126,6 +129,7 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
     )
 
 
+@helpful
 def bound_total_rows(
     rows: int,
     keys: Iterable[Hashable] | None = None,
@@ -204,6 +208,7 @@ def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, li
         yield units[same], by_key
 
 
+@helpful
 def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:
     """Keep at most `rows` rows of each unit in each group.
 

@@ -24,6 +24,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
+from sfumato.names.helpful import helpful
 
 SIDE_BY_SIDE = ProductMetric(AbsoluteDistance())
 PER_STRATUM = "the input, which has one entry for each stratum,"
@@ -121,6 +122,7 @@ class StratifiedDesign:
         return found
 
 
+@helpful
 def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
     """Count the yes-answers of each stratum.
 
@@ -168,6 +170,7 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
     )
 
 
+@helpful
 def make_lipschitz_sized_proportion_ci_mean(
     sample_sizes: Sequence[int], strat_sizes: Sequence[int]
 ) -> Transformation:
@@ -202,6 +205,7 @@ def make_lipschitz_sized_proportion_ci_mean(
     return _estimator(name, design, function, max(steps))
 
 
+@helpful
 def make_lipschitz_sized_proportion_ci_variance(
     sample_sizes: Sequence[int], strat_sizes: Sequence[int], mean_scale: Any
 ) -> Transformation:

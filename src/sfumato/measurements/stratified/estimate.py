@@ -10,6 +10,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, VectorDomain
 from sfumato.measurements.noise import NoiseKind
+from sfumato.names.helpful import helpful
 from sfumato.transformations import Norm
 from sfumato.transformations.stratified import StratifiedDesign, stratum_sums
 
@@ -25,6 +26,7 @@ def noisy_stratum_sums(sample_sizes: Sequence[int], noise: NoiseKind, scale: Any
     return stratum_sums(sample_sizes, metric) >> noise.measurement(scale, VectorDomain(AtomDomain(int)))
 
 
+@helpful
 def stratified_estimate(
     sums: Sequence[Any], sample_sizes: Sequence[int], strat_sizes: Sequence[int], noise_variance: Any
 ) -> tuple[Fraction, Fraction]:

@@ -7,9 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.framework import AtomDomain, Metric, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import ADD_REMOVE, Bounds, NumberKind, Records, exact_sum
 
 
+@helpful
 def bounded_sum(
     lower: object,
     upper: object,

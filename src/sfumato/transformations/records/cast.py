@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.framework import AtomDomain, Metric, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.grid import has_value
 from sfumato.transformations.records.space import ADD_REMOVE, Kind, Number, Records, any_of, constant
 
@@ -19,6 +20,7 @@ DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
 
 
+@helpful
 def cast(
     kind: Kind,
     default: object = None,

@@ -6,9 +6,11 @@ from fractions import Fraction
 
 from sfumato.errors import ParameterError
 from sfumato.framework import AbsoluteDistance, AtomDomain, Linear, Metric, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import ADD_REMOVE, Bounds, Number, NumberKind, Records
 
 
+@helpful
 def clamp(
     lower: object,
     upper: object,

@@ -9,9 +9,11 @@ from typing import Any
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.framework import Domain, Linear, Metric, ProductDomain, TableDomain, Transformation, VectorDomain
 from sfumato.framework.domains import check_length
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import ADD_REMOVE, check_metric, listed
 
 
+@helpful
 def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = ADD_REMOVE) -> Transformation:
     """Take one column of a table, or several side by side, in the order of the rows.
 

@@ -11,6 +11,7 @@ from typing import Any
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fractions, root_up
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Metric, Norm, Transformation, VectorDomain
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import (
     ADD_REMOVE,
     Kind,
@@ -23,6 +24,7 @@ from sfumato.transformations.records.space import (
 )
 
 
+@helpful
 def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE) -> Transformation:
     """Count the records, NaN and NULL too.
 
@@ -49,6 +51,7 @@ def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_R
     )
 
 
+@helpful
 def count_by_categories(
     categories: Sequence[Hashable],
     *,
@@ -102,6 +105,7 @@ def count_by_categories(
     return _counts(records, lambda record: places.get(record, beyond), len(places) + other, norm)
 
 
+@helpful
 def histogram(
     edges: Sequence[object],
     *,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.framework import AtomDomain, Metric, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.grid import has_value
 from sfumato.transformations.records.space import ADD_REMOVE, Kind, Records, any_of, constant
 
 
+@helpful
 def impute(
     value: object, *, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE
 ) -> Transformation:

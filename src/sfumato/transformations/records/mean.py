@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.framework import AtomDomain, Metric, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import (
     ADD_REMOVE,
     Bounds,
@@ -15,6 +16,7 @@ from sfumato.transformations.records.space import (
 )
 
 
+@helpful
 def mean(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.framework import AtomDomain, Metric, ProductDomain, Transformation
+from sfumato.names.helpful import helpful
 from sfumato.transformations.records.space import (
     ADD_REMOVE,
     Bounds,
@@ -20,6 +21,7 @@ from sfumato.transformations.records.space import (
 )
 
 
+@helpful
 def variance(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
@@ -55,6 +57,7 @@ def variance(
     )
 
 
+@helpful
 def covariance(
     first: tuple[object, object],
     second: tuple[object, object],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sfumato.errors import QueryError
 from sfumato.framework import Body, ConeBody, CubeBody, ParabolaBody, Product
+from sfumato.names.helpful import helpful
 from sfumato.transformations.statistics.bins import RowsInBins
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.cross import CrossMoments
@@ -20,6 +21,7 @@ from sfumato.transformations.statistics.weighted import WeightedSum
 BY_UNITS = (UnitSum, DistinctMatched, DistinctShared)
 
 
+@helpful
 def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return a cone that holds every contribution of a unit to a group, after all of its rounding.
 
@@ -69,6 +71,7 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
 
 
+@helpful
 def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return the smallest known body that holds every contribution of a unit, after all of its rounding.
 

@@ -36,6 +36,7 @@ from sfumato.framework import (
     TimeStepsDistance,
     Transformation,
 )
+from sfumato.names.helpful import helpful
 from sfumato.transformations.rows import Contributions, Parts, Values
 
 
@@ -166,6 +167,7 @@ class Statistic(ABC):
         return tuple(c.name for c in self.coordinates)
 
 
+@helpful
 def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
     """Return what one unit may add to each of its groups; or to all together, with a limit of rows in all.
 
@@ -196,6 +198,7 @@ def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None 
 
 
 @overload
+@helpful
 def per_group(
     statistics: Sequence[Statistic],
     *,
