@@ -294,3 +294,48 @@ def test_rows_that_a_pipeline_brings():
     table_ = table(source=ROWS.schema)
     question = table_.group_by("year").agg(m=sf.mean("age"))
     assert question.query.engine == "Beam" and question.query.public_keys.num_rows == 2
+
+
+def two() -> tuple[Any, Any]:
+    """Return a table without limits, and one with them."""
+    rows = pa.table({"id": [1, 1, 2], "k": [1, 2, 1]})
+    free = {"source": rows, "privacy_unit": "id"}
+    made = sf.catalog(
+        {"tables": {"free": free, "held": free | {"max_groups": 3, "max_rows": 2, "max_joined_rows": 60}}}
+    )
+    return made.table("free"), made.table("held")
+
+
+# All ways by which rows of a table with limits come into one that has none.
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "union": lambda free, held: free.union(held),
+    "join": lambda free, held: free.join(held, on="id"),
+    "a join before": lambda free, held: free.join(free.union(held), on="id"),
+    "a union behind": lambda free, held: free.per_unit("k", n="count(*)").join(held, on="id"),
+    "SQL that joins": lambda free, held: free.sql(
+        "SELECT self.id, self.k FROM self JOIN held ON self.id = held.id", tables={"held": held}
+    ),
+    "SQL that unites": lambda free, held: free.sql(
+        "SELECT id, k FROM self UNION ALL SELECT id, k FROM held", tables={"held": held}
+    ),
+    "SQL inside": lambda free, held: free.sql(
+        "SELECT s.id, s.k FROM (SELECT id, k FROM self UNION ALL SELECT id, k FROM held) AS s",
+        tables={"held": held},
+    ),
+    "SQL of the other": lambda free, held: free.sql("SELECT id, k FROM held", tables={"held": held}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_limits_hold_of_rows_that_come_from_another_table(way: str) -> None:
+    free, held = two()
+    made = WAYS[way](free, held).group_by("k")
+    made.bound(groups=3, rows=2)
+    for beyond in ({"groups": 4}, {"rows": 3}):
+        with pytest.raises(
+            QueryError, match=r"in catalog: tables\.|but catalog: tables\..*held allows at most"
+        ):
+            made.bound(**beyond)
+    with pytest.raises(QueryError, match="unit_rows is 61, but catalog: .* allows at most 60"):
+        WAYS[way](free, held).join(free, on="id", unit_rows=61)
+    free.union(free).group_by("k").bound(groups=4, rows=3)

@@ -46,6 +46,7 @@ DECLARED: dict[str, Any] = {
         "max_rows": 3,
         "columns": {"v": {"lower": 0, "upper": 20}, "year": {"domain": [2020, 2021, 2022]}},
     },
+    "visits_again": {"source": VISITS, "privacy_unit": "id"},
     "people": {"source": VISITS.select(["id", "year", "city"]), "privacy_unit": "id"},
     "orders": {
         "source": pa.table({"id": [1, 2], "price": [1.5, 2.5], "n": [1, 2], "town": ["Ulm", SECRET]}),

@@ -78,6 +78,29 @@ def test_public_tables_do_not_multiply_rows_without_end(service: Asked) -> None:
     assert service.get("/v1/budget", "olga").json() == before
 
 
+def test_nobody_raises_a_limit_that_the_owner_did_not_say(service: Asked) -> None:
+    text = f"{DP.format(', max_joined_rows = 100001')} COUNT(*) AS n FROM visits JOIN people ON visits.id = people.id"
+    answer = service.post("/v1/release", "olga", sql=text)
+    assert answer.status_code == 400 and "allows at most 100000" in answer.text.replace(",", "")
+    calls = [
+        ["join", [{"table": "people", "calls": []}], {"on": "id", "unit_rows": 100001}],
+        ["agg", [], {"n": {"asks": "count_units", "args": [], "named": {}}}],
+    ]
+    answer = service.post(
+        "/v1/release", "olga", chain={"table": "visits", "calls": calls}, options={"epsilon": "1"}
+    )
+    assert answer.status_code == 400 and "allows at most 100000" in answer.text.replace(",", "")
+    # Nor by rows of a table with limits that come into one without.
+    for way in (
+        ["union", [{"table": "visits", "calls": []}], {}],
+        ["join", [{"table": "visits", "calls": []}], {"on": "id"}],
+    ):
+        chain = {"table": "visits_again", "calls": [way, ["group_by", ["year"], {"keys": [2020]}], ["bound", [], {"groups": 4, "rows": 1}],
+            ["agg", [], {"n": {"asks": "count", "args": [], "named": {}}}]]}  # fmt: skip
+        answer = service.post("/v1/release", "olga", chain=chain, options={"epsilon": "1"})
+        assert answer.status_code == 400 and "allows at most 3" in answer.text, answer.text
+
+
 def tokens(service: Asked) -> list[str]:
     good = service.secrets["ann"]
     _, known, secret = good.split("_", 2)

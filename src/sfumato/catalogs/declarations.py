@@ -45,6 +45,10 @@ class ForeignKey:
     key: str
 
 
+# What a question may not go beyond.
+LIMITS = ("max_groups", "max_rows", "max_joined_rows")
+
+
 @dataclass(frozen=True)
 class TableDeclaration:
     """A table of a catalog.
@@ -85,6 +89,21 @@ class TableDeclaration:
     def where(self) -> str:
         """Where it is declared, for messages."""
         return f"{self.catalog}: tables.{self.name}"
+
+    def beside(self, others: Sequence[TableDeclaration]) -> TableDeclaration:
+        """Return what is declared of rows that are made of several private tables: the least of their limits.
+
+        Args:
+            others: that are joined with this one, or united.
+        """
+        tables = (self, *others)
+        limits = {name: [getattr(one, name) for one in tables] for name in LIMITS}
+        least: dict[str, Any] = {
+            name: min((limit for limit in of if limit is not None), default=None)
+            for name, of in limits.items()
+        }
+        names = dict.fromkeys(name for one in tables for name in one.name.split(", "))
+        return replace(self, name=", ".join(names), **least)
 
     def bounds(self, column: str) -> tuple[Fraction, Fraction] | None:
         """Return the declared bounds of a column of the source, whatever its case."""

@@ -144,7 +144,13 @@ class DeclaredTable(Table[Released]):
         found = {name: self._origin(name) for name in self.schema}
         found |= {name: other._origin(was) for name, was in zip(new, old, strict=True)}
         origins = {name: origin for name, origin in found.items() if origin is not None}
-        return replace(joined, origins=origins)
+        return replace(joined, declared=joined.declared.beside([other.declared]), origins=origins)
+
+    def union(self, other: Table[Any]) -> DeclaredTable[Released]:
+        """Put the rows of another table under these, as `Table.union`; the limits of both tables hold."""
+        made = cast("DeclaredTable[Released]", super().union(other))
+        others = [other.declared] if isinstance(other, DeclaredTable) else []
+        return replace(made, declared=made.declared.beside(others))
 
     def _joined_rows(self, other: object, given: int | None) -> int | None:
         """Return the limit of joined rows of a unit: as given, or as the owners of both tables have it."""

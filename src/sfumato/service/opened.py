@@ -11,6 +11,7 @@ from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import CatalogError
+from sfumato.query.tables.combining import UNIT_ROWS
 from sfumato.service.answers import plain
 
 _NAME = "catalog"  # in the place of the path of its file, which explanations and errors would show
@@ -27,7 +28,11 @@ class AnalystsCatalog(Catalog):
         Raises:
             CatalogError: private tables have units of several kinds, whose losses one budget cannot add up.
         """
-        tables = {name: replace(table, catalog=_NAME) for name, table in catalog.tables.items()}
+        tables = {
+            # What nobody limits, an analyst could set to a hundred times as much.
+            name: replace(table, catalog=_NAME, max_joined_rows=table.max_joined_rows or UNIT_ROWS)
+            for name, table in catalog.tables.items()
+        }
         made = cls(_NAME, tables)
         kinds = {made.unit_kind(name): name for name, table in tables.items() if not table.public}
         if len(kinds) > 1:

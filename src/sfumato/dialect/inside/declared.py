@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
 from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
@@ -13,8 +12,6 @@ from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified,
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
 from sfumato.query.schema import spelled
-
-_LIMITS = ("max_groups", "max_rows", "max_joined_rows")
 
 
 def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -44,18 +41,12 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
         # A bare name may be that of a column before it, of which nothing is declared.
         columns += _named(one, other)
     names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
-    return replace(found, name=names, columns=tuple(columns), **_least(private))
+    return replace(found.beside(private), name=names, columns=tuple(columns))
 
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
     """Return the columns of a table behind FROM under their qualified names."""
     return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
-
-
-def _least(tables: list[TableDeclaration]) -> dict[str, Any]:
-    """Return the limits that all of these tables have together."""
-    limits = {name: [getattr(one, name) for one in tables] for name in _LIMITS}
-    return {name: min((one for one in of if one is not None), default=None) for name, of in limits.items()}
 
 
 def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -78,7 +69,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
         raise source.refuse(source.first, f"{source.node['type']} has no place here")
     found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
     private = next((one for one in found if not one.public), found[0])
-    return replace(private, columns=(), **_least(found))
+    return replace(private.beside(found), name=private.name, columns=())
 
 
 def _public(source: Query, catalog: Declarations) -> bool:
