@@ -33,7 +33,7 @@ from tests.docs.test_reference import public
 pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown around the numbers")
 NAME = "<script>alert(1)</script>\"'&$x$"
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m$x$"
-TAGS = {"div", "style", "p", "table", "thead", "tbody", "tr", "th", "td", "span", "ol", "li", "pre"}
+TAGS = {"div", "style", "p", "table", "thead", "tbody", "tr", "th", "td", "span", "ol", "li", "pre", "abbr"}
 
 
 class Tags(HTMLParser):
@@ -180,7 +180,7 @@ def test_html_is_harmless_and_exact_numbers_are_written_as_people_do(name: str) 
     thing = THINGS[name]()
     found = Tags(thing._repr_html_())
     assert set(found.tags) <= TAGS
-    assert found.attributes <= {"class", "scope", "start"}
+    assert found.attributes <= {"class", "scope", "start", "title"}
     for text in (found.text, str(thing), repr(thing)):
         assert text and "Fraction(" not in text and " object at 0x" not in text
     for text in (found.text, str(thing)):

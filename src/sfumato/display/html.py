@@ -10,6 +10,7 @@ from html import escape
 
 from sfumato.display.card import Card, Cell, Facts, Listing, Part, Rows, Sentences, Steps
 from sfumato.display.text import visible
+from sfumato.display.words import Told
 
 # Notebooks typeset what stands between dollars as mathematics, but in elements of these classes.
 _NO_MATHEMATICS = "tex2jax_ignore mathjax_ignore"
@@ -28,6 +29,7 @@ _STYLE = """
 .sfumato .rows thead th { font-weight: 600; border-bottom: 1px solid currentColor; vertical-align: bottom; }
 .sfumato .rows .left { text-align: left; white-space: pre-wrap; overflow-wrap: break-word; padding-left: 0; }
 .sfumato .bar, .sfumato .facts th { opacity: .72; }
+.sfumato abbr { text-decoration: underline dotted rgba(127, 127, 127, .8); cursor: help; }
 .sfumato .facts th { white-space: nowrap; }
 .sfumato .facts td { max-width: 46rem; overflow-wrap: anywhere; }
 .sfumato ol { margin: .35rem 0; padding-left: 2rem; max-width: 46rem; list-style: decimal; }
@@ -38,15 +40,16 @@ _STYLE = """
 
 
 def html(card: Card) -> str:
-    """Return a card as HTML, of which nothing can be more than text.
+    """Return a card as HTML, of which nothing can be more than text; a pointer on a word shows what it means.
 
     >>> "<script>" in html(Card("A column called <script>", []))
     False
     """
-    parts = [f'<p class="title">{escaped(card.title)}</p>']
+    told = Told()
+    parts = [f'<p class="title">{told.once(escaped(card.title))}</p>']
     if card.warning:
-        parts.append(f'<p class="warning">{escaped(card.warning)}</p>')
-    parts += [_part(part) for part in card.parts if part is not None]
+        parts.append(f'<p class="warning">{told.once(escaped(card.warning))}</p>')
+    parts += [_part(part, told) for part in card.parts if part is not None]
     inside = "\n".join(parts)
     return f'<div class="sfumato {_NO_MATHEMATICS}">\n<style>{_STYLE}</style>\n{inside}\n</div>'
 
@@ -73,17 +76,17 @@ def escaped(text: str, *, lines: bool = False) -> str:
     return escape(visible(text, lines=lines))
 
 
-def _part(part: Part) -> str:
+def _part(part: Part, told: Told) -> str:
     if isinstance(part, Listing):
         return f"<pre>{escaped(part.text, lines=True)}</pre>"
     if isinstance(part, Sentences):
-        return "\n".join(f"<p>{escaped(one)}</p>" for one in part.sentences)
+        return "\n".join(f"<p>{told.once(escaped(one))}</p>" for one in part.sentences)
     if isinstance(part, Steps):
-        items = "\n".join(f"<li>{escaped(one)}</li>" for one in part.steps)
+        items = "\n".join(f"<li>{told.once(escaped(one))}</li>" for one in part.steps)
         return f'<ol start="{part.first}">\n{items}\n</ol>'
     if isinstance(part, Facts):
         lines = (
-            f'<tr><th scope="row">{escaped(about)}</th><td>{escaped(said)}</td></tr>'
+            f'<tr><th scope="row">{told.once(escaped(about))}</th><td>{told.once(escaped(said))}</td></tr>'
             for about, said in part.facts
         )
         return "\n".join(['<table class="facts">', *lines, "</table>"])
