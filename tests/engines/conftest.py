@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
@@ -134,8 +135,13 @@ class StagedEngine:
             rows.slice(start, end - start).to_batches(max_chunksize=max(1, rows.num_rows // 2))
             for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True)
         ]
-        units = self._shuffled([p for part in parts for p in stages.partials(part)], stages.joined_partials)
-        totals = [p for of_shard in units.values() for p in stages.totals(of_shard)]
+        with pytest.MonkeyPatch.context() as patch:
+            if chance.random() < 0.5:  # as if rows were many
+                patch.setattr(exact_sql, "_SMALL", 0)
+            units = self._shuffled(
+                [p for part in parts for p in stages.partials(part)], stages.joined_partials
+            )
+            totals = [p for of_shard in units.values() for p in stages.totals(of_shard)]
         assert {p.shard for p in totals} <= set(range(stages.group_shards))
         groups = self._shuffled(totals, stages.joined_totals)
         if stages.group_shards > 1 and query.public_keys is None and chance.random() < 0.5:

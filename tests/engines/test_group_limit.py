@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.group_limit import kept_pairs
+from sfumato.engines.duckdb.group_limit import first_pairs, kept_pairs
 
 SALT = 77
 HASH = f"hash(hash({SALT}::UBIGINT, u, k0, k1))"
@@ -65,6 +65,18 @@ def test_the_same_groups_as_by_ranking(kind):
         for small in (False, True):
             kept, ranked = answers(kind, limit, small)
             assert kept == ranked, (limit, small)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_of_pairs_that_are_built_the_same_are_kept(small):
+    connection = duckdb.connect()
+    connection.register("source", rows())
+    connection.execute("CREATE TABLE pairs AS SELECT u, k0, k1, count(*) AS n FROM source GROUP BY ALL")
+    for limit in (1, 2, 4, 45):
+        steps = first_pairs("pairs", ["k0", "k1"], limit, SALT, small)
+        written = ", ".join(f"{name} AS ({body})" for name, body in steps.items())
+        kept = connection.execute(f"WITH {written} SELECT u, k0, k1, n FROM kept ORDER BY ALL").fetchall()
+        assert kept == answers("itself", limit)[1] != answers("itself", limit + 1)[1]
 
 
 def test_another_order_is_seen():

@@ -176,9 +176,8 @@ class CombinedStages(Stages):
         held = {i: replace(self.tables[i], data=tuple(streams)) for i, streams in data.items()}
         return replace(self, tables=tuple(held.get(i, table) for i, table in enumerate(self.tables)))
 
-    @property
-    def _sql(self) -> StagedSql:
-        return StagedSql(self.query, self.relation, self.columns, self.schema, self.salt)
+    def _sql_of(self, rows: int | None) -> StagedSql:
+        return StagedSql(self.query, self.relation, self.columns, self.schema, self.salt, rows)
 
     def sums(self, table: int) -> bool:
         """Whether rows of a table are combined, and summed, by whoever has them first."""

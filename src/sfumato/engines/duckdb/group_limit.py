@@ -81,8 +81,12 @@ def kept_pairs(
     }
 
 
-def first_pairs(pairs: str, keys: Sequence[str], limit: int, salt: int) -> dict[str, str]:
-    """Return the same choice from pairs that are built already: `over`, then `kept` with all columns."""
+def first_pairs(
+    pairs: str, keys: Sequence[str], limit: int, salt: int, small: bool = False
+) -> dict[str, str]:
+    """Return the same choice from pairs that are built already; the last is `kept`, with all columns."""
+    if small:
+        return {"kept": f"SELECT * FROM {pairs} {_first(keys, limit, salt)}"}
     return {
         "over": f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}",
         "kept": _kept(pairs, "*", keys, limit, salt),

@@ -129,7 +129,7 @@ class StagedSql(ExactSql):
         summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
         ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
         if self._chosen:
-            ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
+            ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt, self.small)
         return ctes
 
     def _joined_leaves(self, tree: Counts | distinct.Distinct) -> str:

@@ -101,14 +101,18 @@ class Stages:
 
     def typed(self) -> Self:
         """Return the stages with the types of what the first two give, as DuckDB says them."""
-        partial_types = self._types(self._sql.partials(self.shards), ())
+        partial_types = self._types(self._sql_of(0).partials(self.shards), ())
         half = replace(self, partial_types=partial_types)
-        totals = half._sql.totals(self.shards)
+        totals = half._sql_of(0).totals(self.shards)
         return replace(half, total_types=half._types(totals, ((PARTIALS, partial_types),)))
 
     @property
     def _sql(self) -> StagedSql:
-        return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt)
+        return self._sql_of(None)
+
+    def _sql_of(self, rows: int | None) -> StagedSql:
+        """Return what writes the statements where a stage begins with so many rows; few take fewer steps."""
+        return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt, rows)
 
     @property
     def arriving(self) -> dict[int, pa.Schema]:
@@ -161,8 +165,8 @@ class Stages:
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
         with declared_rows(connection, self.rows, batches):
-            _take(connection)
-        yield from parts_of(connection, self._sql.partials(self.unit_shards or self.shards))
+            rows = _take(connection)
+        yield from parts_of(connection, self._sql_of(rows).partials(self.unit_shards or self.shards))
 
     def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Give rows of whole shards of keys their units, and go on as `partials` does with those."""
@@ -180,15 +184,15 @@ class Stages:
             yield from _guarded(self._totals(connection, payloads))
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
-        _load(connection, PARTIALS, self.partial_types, payloads)
+        sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
         # What comes of a shuffle comes in any order; see `hops.in_one_order`.
-        yield from parts_of(connection, self._sql.totals(self.group_shards), order=self._sql.total_order)
+        yield from parts_of(connection, sql.totals(self.group_shards), order=sql.total_order)
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up partial sums of one shard that came in several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
-            _load(connection, PARTIALS, self.partial_types, payloads)
-            return [p.data for p in parts_of(connection, self._sql.joined_partials())]
+            sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
+            return [p.data for p in parts_of(connection, sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up totals of one shard of groups that came in several parts."""
@@ -308,10 +312,10 @@ def declared_rows(
         yield
 
 
-def _take(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table of rows of those that arrive."""
+def _take(connection: duckdb.DuckDBPyConnection) -> int:
+    """Make the table of rows of those that arrive; return how many they are."""
     rows = within_types("arriving", described(connection, "arriving"))
-    connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
+    return int(connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}").fetchall()[0][0])
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
@@ -324,15 +328,17 @@ def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
-def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> None:
-    """Make a table, which DuckDB may spill, of parts that come in one at a time."""
+def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> int:
+    """Make a table, which DuckDB may spill, of parts that come one at a time; return how many rows it has."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
     batches = (batch for data in payloads if data for batch in pa.ipc.open_stream(data))
+    rows = 0
     # Sums that were added up on the way are wider.
     for schema, alike in groupby(batches, key=lambda batch: batch.schema):
         with arriving(connection, schema, alike):
-            connection.execute(f"INSERT INTO {table} FROM arriving")
+            rows += int(connection.execute(f"INSERT INTO {table} FROM arriving").fetchall()[0][0])
+    return rows
 
 
 def parts_of(
