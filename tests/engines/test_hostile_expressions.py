@@ -8,9 +8,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import tree
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import Column, Kind
+from sfumato.query.schema import Column, Derive, Kind
 from sfumato.query.table import Table
 
 
@@ -341,3 +342,17 @@ def test_what_the_parser_would_take_long_to_refuse(opening: str):
     text = opening * (LONGEST // len(opening))
     with pytest.raises(QueryError, match="nested too deep"):
         judged("filter", text, {"a": Column(Kind.INTEGER, "INTEGER")})
+
+
+@pytest.mark.parametrize("number", [300, 301, 5000])
+def test_so_many_steps_are_judged_one_after_the_other(number):
+    """All at once, as SQL brings them: in calls within calls, three for each, Python would give up."""
+    engine = DuckDBEngine.open(pa.table({"v": [1]}))
+    steps = [Derive(f"c{i}", f"v + {i}") for i in range(number)]
+    if number == 300:
+        assert len(engine.schema(steps)) == 301
+        return
+    with pytest.raises(
+        QueryError, match="with_columns: the question has more than 300 filters and derived columns"
+    ):
+        engine.schema(steps)

@@ -57,8 +57,13 @@ class Steps:
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
         key = tuple(steps)
-        if key not in self._schemas:
-            self._schemas[key] = self._after(key[:-1], key[-1]) if key else self._declared()
+        known = next((n for n in range(len(key), -1, -1) if key[:n] in self._schemas), None)
+        if known is None:
+            self._schemas[()], known = self._declared(), 0
+        if known < len(key):
+            self._check_number(key)  # before hundreds are judged
+        for n in range(known, len(key)):  # in no call within a call: Python has 1,000
+            self._schemas[key[: n + 1]] = self._after(key[:n], key[n])
         return self._schemas[key]
 
     def known(self, steps: Sequence[Step]) -> bool:
@@ -84,6 +89,15 @@ class Steps:
         if key:
             self.schema(key)  # which measures them, where nothing has asked for it before
         return Taken(self._sizes[key], self._held[key], self._before.steps + len(key))
+
+    def _check_number(self, steps: tuple[Step, ...]) -> None:
+        most = MOST_STEPS - self._before.steps
+        if len(steps) > most:
+            where = "with_columns" if isinstance(steps[max(most, 0)], Derive) else "filter"
+            raise QueryError(
+                f"{where}: the question has more than {MOST_STEPS} filters and derived columns, each over "
+                "those before it; put several into one expression"
+            )
 
     def _declared(self) -> Schema:
         source = self._source
@@ -112,11 +126,6 @@ class Steps:
         DuckDB's planner writes derived columns out in the conditions that use them; an expression over
         columns that stand twice in others doubles with each, beyond all limits of memory.
         """
-        if self._before.steps + len(before) >= MOST_STEPS:
-            raise QueryError(
-                f"{where}: the question has more than {MOST_STEPS} filters and derived columns, each over "
-                "those before it; put several into one expression"
-            )
         sizes = self._sizes[before]
         used = [(times, sizes[name]) for name, times in one.uses.items() if name in sizes]
         length = len(one.text) + sum(times * size.length for times, size in used)
