@@ -44,7 +44,7 @@ def told(workers: Any, *texts: str, kind: str = "ask") -> list[Outcome | BaseExc
 def test_what_hangs_or_dies_is_replaced() -> None:
     workers = Workers(desk(), 2, 1.0)
     try:
-        found = told(workers, "hang", "spin", "", "die", "exit", "", "refuse")
+        found = told(workers, "hang", "spin", "", "die", "exit", "", "refuse", kind="release")
         assert [one.status for one in found if isinstance(one, Outcome)] == [
             504,
             504,
@@ -91,6 +91,9 @@ def test_whatever_happens_an_answer_comes_at_its_pace() -> None:
             (one,) = told(workers, text, kind="release")
             assert isinstance(one, Outcome) and one.status == status and b"stays spent" in one.body
         assert slept == [0.5] * 6
+        workers._workers[0].ready(300)
+        (one,) = told(workers, "die", kind="ask")  # which costs nothing
+        assert isinstance(one, Outcome) and b"nothing was spent" in one.body and len(slept) == 6
         assert told(workers, "", kind="ask")
         workers._replace(0)
         now[0] = 7.0

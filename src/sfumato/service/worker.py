@@ -24,13 +24,19 @@ from sfumato.service.pace import AT_ONCE, Pace, Slot
 
 MakeDesk = Callable[[], Desk]
 _TOO_LONG = (
-    "the question took longer than the {:g} seconds that this service allows, and was stopped; what it cost "
-    "stays spent. Ask for less at once, or ask the owner"
+    "the question took longer than the {:g} seconds that this service allows, and was stopped; {}. Ask for "
+    "less at once, or ask the owner"
 )
-_DIED = "the question ended the process that read the rows; what it cost stays spent. Ask the owner"
+_DIED = "the question ended the process that read the rows; {}. Ask the owner"
 _NOT_YET = "the service begins anew after a question that took too long; ask again. Nothing was spent"
 _BEGAN = "a process that answers questions ended while it began"
 _START = 300.0  # seconds for a worker to be there
+
+
+def _paid(job: Job) -> str:
+    """Return what is to be said of the cost of a job that was stopped."""
+    costs = job.kind == "release" and not job.dummy
+    return "what it cost stays spent" if costs else "nothing was spent"
 
 
 class Unexpected(Exception):
@@ -143,10 +149,10 @@ class Workers:
             found = self._workers[place].outcome(seconds)
         except TimeoutError:
             self._replace(place)
-            return refused(EngineError(_TOO_LONG.format(round(seconds, 1))), 504)
+            return refused(EngineError(_TOO_LONG.format(round(seconds, 1), _paid(job))), 504)
         except (EOFError, OSError):
             self._replace(place)
-            return refused(EngineError(_DIED), 503)
+            return refused(EngineError(_DIED.format(_paid(job))), 503)
         if isinstance(found, str):
             raise Unexpected(found)
         return found
