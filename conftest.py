@@ -124,8 +124,12 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fail a test that changes a setting of the whole process for good."""
-    before = settings()
+    log = logging.getLogger("sfumato")
+    before, level, handlers = settings(), log.level, [*log.handlers]
     yield
+    # An example that fails stops before its last line, which turns the log off.
+    log.setLevel(level)
+    log.handlers[:] = handlers
     if told := changes(before, settings()):
         pytest.fail(told, pytrace=False)
 

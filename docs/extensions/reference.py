@@ -93,6 +93,14 @@ def from_above(app: Any, what: str, name: str, value: Any, options: Any, lines: 
             lines[:] = documented(value).splitlines()
 
 
+def said_of_results(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Keep a colon in what comes back a colon: napoleon takes what is before the first one for a type."""
+    for i, line in enumerate(lines[:-1]):
+        if line in ("Returns:", "Yields:"):
+            text = lines[i + 1].lstrip()
+            lines[i + 1] = f"{' ' * (len(lines[i + 1]) - len(text))}: {text}"
+
+
 def whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Put together again what napoleon took for a type: a sentence with a colon."""
     kind = next((line for line in lines if line.startswith(":type:")), None)
@@ -105,5 +113,6 @@ def setup(app: Any) -> dict[str, Any]:
     """Sphinx calls it. Napoleon reads with a priority of 500."""
     app.connect("autodoc-process-signature", without_parameters)
     app.connect("autodoc-process-docstring", from_above, priority=400)
+    app.connect("autodoc-process-docstring", said_of_results, priority=450)
     app.connect("autodoc-process-docstring", whole, priority=600)
     return {"parallel_read_safe": True}

@@ -237,6 +237,18 @@ def test_what_a_docstring_lacks_is_found() -> None:
     assert lacking(Entry("Kept.asked", Kept.asked, Kept), having) == []
 
 
+def test_a_colon_in_what_comes_back_makes_no_type() -> None:
+    from sphinx.ext.napoleon import Config, GoogleDocstring
+
+    def shown_as(lines: list[str]) -> str:
+        return str(GoogleDocstring(lines, Config(napoleon_use_rtype=False)))
+
+    said = ["Count.", "", "Returns:", "    What comes: a number."]
+    assert "What comes: a number." not in shown_as(said)
+    reference.said_of_results(None, "function", "count", None, None, said)
+    assert ":returns: What comes: a number." in shown_as(said)
+
+
 def told_errors(docstring: str) -> set[str]:
     return set(ERROR.findall(" ".join(reference.sections(docstring).get("Raises", []))))
 

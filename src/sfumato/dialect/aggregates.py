@@ -13,7 +13,7 @@ from sfumato.dialect.functions import FUNCTIONS, LISTED, NEWER, PREFIXES, QUANTI
 from sfumato.dialect.inside.queries import Source
 from sfumato.dialect.listed import listed, ranks_of
 from sfumato.dialect.strata import FORM, Strata
-from sfumato.dialect.syntax import Call, Expression, Item, Statement, positive
+from sfumato.dialect.syntax import Expression, Item, Statement, WrittenAggregate, positive
 from sfumato.dialect.vocabulary import CUMULATIVE
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError
@@ -62,7 +62,7 @@ class Aggregates:
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
         self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
-    def of(self, call: Call) -> Aggregate:
+    def of(self, call: WrittenAggregate) -> Aggregate:
         """Return what a call asks.
 
         Raises:
@@ -70,7 +70,7 @@ class Aggregates:
         """
         return self._cumulative(call) if call.function in CUMULATIVE else self._of_rows(call)
 
-    def _cumulative(self, call: Call) -> Aggregate:
+    def _cumulative(self, call: WrittenAggregate) -> Aggregate:
         """Return what adds up a count or a sum over time steps."""
         function, of = call.function, self._of_rows(call)
         over = next((given for name, given in call.options if name == "over"), None)
@@ -93,7 +93,7 @@ class Aggregates:
             message = f"{function}: {what} cannot be added up over steps; rows, privacy units and sums can"
             raise self._refuse(call.name_place, message) from None
 
-    def _of_rows(self, call: Call) -> Aggregate:
+    def _of_rows(self, call: WrittenAggregate) -> Aggregate:
         """Return what a call asks of the rows of a group."""
         function, make = call.function, FUNCTIONS[call.function]
         self._check_form(call)
@@ -128,7 +128,7 @@ class Aggregates:
             self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
         return make(column, lower=low, upper=high, **weights)
 
-    def _check_form(self, call: Call) -> None:
+    def _check_form(self, call: WrittenAggregate) -> None:
         """Check that a call is written as its clause has it."""
         function, make = call.function, FUNCTIONS[call.function]
         if function.startswith("ANON_") != self.anonymization:
@@ -155,7 +155,7 @@ class Aggregates:
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
 
-    def _count(self, call: Call, weights: Mapping[str, Any]) -> Aggregate:
+    def _count(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
         bounds = call.bounds
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
@@ -195,7 +195,7 @@ class Aggregates:
             self.rows = self.rows or (rows, bounds.upper.place)
         return ask.count(None if call.argument is None else self._column(call.argument), **weights)
 
-    def _weights(self, call: Call, make: Callable[..., Aggregate]) -> dict[str, Any]:
+    def _weights(self, call: WrittenAggregate, make: Callable[..., Aggregate]) -> dict[str, Any]:
         """Return the weights of a call, as its function takes them."""
         written = call.weight or call.max_weight
         if written is None:
@@ -213,7 +213,7 @@ class Aggregates:
             raise self._refuse(call.max_weight.place, "the largest weight must be greater than 0")
         return {"weight": self._column(call.weight), "max_weight": call.max_weight.text}
 
-    def _count_distinct(self, call: Call) -> Aggregate:
+    def _count_distinct(self, call: WrittenAggregate) -> Aggregate:
         bounds, fast = call.bounds, call.function == "APPROX_COUNT_DISTINCT"
         form = f"{call.function}({'' if fast else 'DISTINCT '}x" + (
             " CLAMPED BETWEEN 0 AND 3)"
@@ -241,7 +241,11 @@ class Aggregates:
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
     def _listed(
-        self, call: Call, argument: Expression, make: Callable[..., Aggregate], weights: Mapping[str, Any]
+        self,
+        call: WrittenAggregate,
+        argument: Expression,
+        make: Callable[..., Aggregate],
+        weights: Mapping[str, Any],
     ) -> Aggregate:
         if make is not ask.proportion:
             return listed(call, make, self._column(argument), weights, self._refuse)
@@ -252,7 +256,7 @@ class Aggregates:
         return strata.proportion(self._column(argument), self._column)
 
     def _of_several(
-        self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]
+        self, call: WrittenAggregate, arguments: list[Expression], make: Callable[..., Aggregate]
     ) -> Aggregate:
         """Return an aggregate of several columns, each with its bounds: of the call, or of a catalog."""
         function, bounds = call.function, call.bounds
@@ -298,7 +302,7 @@ class Aggregates:
             known[column] = found
         return make(*columns, bounds=known)
 
-    def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
+    def _bounds(self, call: WrittenAggregate) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
         summed = FUNCTIONS[function] is ask.sum
@@ -378,7 +382,7 @@ class Aggregates:
             self.derived[shape] = (name, self.statement.spell(argument))
         return self.derived[shape][0]
 
-    def default_name(self, call: Call, aggregate: Aggregate, position: int) -> str:
+    def default_name(self, call: WrittenAggregate, aggregate: Aggregate, position: int) -> str:
         """Return the name of an output without one."""
         if isinstance(aggregate.each, CountPrivacyUnits):
             return "count_units" if aggregate.each is aggregate else "cumulative_count_units"

@@ -7,7 +7,7 @@ from typing import Any
 
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.strata import ARGUMENTS, read_sample
-from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
+from sfumato.dialect.syntax import Bounds, Expression, Literal, Truth, WrittenAggregate
 from sfumato.dialect.vocabulary import (
     BOUNDS,
     COLUMN,
@@ -35,7 +35,7 @@ _CLAMPED = "write CLAMPED BETWEEN lower AND upper"
 class CallForm:
     """A call, and where its words stand: all, its argument's, and those of its ranks and bounds."""
 
-    call: Call
+    call: WrittenAggregate
     span: range
     argument: range
     tail: range
@@ -117,7 +117,7 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
     expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
-    call = Call(
+    call = WrittenAggregate(
         function,
         expression,
         distinct,

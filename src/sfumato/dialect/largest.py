@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.public_groups import STRATEGY
-from sfumato.dialect.syntax import Call, Expression, Item, Literal, Statement, Truth, positive
+from sfumato.dialect.syntax import Expression, Item, Literal, Statement, Truth, WrittenAggregate, positive
 from sfumato.dialect.vocabulary import LARGEST
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.dialect.writer import Writer
@@ -67,7 +67,7 @@ class LargestGroups:
         call: what that is.
     """
 
-    def __init__(self, statement: Statement, item: Item, call: Call) -> None:
+    def __init__(self, statement: Statement, item: Item, call: WrittenAggregate) -> None:
         self._statement, self._call, self._item = statement, call, item
 
     @classmethod
@@ -281,7 +281,7 @@ class LargestWriter(Writer):
         return body, [(name, name, position) for position, name in enumerate(self.released, 1)]
 
 
-def _nothing_beside(call: Call, position: int) -> NoReturn:
+def _nothing_beside(call: WrittenAggregate, position: int) -> NoReturn:
     raise AssertionError(f"{call.function} at {position}: of the largest groups nothing else is asked")
 
 

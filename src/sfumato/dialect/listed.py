@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.dialect.syntax import Call, Expression, Literal, Truth, positive
+from sfumato.dialect.syntax import Expression, Literal, Truth, WrittenAggregate, positive
 from sfumato.dialect.words import Place
 from sfumato.errors import ParameterError, SqlError
 from sfumato.query import aggregates as ask
@@ -25,7 +25,11 @@ _CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "
 
 
 def listed(
-    call: Call, make: Callable[..., Aggregate], column: str, weights: Mapping[str, Any], refuse: Refuse
+    call: WrittenAggregate,
+    make: Callable[..., Aggregate],
+    column: str,
+    weights: Mapping[str, Any],
+    refuse: Refuse,
 ) -> Aggregate:
     """Return what a call with a list, or with named arguments of its own, asks.
 
@@ -53,7 +57,7 @@ def listed(
         raise refuse(call.name_place, str(error)) from None
 
 
-def ranks_of(call: Call, text: str, refuse: Refuse) -> list[float] | float:
+def ranks_of(call: WrittenAggregate, text: str, refuse: Refuse) -> list[float] | float:
     """Return the ranks of a call for quantiles: a list of them, or one.
 
     Args:
@@ -85,7 +89,7 @@ def ranks_of(call: Call, text: str, refuse: Refuse) -> list[float] | float:
     return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
 
 
-def _bins(call: Call, refuse: Refuse) -> list[Any]:
+def _bins(call: WrittenAggregate, refuse: Refuse) -> list[Any]:
     edges = call.function == "HISTOGRAM"
     form, what = (_BINS, "edges") if edges else (_VALUES, "values")
     if call.bounds is not None:
@@ -95,7 +99,7 @@ def _bins(call: Call, refuse: Refuse) -> list[Any]:
     return _edges(call, refuse) if edges else _values(call.ranks, refuse)
 
 
-def _edges(call: Call, refuse: Refuse) -> list[str]:
+def _edges(call: WrittenAggregate, refuse: Refuse) -> list[str]:
     edges = call.ranks
     for one, other in pairwise(edges):
         if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
@@ -136,7 +140,7 @@ def _value(literal: Literal) -> str | bool | int | date | None:
     return int(number) if number.denominator == 1 and -(2**63) <= number < 2**63 else None
 
 
-def _length(call: Call, refuse: Refuse) -> int:
+def _length(call: WrittenAggregate, refuse: Refuse) -> int:
     """Return the length of vectors, where their bound is there too."""
     form = (
         f"write {call.function}(x, length => 128, bound => 1), for vectors of 128 entries and a norm up to 1"

@@ -28,7 +28,7 @@ from sfumato.dialect.public_groups import PublicGroups, form, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
 from sfumato.dialect.running import NOTE, adds_up
-from sfumato.dialect.syntax import Call, Expression, Item, Statement
+from sfumato.dialect.syntax import Expression, Item, Statement, WrittenAggregate
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
@@ -275,7 +275,7 @@ class _Reading:
         words = [] if after is None else [token.word for token in self.statement.unqualified(after)]
         return {"ORDER", "DESC", "LIMIT"} <= set(words)
 
-    def _asked(self, call: Call, position: int) -> tuple[Aggregate, str]:
+    def _asked(self, call: WrittenAggregate, position: int) -> tuple[Aggregate, str]:
         aggregate = self.aggregates.of(call)
         return aggregate, self.aggregates.default_name(call, aggregate, position)
 
@@ -289,7 +289,7 @@ class _Reading:
         named: dict[str, tuple[Item, Aggregate]] = {}
         taken: set[str] = set()
         for position, item in enumerate(self.statement.items, 1):
-            if isinstance(item.value, Call):
+            if isinstance(item.value, WrittenAggregate):
                 aggregate = self.aggregates.of(item.value)
                 name = item.alias or self.aggregates.default_name(item.value, aggregate, position)
                 if name.casefold() in taken:

@@ -79,7 +79,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Call:
+class WrittenAggregate:
     """An aggregate: COUNT(*) has no argument.
 
     Args:
@@ -118,7 +118,7 @@ class Computed:
 class Item:
     """One entry of the SELECT list."""
 
-    value: Call | Expression | Computed
+    value: WrittenAggregate | Expression | Computed
     alias: str | None
     place: Place
     alias_place: Place
@@ -152,7 +152,7 @@ class Statement:
     tree: Node
     names: CommonTables
     group_sets: tuple[tuple[int, ...], ...] | None = None
-    calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
+    calls: Mapping[int, tuple[int, Expression, WrittenAggregate]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None
     public: tuple[str, Mapping[str, str]] = field(default_factory=lambda: ("", {}))

@@ -12,7 +12,7 @@ from functools import partial
 from sfumato.dialect.combined import ONLY, Combining, NotCombined
 from sfumato.dialect.matching import Keys
 from sfumato.dialect.pieces import FreeNames, Pieces
-from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
+from sfumato.dialect.syntax import Computed, Expression, Item, Statement, WrittenAggregate
 from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
@@ -41,7 +41,7 @@ class Writer:
         statement: Statement,
         keys: dict[str, Item],
         named: Named,
-        ask: Callable[[Call, int], tuple[Aggregate, str]],
+        ask: Callable[[WrittenAggregate, int], tuple[Aggregate, str]],
         free: FreeNames,
     ) -> None:
         self.statement, self.named, self.ask, self.free = statement, named, ask, free
@@ -248,7 +248,7 @@ class Writer:
                 whole.word(text, tokens, i)
                 i += 1
 
-    def _released(self, written: Expression, call: Call) -> str:
+    def _released(self, written: Expression, call: WrittenAggregate) -> str:
         """Return the column of an aggregate; the same text is the same aggregate, released once."""
         shape = self.statement.shape(written)
         if shape not in self.by_shape:
