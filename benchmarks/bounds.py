@@ -10,7 +10,7 @@ With --real answers of whole releases are held against the exact sums, in the pl
 
 One row of each unit, and a sum and a mean of it asked together. Bounds are found with noise as it is released, of exact
 histograms; the error of a release is the square root of what its noise adds and of what is cut off, squared: so one number a
-column is the root of the mean square over all releases. K-norm noise of a count n and of a sum s of differences from the middle of the bounds
+column is the root of the mean square over all releases, and another, in the last line alone, that of the median release. K-norm noise of a count n and of a sum s of differences from the middle of the bounds
 has a deviation of 2/epsilon of n and of 2 half-ranges/epsilon of s: the sum is s and middle times n, the mean is off
 by that of s and by n times how far the middle is from the mean. The best bounds in hindsight, of the sum and of the mean
 each by itself, are at two of the values, or at .5, .7, .85 of one; values cut off at both ends are added up there, as
@@ -255,6 +255,7 @@ def main() -> None:
     heads = [f"{name}: {one}" for name in rules for one in what]
     print(f"| column (units) | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
     typical: dict[str, list[float]] = {head: [] for head in heads}
+    middle: dict[str, list[float]] = {head: [] for head in heads}
     worst = dict.fromkeys(heads, 0.0)
     for name, x in chosen.items():
         fars = [None] if given.half_range else [0.0, float(x.mean())]
@@ -266,11 +267,13 @@ def main() -> None:
                 # Up to what float64 has the squares of.
                 ratios = np.minimum([column.error(*ends) / least for ends in found], 1e150)
                 typical[head].append(float(np.sqrt((ratios**2).mean())))
+                middle[head].append(float(np.median(ratios)))
                 worst[head] = max(worst[head], float(ratios.max()))
                 cells.append(f"{typical[head][-1]:.3g} ({ratios.max():.3g})")
         print(f"| {name} ({len(x):,}) | {' | '.join(cells)} |", flush=True)
     medians = (f"{np.median(typical[head]):.3g} ({worst[head]:.3g})" for head in heads)
     print(f"| **median (worst)** | {' | '.join(medians)} |")
+    print(f"| median release | {' | '.join(f'{np.median(middle[head]):.3g}' for head in heads)} |")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import best_limits
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution, Tail
 from sfumato.query.plans.planning import make_plan
+from sfumato.query.table import Table
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 
@@ -60,6 +61,24 @@ def test_one_limit_may_be_given():
     whole = sf.scan(baskets(), privacy_unit="id").bound(groups="auto", rows="auto").agg(n=sf.count())
     (found,) = whole.release(epsilon=1, unsafe_words=SeededWords(2)).found
     assert found.value == {"rows": 6}
+
+
+@SEEDED
+@pytest.mark.parametrize(
+    ("most", "rows", "each", "left_out"),
+    [(2, 1, 1, 10 / 21), (6, 1, 1, 0.0), (6, 2, 4, 0.5), (3, 1, 2, 1 - 5 / 7 / 2)],
+)
+def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
+    # Baskets have 1 to 6 products, as many of each, with so many rows in each of them; an owner limits both.
+    monkeypatch.setattr(Table, "most_limits", (most, rows))
+    (found,) = asked(baskets(units=20_000, each=each)).release(**BUDGET, unsafe_words=SeededWords(2)).found
+    assert found.value == {"groups": most, "rows": rows}
+    of, share = found.left_out
+    # Of 20,000 units, noise of some hundred moves no share by a hundredth.
+    assert of == "rows" and share == pytest.approx(left_out, abs=0.01)
+    told = f"about {share:.0%}" if left_out else "less than 1%"
+    assert str(found).endswith(f"; {told} of rows are beyond them")
+    assert found.content["left out"] == ["rows", share]
 
 
 @SEEDED

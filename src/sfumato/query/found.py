@@ -17,20 +17,26 @@ class Found(Told):
         what: what it is, in a few words.
         value: what was found, as plain data, such as the two bounds.
         epsilon: what finding it cost, of the budget of the whole release.
+        left_out: of what a share is beyond the limits, and about how large it is, as far as the look tells;
+            None of what leaves out no rows.
 
     >>> print(Found("bounds of the rows of 'visits'", (0.0, 64.0), Fraction(1, 10)))
     bounds of the rows of 'visits': 0 to 64, found with epsilon 0.1
+    >>> print(Found("limits of each id", {"groups": 4, "rows": 1}, Fraction(1, 5), ("rows", 0.174)))
+    limits of each id: groups=4, rows=1, found with epsilon 0.2; about 17% of rows are beyond them
     """
 
     what: str
     value: Any
     epsilon: Fraction
+    left_out: tuple[str, float] | None = None
 
     @property
     def content(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
-        return {"what": self.what, "value": value, "epsilon": str(self.epsilon)}
+        content = {"what": self.what, "value": value, "epsilon": str(self.epsilon)}
+        return content if self.left_out is None else content | {"left out": list(self.left_out)}
 
     def __str__(self) -> str:
         return told(self.content)
@@ -41,7 +47,15 @@ def told(content: dict[str, Any]) -> str:
     value, epsilon = content["value"], Fraction(content["epsilon"])
     if isinstance(value, dict):
         shown = ", ".join(f"{name}={number:,}" for name, number in value.items())
-        return f"{content['what']}: {shown}, found with epsilon {float(epsilon):g}"
+        return f"{content['what']}: {shown}, found with epsilon {float(epsilon):g}{_left_out(content)}"
     shown = " to ".join(f"{end:g}" for end in value) if isinstance(value, list) else str(value)
     cost = f"found with epsilon {float(epsilon):g}" if epsilon else "known from the type, at no cost"
     return f"{content['what']}: {shown}, {cost}"
+
+
+def _left_out(content: dict[str, Any]) -> str:
+    if "left out" not in content:
+        return ""
+    of, share = content["left out"]
+    shown = f"about {share:.0%}" if share >= 0.005 else "less than 1%"
+    return f"; {shown} of {of} are beyond {'them' if len(content['value']) > 1 else 'it'}"

@@ -134,10 +134,13 @@ class FindLimits:
 
         query = self.query
         start = query.max_groups or 1, query.max_rows
-        groups, rows = best_limits(self.look.draw(words), planned, start, self.free, self.most)
+        seen = self.look.draw(words)
+        groups, rows = best_limits(seen, planned, start, self.free, self.most)
         value = {n: v for n, v, free in zip(NAMES, (groups, rows), self.free, strict=True) if free}
         what = f"limits of each {query.unit}" if len(value) > 1 else f"limit of each {query.unit}"
-        return self._with(groups, rows), Found(what, value, self.epsilon)
+        of_groups, of_rows = seen.lost(groups, rows)
+        left_out = ("groups of units", of_groups) if rows is None else ("rows", of_rows)
+        return self._with(groups, rows), Found(what, value, self.epsilon, left_out)
 
     def _with(self, groups: int, rows: int | None) -> Query:
         most = groups if self.query.keys else self.query.max_groups
