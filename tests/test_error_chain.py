@@ -553,6 +553,8 @@ PLACES = {
     "rows of a unit in a join": lambda g: sf.scan(ROWS, privacy_unit="id").join(
         sf.scan(ROWS, privacy_unit="id"), on="id", unit_rows=g
     ),
+    "mean of a column": lambda g: counted().preview(epsilon=1, means={"v": g}),
+    "column of a mean": lambda g: counted().preview(epsilon=1, means={g: 1} if isinstance(g, str) else g),
     "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
     "epsilon of diagnostics": lambda g: counted().diagnose(epsilon=g),
     "share": lambda g: shared(share=g),

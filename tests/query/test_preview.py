@@ -95,6 +95,52 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
 
 
+SKEWED = pa.table(
+    {"id": range(2000), "g": ["A"] * 2000, "x": np.random.default_rng(6).beta(1, 19, 2000) * 10}
+)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("keys", [None, list("ABCDE")], ids=["whole table", "groups"])
+def test_errors_of_values_near_a_bound_hold_where_their_mean_is_known(keys):
+    """As above, of values of another law than those that are made up, with about the same mean."""
+    asked = {name: NUMBERS[name] for name in ("n", "m")} | {"s": sf.sum("x", lower=0, upper=10)}
+    one, words = question(asked, keys, table=SKEWED), SeededWords("means")
+    outputs = of_many(one, {"epsilon": 1, "unsafe_words": words}, 1000)
+    x = SKEWED["x"].to_numpy()
+    truth = {"n": len(x), "m": x.mean(), "s": x.sum()}
+    known = one.preview(epsilon=1, units=len(x), means={"x": 0.5}).to_arrow().to_pylist()[0]
+    for name in asked:
+        off = np.abs(outputs[name] - truth[name])
+        assert np.mean(off <= known[name]) > 0.95 - 5 * 0.0069 - 0.012, name
+        assert known[name] < 1.15 * np.quantile(off, 0.95) + (name == "n"), name
+    # Planted: nobody says where the mean is.
+    guessed = one.preview(epsilon=1, units=len(x)).to_arrow().to_pylist()[0]
+    assert np.mean(np.abs(outputs["m"] - truth["m"]) <= guessed["m"]) < 0.9
+
+
+def test_means_are_checked_and_said():
+    one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]})
+    preview = one.preview(epsilon=1, units=100, means={"x": 1})
+    assert "those of x with a mean of 1." in preview.notes[0]
+    assert not any("near one of its bounds" in note for note in preview.notes)
+    assert any("say it: means={column: number}" in note for note in one.preview(epsilon=1, units=100).notes)
+    wider = one.epsilon_for(m=0.5, units=100, means={"x": 1})
+    assert wider > 1.1 * one.epsilon_for(m=0.5, units=100)
+    for means, said in (
+        ({"x": 10}, "means of x is 10, but must be between its bounds, 0 and 10"),
+        ({"y": 1}, "'y' is no column with bounds in this question. There are: x"),
+        ({"X1": 1}, "'X1' is no column with bounds in this question; did you mean 'x'"),
+        (3, "means is 3, but must be a number for each column"),
+        ({"g": 1}, "'g' is no column with bounds"),
+    ):
+        with pytest.raises((QueryError, ParameterError), match=said):
+            one.preview(epsilon=1, units=100, means=means)
+        with pytest.raises((QueryError, ParameterError), match=said):
+            one.epsilon_for(m=0.5, units=100, means=means)
+
+
 def off_by(question, options, values, words, times):
     """What releases of a median are off."""
     drawn = of_many(question, options | {"unsafe_words": words}, times)["q"]
@@ -333,7 +379,7 @@ def test_means_near_a_bound_have_the_wider_bars_that_a_note_tells(monkeypatch):
     # The planted defect: values that lie in the middle, where bars are as narrow as they are when spread.
     monkeypatch.setattr(
         "sfumato.query.previews.groups.made_up_rows",
-        lambda q, u, r, s, at: made_up_rows(q, u, r, s, None if at is None else 0.5),
+        lambda q, u, r, s, at, _: made_up_rows(q, u, r, s, None if at is None else 0.5),
     )
     assert not [
         n for n in question(asked).preview(epsilon=1, units=size).notes if "near one of its bounds" in n

@@ -292,18 +292,28 @@ class RemoteQuestion(_Remote):
         units: int | Sequence[int] = (100, 1_000, 10_000),
         rows: int = 1,
         confidence: float = 0.95,
+        means: Mapping[str, Number] | None = None,
         **options: Any,
     ) -> Preview:
         """Say how wide error bars will be, and which groups are shown, as `Question.preview`."""
-        return self.local.preview(epsilon=epsilon, units=units, rows=rows, confidence=confidence, **options)
+        return self.local.preview(
+            epsilon=epsilon, units=units, rows=rows, confidence=confidence, means=means, **options
+        )
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
-        options: Mapping[str, Any] | None = None, **half_widths: Number,
+        means: Mapping[str, Number] | None = None, options: Mapping[str, Any] | None = None,
+        **half_widths: Number,
     ) -> float:  # fmt: skip
         """Return about the smallest epsilon for error bars as narrow as asked, as `Question.epsilon_for`."""
         return self.local.epsilon_for(
-            units=units, rows=rows, confidence=confidence, shown=shown, options=options, **half_widths
+            units=units,
+            rows=rows,
+            confidence=confidence,
+            shown=shown,
+            means=means,
+            options=options,
+            **half_widths,
         )
 
     def ask(

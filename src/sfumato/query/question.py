@@ -211,6 +211,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         units: int | Sequence[int] = (100, 1_000, 10_000),
         rows: int = 1,
         confidence: float = 0.95,
+        means: Mapping[str, Number] | None = None,
         **options: Any,
     ) -> Preview:
         """Say how wide error bars will be, and which groups are shown, before a row is read.
@@ -220,6 +221,8 @@ class Question(Helpful, Displayed, Generic[Released]):
             units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
             rows: how many rows each of them has in the group.
             confidence: of the error bars, in (0, 1).
+            means: about where the mean of a column's values lies, by its name, where that is known: a mean
+                near one of its bounds has more noise. By default in the middle.
             options: `delta` and others of `release`.
         Returns:
             A `Preview`: for each budget and size the chance that such a group is shown; and for each output
@@ -237,7 +240,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         ['epsilon', 'units', 'shown', 'n', 'n_error']
         """
         self._check_nothing_left("preview")
-        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
+        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options, means)
 
     def analyze(
         self,
@@ -286,12 +289,13 @@ class Question(Helpful, Displayed, Generic[Released]):
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
-        options: Mapping[str, Any] | None = None, **half_widths: Number,
+        means: Mapping[str, Number] | None = None, options: Mapping[str, Any] | None = None,
+        **half_widths: Number,
     ) -> float:  # fmt: skip
         """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
 
         Args:
-            units, rows, confidence: as of `preview`.
+            units, rows, confidence, means: as of `preview`.
             shown: also the least chance that such a group is shown, of groups that are chosen privately.
             options: those of `release`, such as {"delta": 1e-6}.
             half_widths: by the names of outputs, the largest half-width of the error bar.
@@ -307,7 +311,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         """
         self._check_nothing_left("epsilon_for")
         return smallest_epsilon(
-            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
+            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}, means
         )
 
     def release(

@@ -30,7 +30,14 @@ FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and er
 SHIFTS = (-0.0437, -0.0161, 0.0189, 0.0472)
 
 
-def bars(plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: float) -> dict[str, float]:
+def bars(
+    plan: Plan,
+    engine: Engine[Any],
+    units: int,
+    rows: int,
+    confidence: float,
+    leaning: Mapping[str, float] | None = None,
+) -> dict[str, float]:
     """Return the middle half-width of each output's error bar, in groups of so many made-up units.
 
     Args:
@@ -38,8 +45,9 @@ def bars(plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: flo
         engine: what evaluates its question.
         units, rows: of a group, and of each unit in it.
         confidence: of the error bars.
+        leaning: of values by column, as `lean` returns it.
     """
-    return MadeUpGroups.of(plan, engine, units, rows, FEW).bars(confidence)
+    return MadeUpGroups.of(plan, engine, units, rows, FEW, leaning=leaning).bars(confidence)
 
 
 @dataclass(frozen=True)
@@ -63,12 +71,19 @@ class MadeUpGroups:
 
     @classmethod
     def of(
-        cls, plan: Plan, engine: Engine[Any], units: int, rows: int, count: int, at: float | None = None
+        cls,
+        plan: Plan,
+        engine: Engine[Any],
+        units: int,
+        rows: int,
+        count: int,
+        at: float | None = None,
+        leaning: Mapping[str, float] | None = None,
     ) -> MadeUpGroups:
         """Draw noise of so many groups, or more; the same each time.
 
         Args:
-            plan, engine, units, rows, count: as of `bars`, and how many groups.
+            plan, engine, units, rows, count, leaning: as of `bars`, and how many groups.
             at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
         """
         if units * rows > MOST_ROWS:
@@ -76,7 +91,7 @@ class MadeUpGroups:
         shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
         for shift in shifts:
-            made = made_up_rows(plan.query, units, rows, shift, at)
+            made = made_up_rows(plan.query, units, rows, shift, at, leaning)
             noising, batch, draws = _batch(plan, engine, made, math.ceil(count / len(shifts)))
             numbers = _numbers(plan, noising.columns(batch))
             exact = _exact(plan, numbers, made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.errors import ParameterError, QueryError, nearest, shown
+from sfumato.exact import as_fraction
 from sfumato.query.aggregates import Aggregate, InBins, OfColumns, VectorSum, Weighted
 from sfumato.query.query import Query
 from sfumato.query.schema import Column, Kind
@@ -32,7 +34,41 @@ class MadeUp:
     unit: str
 
 
-def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0, at: float | None = None) -> MadeUp:
+def lean(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return by column the power of evenly spread values that have a mean: that of x**k is 1 / (k + 1).
+
+    Args:
+        query: what is asked.
+        means: about the mean of a column's values, by its name.
+    Raises:
+        QueryError: a column has no bounds in the question.
+        ParameterError: they are no mapping, or a mean is not between its column's bounds.
+    """
+    if means is not None and not isinstance(means, Mapping):
+        raise ParameterError("means", means, "a number for each column, such as {'age': 40}")
+    known = {name: _range(aggregate, name) for name, aggregate in _asked(query).items()}
+    bounds = {name: ends for name, ends in known.items() if ends is not None}
+    found = {}
+    for name, given in (means or {}).items():
+        if name not in bounds:
+            near = nearest(name, bounds) if isinstance(name, str) else None
+            hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(bounds) or 'none'}"
+            raise QueryError(f"means: {shown(name)} is no column with bounds in this question{hint}")
+        (low, high), mean = bounds[name], float(as_fraction(given, f"means of {name}"))
+        if not low < mean < high:
+            raise ParameterError(f"means of {name}", given, f"between its bounds, {low:g} and {high:g}")
+        found[name] = (high - mean) / (mean - low)
+    return found
+
+
+def made_up_rows(
+    query: Query,
+    units: int,
+    rows: int,
+    shift: float = 0.0,
+    at: float | None = None,
+    leaning: Mapping[str, float] | None = None,
+) -> MadeUp:
     """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
 
     Args:
@@ -41,11 +77,14 @@ def made_up_rows(query: Query, units: int, rows: int, shift: float = 0.0, at: fl
         shift: of the middle, as a part of the bounds: there values are spread as evenly, but are others, and
             toward one end they are denser than toward the other.
         at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
+        leaning: by column, the power of what is spread evenly, as `lean` returns it.
     """
     count = units * rows
     columns: dict[str, pa.Array] = {}
     for name, aggregate in _asked(query).items():
         spread = _spread(count, len(columns), shift) if at is None else np.full(count, at)
+        if at is None and leaning is not None:
+            spread = spread ** leaning.get(name, 1.0)
         columns[name] = _values(aggregate, name, query.schema[name], spread)
     unit = "unit"
     while unit in columns:

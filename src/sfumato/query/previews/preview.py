@@ -19,6 +19,7 @@ from sfumato.query.engine import Engine
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.previews.groups import FEW, MANY, MadeUpGroups, bars
+from sfumato.query.previews.made_up import lean
 from sfumato.query.previews.picture import draw
 from sfumato.query.query import Query
 from sfumato.query.released import output
@@ -109,12 +110,13 @@ def previewed(
     rows: int,
     confidence: float,
     options: Mapping[str, Any],
+    means: Mapping[str, Any] | None = None,
 ) -> Preview:
     """Return error bars of made-up groups, for each budget and size.
 
     Args:
         query, engine: what is asked, and what evaluates it.
-        epsilon, units, rows, confidence, options: as of `Question.preview`.
+        epsilon, units, rows, confidence, options, means: as of `Question.preview`.
     """
     _check_confidence(confidence)
     budgets = list(epsilon) if isinstance(epsilon, (list, tuple, np.ndarray)) else [epsilon]
@@ -123,14 +125,15 @@ def previewed(
     taken = {"epsilon", "units", "shown"} & {name.casefold() for name in query.output_names}
     if taken:
         raise QueryError(f"preview: {taken.pop()!r} is a column of the preview; give the output another name")
+    leaning = lean(query, means)
     plans = [make_plan(query, epsilon=one, **options) for one in budgets]
     columns: dict[str, list[Any]] = {"epsilon": [], "units": [], "shown": []}
     for name in query.output_names:
         columns |= {name: [], f"{name}_error": []}
     for plan in plans:
         for size in sizes:
-            widths = bars(plan, engine, size, each, confidence)
-            many = MadeUpGroups.of(plan, engine, size, each, _many(plan, confidence))
+            widths = bars(plan, engine, size, each, confidence, leaning)
+            many = MadeUpGroups.of(plan, engine, size, each, _many(plan, confidence), leaning=leaning)
             errors = widths | many.errors(confidence)
             columns["epsilon"].append(float(plan.epsilon))
             columns["units"].append(size)
@@ -138,8 +141,9 @@ def previewed(
             for name in query.output_names:
                 columns[name].append(errors[name])
                 columns[f"{name}_error"].append(widths[name])
-    wider = _at_bounds(plan, engine, size, each, confidence, widths)
-    return Preview(pa.table(columns), confidence, _notes(query, each, confidence, wider))
+    unsure = {n for n, a in query.measured if not leaning.keys() & set(a.each.columns)}
+    wider = _at_bounds(plan, engine, size, each, confidence, {n: w for n, w in widths.items() if n in unsure})
+    return Preview(pa.table(columns), confidence, _notes(query, each, confidence, wider, means or {}))
 
 
 def smallest_epsilon(
@@ -151,6 +155,7 @@ def smallest_epsilon(
     confidence: float,
     shown: float | None,
     options: Mapping[str, Any],
+    means: Mapping[str, Any] | None = None,
 ) -> float:
     """Return about the smallest budget whose error bars are as narrow as asked, as `Question.epsilon_for`."""
     _check_confidence(confidence)
@@ -166,12 +171,14 @@ def smallest_epsilon(
         if goal <= 0:
             raise ParameterError(name, goal, "a half-width above 0")
 
+    leaning = lean(query, means)
+
     def reached(epsilon: float) -> tuple[bool, str]:
         try:
             plan = make_plan(query, epsilon=epsilon, **options)
         except (BudgetError, RefusalError) as error:
             return False, str(error)
-        found = bars(plan, engine, size, each, confidence)
+        found = bars(plan, engine, size, each, confidence, leaning)
         missed = [
             f"{n} ± {found[n]:.4g}, not {goal:.4g}" for n, goal in goals.items() if not found[n] <= goal
         ]
@@ -215,16 +222,22 @@ def _at_bounds(
     return {name: max(end[name] for end in ends) / widths[name] for name in means}
 
 
-def _notes(query: Query, rows: int, confidence: float, wider: Mapping[str, float]) -> tuple[str, ...]:
+def _notes(
+    query: Query, rows: int, confidence: float, wider: Mapping[str, float], means: Mapping[str, Any]
+) -> tuple[str, ...]:
+    about = "".join(f", those of {name} with a mean of {float(mean):g}" for name, mean in means.items())
     each = "one row" if rows == 1 else f"{rows:,} rows"
     found = [
-        f"Of made-up groups with {each} of each unit, values spread evenly between the bounds. By output: "
-        f"within what {confidence:.4g} of releases are of the exact number; _error: the error bar that a "
-        "release shows, which for some is wider. What limits and bounds cut is in neither."
+        f"Of made-up groups with {each} of each unit, values spread evenly between the bounds{about}. "
+        f"By output: within what {confidence:.4g} of releases are of the exact number; _error: the error bar "
+        "that a release shows, which for some is wider. What limits and bounds cut is in neither."
     ]
     told = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
     if told:
-        found.append(f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}.")
+        found.append(
+            f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}. "
+            "If you know about where, say it: means={column: number}."
+        )
     if query.private_groups:
         found.append("shown: the chance that a group of so many units is shown.")
     if query.grouping is not None:
