@@ -140,6 +140,9 @@ class EnvironmentSecret(Secret):
         name: of the variable.
     Raises:
         QueryError: name is no text.
+
+    >>> EnvironmentSecret("VISITS_SECRET").name
+    'VISITS_SECRET'
     """
 
     name: str
@@ -175,6 +178,9 @@ class FileSecret(Secret):
             the file that of the user whom the worker runs as, or of root.
     Raises:
         QueryError: path is no path.
+
+    >>> FileSecret("/run/secrets/visits").path
+    '/run/secrets/visits'
     """
 
     path: str | os.PathLike[str]
@@ -227,6 +233,9 @@ class CallableSecret(Secret):
             with all that it refers to: let it fetch the secret, not hold it.
     Raises:
         QueryError: it is no function.
+
+    >>> CallableSecret(lambda: bytes(32)).read() == bytes(32)  # yours asks a key service
+    True
     """
 
     function: Callable[[], bytes] = field(repr=False)
