@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, settings
 
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
 # of it, or it takes the place of a function of the same name.
+import sfumato.client.tables
 import sfumato.measurements
 import sfumato.query.released.release  # noqa: F401
 
