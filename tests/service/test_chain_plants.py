@@ -18,7 +18,7 @@ import sfumato.service.recorded as recorded
 from sfumato.client import RemoteQuestion, RemoteTable
 from sfumato.client.tables import RemotePublicTable
 from sfumato.errors import QueryError, SfumatoError
-from sfumato.service.recorded import Call, Reading
+from sfumato.service.recorded import Reading, SentCall
 
 from . import test_chain
 from .asking import Asked
@@ -38,9 +38,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
 def an_argument_is_lost(patch: Patch) -> str:
     """A limit is not sent."""
-    of = Call.of
+    of = SentCall.of
     patch.setattr(
-        Call,
+        SentCall,
         "of",
         lambda name, args, named: of(name, args, {k: v for k, v in named.items() if k != "total_rows"}),
     )
@@ -196,7 +196,8 @@ def test_functions_that_are_no_aggregates_are_found(asked: Asked, monkeypatch: P
 def test_a_mistake_that_is_not_told_here_is_found(asked: Asked, monkeypatch: Patch) -> None:
     def then(self: Any, name: str, /, *args: Any, **named: Any) -> Any:
         return replace(
-            self, recorded=replace(self.recorded, calls=(*self.recorded.calls, Call.of(name, args, named)))
+            self,
+            recorded=replace(self.recorded, calls=(*self.recorded.calls, SentCall.of(name, args, named))),
         )
 
     monkeypatch.setattr(RemoteTable, "_then", then)

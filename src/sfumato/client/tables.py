@@ -22,7 +22,7 @@ from sfumato.query.table import Table
 from sfumato.query.tables.combining import MOST_ROWS, JoinKind
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.top.asked import Top
-from sfumato.service.recorded import Call, Recorded, written
+from sfumato.service.recorded import Recorded, SentCall, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
@@ -72,7 +72,7 @@ class _Remote(Helpful, Displayed):
         sent = {key: _sent(one) for key, one in given.items()}
         if isinstance(made, (Table, Top)) and not _plain(given.get("keys")):
             sent["keys"] = _rows(made.public_keys)
-        call = Call.of(name, map(_sent, args), sent)
+        call = SentCall.of(name, map(_sent, args), sent)
         return made, replace(self.recorded, calls=(*self.recorded.calls, call))
 
     def _here(self, value: Any) -> Any:

@@ -53,7 +53,7 @@ _KEYS = (bool, int, float, str, date, time, Decimal, Fraction, bytes)  # of a di
 
 
 @dataclass(frozen=True)
-class Call:
+class SentCall:
     """A call of a chain.
 
     Args:
@@ -66,7 +66,7 @@ class Call:
     named: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> Call:
+    def of(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> SentCall:
         """Write a call down.
 
         Raises:
@@ -93,7 +93,7 @@ class Recorded:
 
     kind: str
     name: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[SentCall, ...] = ()
 
     @property
     def data(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def written(where: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value)):
         return value
     if isinstance(value, Aggregate) and (call := call_of(value)) is not None:
-        sent = Call.of(call.function, call.args, call.named)
+        sent = SentCall.of(call.function, call.args, call.named)
         return {"asks": sent.name, "args": sent.args, "named": sent.named}
     for kind, (of, text, _) in _TEXTS.items():
         if isinstance(value, of):
