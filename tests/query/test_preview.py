@@ -10,6 +10,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.query.noisy.noising import SideBySide
 from sfumato.query.previews.groups import MadeUpGroups, bars
 from sfumato.query.previews.made_up import made_up_rows
 from sfumato.query.previews.preview import chance_shown
@@ -118,6 +119,23 @@ def test_errors_of_values_near_a_bound_hold_where_their_mean_is_known(keys):
     # Planted: nobody says where the mean is.
     guessed = one.preview(epsilon=1, units=len(x)).to_arrow().to_pylist()[0]
     assert np.mean(np.abs(outputs["m"] - truth["m"]) <= guessed["m"]) < 0.9
+
+
+def test_noise_of_groups_at_once_is_drawn_once_for_all_sizes(monkeypatch):
+    drawn = []
+    rounded = SideBySide.rounded
+    monkeypatch.setattr(
+        SideBySide, "rounded", lambda self, words: drawn.append(self.size) or rounded(self, words)
+    )
+    one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]}, list("ABCDE"))
+    # An epsilon of its own, as noise that another test has drawn is kept.
+    preview = one.preview(epsilon="0.7310585", units=[100, 200, 400]).to_arrow().to_pylist()
+    few, many = sorted(drawn)
+    assert many == 1200 and few < many
+    # A mean is off by a number that falls with the size; a count is not.
+    assert preview[0]["n"] == preview[2]["n"] and preview[0]["m"] == pytest.approx(
+        4 * preview[2]["m"], rel=0.1
+    )
 
 
 def test_means_are_checked_and_said():

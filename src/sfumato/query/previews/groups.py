@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.measurements.wide import WideIntegers
-from sfumato.noise import SeededWords
+from sfumato.noise import SeededWords, Words
 from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
 from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
@@ -92,7 +94,8 @@ class MadeUpGroups:
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
         for shift in shifts:
             made = made_up_rows(plan.query, units, rows, shift, at, leaning)
-            noising, batch, draws = _batch(plan, engine, made, math.ceil(count / len(shifts)))
+            each = math.ceil(count / len(shifts))
+            noising, batch, draws = _batch(plan, engine, made, each, kept=len(shifts) == 1)
             numbers = _numbers(plan, noising.columns(batch))
             exact = _exact(plan, numbers, made)
             found += [(noising.draw(batch, words), exact, numbers) for _ in range(draws)]
@@ -141,8 +144,29 @@ class MadeUpGroups:
         return np.concatenate(found)
 
 
-def _batch(plan: Plan, engine: Engine[Any], made: MadeUp, count: int) -> tuple[Noising, pa.RecordBatch, int]:
-    """Return the exact numbers of groups that are alike, and how often to draw their noise for so many."""
+class _Kept(SideBySide):
+    """The same noise each time: that of a plan is drawn once, for previews of groups of all sizes."""
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        return _drawn_once(self.noise, self.size)
+
+
+@lru_cache(maxsize=4)
+def _drawn_once(noise: Any, size: int) -> NDArray[np.int64]:
+    drawn = SideBySide(noise, size).rounded(SeededWords(0))
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _batch(
+    plan: Plan, engine: Engine[Any], made: MadeUp, count: int, kept: bool
+) -> tuple[Noising, pa.RecordBatch, int]:
+    """Return the exact numbers of groups that are alike, and how often to draw their noise for so many.
+
+    Args:
+        plan, engine, made, count: what is asked, of what, and of how many groups.
+        kept: whether noise that is drawn for all groups at once may be the same in all batches.
+    """
     query, noising = plan.query, replace(plan.noising, selection=None)
     asked = replace(
         plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
@@ -156,7 +180,7 @@ def _batch(plan: Plan, engine: Engine[Any], made: MadeUp, count: int) -> tuple[N
         each = noise.groups
         draws = math.ceil(count / each)
         if noising.series is None and noising.totals is None:
-            together: Any = SideBySide(noise, draws)
+            together: Any = (_Kept if kept else SideBySide)(noise, draws)
             noising, each, draws = replace(noising, together=together), each * draws, 1
         else:  # which are told by keys
             public: Any = query.public_keys

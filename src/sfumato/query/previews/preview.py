@@ -33,6 +33,7 @@ _SMALLEST_EPSILON = 1e-3
 _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
 _DIGITS = 4
 _ENDS = (0.02, 0.98)  # near the bounds; at them bars end where the bounds do
+_DRAWS = 1200  # of noise that is drawn for all groups at once
 _MUCH_WIDER = 1.15  # times: what a preview may be off
 
 
@@ -262,11 +263,16 @@ def _rounded_up(value: float) -> float:
 
 def _many(plan: Plan, confidence: float) -> int:
     """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond."""
-    # Places, and noise of few groups together, are drawn one by one.
-    slow = any(e.kind == "quantile" for e in plan.requirements.estimates)
-    together: Any = plan.noising.together
-    slow = slow or (plan.noising.at_once and together.groups < FEW)
-    return min(max(MANY // 2 if slow else MANY, math.ceil(20 / (1 - confidence))), 200_000)
+    noising, many = plan.noising, MANY
+    noise: Any = noising.together
+    if any(e.kind == "quantile" for e in plan.requirements.estimates):
+        many = MANY // 2  # places are drawn one by one
+    elif noising.at_once and noising.series is None and noising.totals is None:
+        # Groups of one draw are alike, so that there must be more; it is kept for all sizes.
+        many = min(3 * MANY, _DRAWS * noise.groups)
+    elif noising.at_once and noise.groups < FEW:
+        many = MANY // 2
+    return min(max(many, math.ceil(20 / (1 - confidence))), 200_000)
 
 
 def _check_confidence(confidence: object) -> None:
