@@ -164,9 +164,10 @@ class Stages:
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
-        with declared_rows(connection, self.rows, batches):
-            rows = _take(connection)
-        yield from parts_of(connection, self._sql_of(rows).partials(self.unit_shards or self.shards))
+        counted = _Counted(batches)
+        with declared_rows(connection, self.rows, counted):
+            _take(connection)
+        yield from parts_of(connection, self._sql_of(counted.rows).partials(self.unit_shards or self.shards))
 
     def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Give rows of whole shards of keys their units, and go on as `partials` does with those."""
@@ -312,10 +313,25 @@ def declared_rows(
         yield
 
 
-def _take(connection: duckdb.DuckDBPyConnection) -> int:
-    """Make the table of rows of those that arrive; return how many they are."""
+class _Counted:
+    """Batches, and how many rows they have had.
+
+    DuckDB would say it, too, but to fetch that never ends in a process that was forked in the middle.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.batches, self.rows = batches, 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _take(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table of rows of those that arrive."""
     rows = within_types("arriving", described(connection, "arriving"))
-    return int(connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}").fetchall()[0][0])
+    connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
@@ -332,13 +348,12 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
     """Make a table, which DuckDB may spill, of parts that come one at a time; return how many rows it has."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-    batches = (batch for data in payloads if data for batch in pa.ipc.open_stream(data))
-    rows = 0
+    batches = _Counted(batch for data in payloads if data for batch in pa.ipc.open_stream(data))
     # Sums that were added up on the way are wider.
     for schema, alike in groupby(batches, key=lambda batch: batch.schema):
         with arriving(connection, schema, alike):
-            rows += int(connection.execute(f"INSERT INTO {table} FROM arriving").fetchall()[0][0])
-    return rows
+            connection.execute(f"INSERT INTO {table} FROM arriving")
+    return batches.rows
 
 
 def parts_of(
