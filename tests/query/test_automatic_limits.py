@@ -14,6 +14,7 @@ from sfumato.noise.words import SeededWords
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import best_limits
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution, Tail
+from sfumato.query.found import Found
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.table import Table
 
@@ -76,9 +77,20 @@ def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     of, share = found.left_out
     # Of 20,000 units, noise of some hundred moves no share by a hundredth.
     assert of == "rows" and share == pytest.approx(left_out, abs=0.01)
-    told = f"about {share:.0%}" if left_out else "less than 1%"
+    told = f"about {100 * share:.0f}%" if left_out else "about 0%"
     assert str(found).endswith(f"; {told} of rows are beyond them")
     assert found.content["left out"] == ["rows", share]
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(1.0, "100"), (0.995, "100"), (0.174, "17"), (0.0034, "0.3"), (1e-9, "0"), (0.0, "0")]
+)
+def test_shares_are_told_in_few_digits(share, told):
+    found = Found("limit of each id", {"groups": 2}, Fraction(1, 10), ("rows", share))
+    assert (
+        str(found)
+        == f"limit of each id: groups=2, found with epsilon 0.1; about {told}% of rows are beyond it"
+    )
 
 
 @SEEDED

@@ -56,6 +56,6 @@ def told(content: dict[str, Any]) -> str:
 def _left_out(content: dict[str, Any]) -> str:
     if "left out" not in content:
         return ""
-    of, share = content["left out"]
-    shown = f"about {share:.0%}" if share >= 0.005 else "less than 1%"
+    of, share = content["left out"][0], 100 * content["left out"][1]
+    shown = f"about {round(share, 0 if share >= 1 else 1):g}%"
     return f"; {shown} of {of} are beyond {'them' if len(content['value']) > 1 else 'it'}"
