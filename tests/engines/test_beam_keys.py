@@ -240,10 +240,10 @@ def test_keys_that_count_twice_would_be_found(run, monkeypatch, fixed_salt):
 @pytest.mark.long
 def test_rows_of_other_groups_that_take_their_place_would_be_found(run, monkeypatch, fixed_salt):
     expected = statistics_of(["a", "b"], run)
-    pairs = Stages._sql.fget  # type: ignore[attr-defined]
+    pairs = Stages._sql_of
 
-    def of_all_groups(self: Stages) -> Any:
-        written = pairs(self)
+    def of_all_groups(self: Stages, rows: int | None) -> Any:
+        written = pairs(self, rows)
         written.query = replace(written.query, public_keys=None)
         return written
 
@@ -251,11 +251,11 @@ def test_rows_of_other_groups_that_take_their_place_would_be_found(run, monkeypa
     partials = Stages._partials
 
     def planted(self: Stages, *given: Any) -> Any:
-        monkeypatch.setattr(Stages, "_sql", property(of_all_groups))
+        monkeypatch.setattr(Stages, "_sql_of", of_all_groups)
         try:
             yield from partials(self, *given)
         finally:
-            monkeypatch.setattr(Stages, "_sql", property(pairs))
+            monkeypatch.setattr(Stages, "_sql_of", pairs)
 
     monkeypatch.setattr(Stages, "_partials", planted)
     assert statistics_of(["a", "b"], run) != expected
