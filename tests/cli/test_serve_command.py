@@ -113,6 +113,18 @@ def test_a_port_is_held_on_each_address_and_given_back() -> None:
         pass
 
 
+def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As localhost is ::1, too, on machines without IPv6; 203.0.113.1 is nobody's, and stands for it."""
+
+    def found(host: str, port: int, **_: Any) -> list[Any]:
+        kind = socket.AF_INET, socket.SOCK_STREAM, 0, ""
+        return [(*kind, ("203.0.113.1", port)), (*kind, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with listening(Settings("clinic.toml", host="localhost", port=0)) as held:
+        assert [one.getsockname()[0] for one in held] == ["127.0.0.1"]
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

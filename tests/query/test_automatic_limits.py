@@ -78,8 +78,16 @@ def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     # Of 20,000 units, noise of some hundred moves no share by a hundredth.
     assert of == "rows" and share == pytest.approx(left_out, abs=0.01)
     told = f"about {100 * share:.0f}%" if left_out else "about 0%"
-    assert str(found).endswith(f"; {told} of rows are beyond them")
+    assert str(found).endswith(f"; {told} of rows are beyond the limits")
     assert found.content["left out"] == ["rows", share]
+
+
+@SEEDED
+def test_of_rows_that_are_not_looked_at_nothing_is_told():
+    # Of each unit's three rows in a group two are beyond rows=1, which the look at groups alone does not see.
+    table = asked(baskets(each=3), rows=1)
+    (found,) = table.release(**BUDGET, unsafe_words=SeededWords(2)).found
+    assert found.left_out[0] == "units' groups" and "% of units' groups are beyond the limits" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def test_shares_are_told_in_few_digits(share, told):
     found = Found("limit of each id", {"groups": 2}, Fraction(1, 10), ("rows", share))
     assert (
         str(found)
-        == f"limit of each id: groups=2, found with epsilon 0.1; about {told}% of rows are beyond it"
+        == f"limit of each id: groups=2, found with epsilon 0.1; about {told}% of rows are beyond the limits"
     )
 
 

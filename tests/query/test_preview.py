@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +14,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.noisy.noising import SideBySide
+from sfumato.query.previews import groups
 from sfumato.query.previews.groups import MadeUpGroups, bars
 from sfumato.query.previews.made_up import made_up_rows
 from sfumato.query.previews.preview import chance_shown
@@ -128,8 +132,8 @@ def test_noise_of_groups_at_once_is_drawn_once_for_all_sizes(monkeypatch):
         SideBySide, "rounded", lambda self, words: drawn.append(self.size) or rounded(self, words)
     )
     one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]}, list("ABCDE"))
-    # An epsilon of its own, as noise that another test has drawn is kept.
-    preview = one.preview(epsilon="0.7310585", units=[100, 200, 400]).to_arrow().to_pylist()
+    groups._drawn_once.cache_clear()
+    preview = one.preview(epsilon=1, units=[100, 200, 400]).to_arrow().to_pylist()
     few, many = sorted(drawn)
     assert many == 1200 and few < many
     # A mean is off by a number that falls with the size; a count is not.
@@ -143,11 +147,14 @@ def test_means_are_checked_and_said():
     preview = one.preview(epsilon=1, units=100, means={"x": 1})
     assert "those of x with a mean of 1." in preview.notes[0]
     assert not any("near one of its bounds" in note for note in preview.notes)
-    assert any("say it: means={column: number}" in note for note in one.preview(epsilon=1, units=100).notes)
+    assert any("means={column: number}" in note for note in one.preview(epsilon=1, units=100).notes)
+    for given in ("1/3", Fraction(1, 3), Decimal("0.3"), Fraction(1, 10**400)):
+        assert "with a mean of" in one.preview(epsilon=1, units=100, means={"x": given}).notes[0]
     wider = one.epsilon_for(m=0.5, units=100, means={"x": 1})
     assert wider > 1.1 * one.epsilon_for(m=0.5, units=100)
     for means, said in (
         ({"x": 10}, "means of x is 10, but must be between its bounds, 0 and 10"),
+        ({"x": 10**400}, "must be between its bounds, 0 and 10"),
         ({"y": 1}, "'y' is no column with bounds in this question. There are: x"),
         ({"X1": 1}, "'X1' is no column with bounds in this question; did you mean 'x'"),
         (3, "means is 3, but must be a number for each column"),

@@ -10,7 +10,7 @@ from html import escape
 
 from sfumato.display.card import Card, Cell, Facts, Listing, Part, Rows, Sentences, Steps
 from sfumato.display.text import visible
-from sfumato.display.words import Told
+from sfumato.display.words import Glossary
 
 # Notebooks typeset what stands between dollars as mathematics, but in elements of these classes.
 _NO_MATHEMATICS = "tex2jax_ignore mathjax_ignore"
@@ -45,7 +45,7 @@ def html(card: Card) -> str:
     >>> "<script>" in html(Card("A column called <script>", []))
     False
     """
-    told = Told()
+    told = Glossary()
     parts = [f'<p class="title">{told.once(escaped(card.title))}</p>']
     if card.warning:
         parts.append(f'<p class="warning">{told.once(escaped(card.warning))}</p>')
@@ -76,7 +76,7 @@ def escaped(text: str, *, lines: bool = False) -> str:
     return escape(visible(text, lines=lines))
 
 
-def _part(part: Part, told: Told) -> str:
+def _part(part: Part, told: Glossary) -> str:
     if isinstance(part, Listing):
         return f"<pre>{escaped(part.text, lines=True)}</pre>"
     if isinstance(part, Sentences):

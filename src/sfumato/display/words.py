@@ -28,10 +28,10 @@ _FIND = re.compile(
 )
 
 
-class Told:
+class Glossary:
     """The words that a card has told already: each is told once, where it first stands.
 
-    >>> told = Told()
+    >>> told = Glossary()
     >>> told.once("epsilon 1, epsilon 2")[:20]
     '<abbr title="How wel'
     >>> told.once("epsilon 3")

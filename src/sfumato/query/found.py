@@ -17,13 +17,13 @@ class Found(Told):
         what: what it is, in a few words.
         value: what was found, as plain data, such as the two bounds.
         epsilon: what finding it cost, of the budget of the whole release.
-        left_out: of what a share is beyond the limits, and about how large it is, as far as the look tells;
-            None of what leaves out no rows.
+        left_out: of what a share is beyond the limits, those that were given too, and about how large it is,
+            as far as the look tells; None of what leaves out no rows.
 
     >>> print(Found("bounds of the rows of 'visits'", (0.0, 64.0), Fraction(1, 10)))
     bounds of the rows of 'visits': 0 to 64, found with epsilon 0.1
     >>> print(Found("limits of each id", {"groups": 4, "rows": 1}, Fraction(1, 5), ("rows", 0.174)))
-    limits of each id: groups=4, rows=1, found with epsilon 0.2; about 17% of rows are beyond them
+    limits of each id: groups=4, rows=1, found with epsilon 0.2; about 17% of rows are beyond the limits
     """
 
     what: str
@@ -58,4 +58,4 @@ def _left_out(content: dict[str, Any]) -> str:
         return ""
     of, share = content["left out"][0], 100 * content["left out"][1]
     shown = f"about {round(share, 0 if share >= 1 else 1):g}%"
-    return f"; {shown} of {of} are beyond {'them' if len(content['value']) > 1 else 'it'}"
+    return f"; {shown} of {of} are beyond the limits"

@@ -109,9 +109,13 @@ def make_desk(settings: Settings) -> Desk:
     return Desk(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
 
 
+# As that of localhost in IPv6, on a machine that has none.
+_NO_SUCH_ADDRESS = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
+
+
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """Hold the port, on each address of the host; whoever connects waits until the service is there.
+    """Hold the port, on each address of the host that there is; whoever connects waits for the service.
 
     Args:
         settings: of which host and port count.
@@ -120,11 +124,18 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
     """
     host, port = settings.host, settings.port
     with ExitStack() as held:
-        sockets = []
+        sockets, missing = list[socket.socket](), list[OSError]()
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, _, _, _, address in dict.fromkeys(found):
-                sockets.append(held.enter_context(socket.create_server(address, family=family)))
+                try:
+                    sockets.append(held.enter_context(socket.create_server(address, family=family)))
+                except OSError as error:
+                    if error.errno not in _NO_SUCH_ADDRESS:
+                        raise
+                    missing.append(error)
+            if not sockets:
+                raise missing[0]
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise EngineError(

@@ -139,7 +139,8 @@ class FindLimits:
         value = {n: v for n, v, free in zip(NAMES, (groups, rows), self.free, strict=True) if free}
         what = f"limits of each {query.unit}" if len(value) > 1 else f"limit of each {query.unit}"
         of_groups, of_rows = seen.lost(groups, rows)
-        left_out = ("groups of units", of_groups) if rows is None else ("rows", of_rows)
+        # Where units' rows in a group are not looked at, nobody knows how many are left out of those.
+        left_out = ("units' groups", of_groups) if seen.fullest is None else ("rows", of_rows)
         return self._with(groups, rows), Found(what, value, self.epsilon, left_out)
 
     def _with(self, groups: int, rows: int | None) -> Query:

@@ -38,7 +38,7 @@ def bars(
     units: int,
     rows: int,
     confidence: float,
-    leaning: Mapping[str, float] | None = None,
+    powers: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Return the middle half-width of each output's error bar, in groups of so many made-up units.
 
@@ -47,9 +47,9 @@ def bars(
         engine: what evaluates its question.
         units, rows: of a group, and of each unit in it.
         confidence: of the error bars.
-        leaning: of values by column, as `lean` returns it.
+        powers: of values by column, as `powers_of` returns it.
     """
-    return MadeUpGroups.of(plan, engine, units, rows, FEW, leaning=leaning).bars(confidence)
+    return MadeUpGroups.of(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class MadeUpGroups:
         rows: int,
         count: int,
         at: float | None = None,
-        leaning: Mapping[str, float] | None = None,
+        powers: Mapping[str, float] | None = None,
     ) -> MadeUpGroups:
         """Draw noise of so many groups, or more; the same each time.
 
         Args:
-            plan, engine, units, rows, count, leaning: as of `bars`, and how many groups.
+            plan, engine, units, rows, count, powers: as of `bars`, and how many groups.
             at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
         """
         if units * rows > MOST_ROWS:
@@ -93,7 +93,7 @@ class MadeUpGroups:
         shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
         for shift in shifts:
-            made = made_up_rows(plan.query, units, rows, shift, at, leaning)
+            made = made_up_rows(plan.query, units, rows, shift, at, powers)
             each = math.ceil(count / len(shifts))
             noising, batch, draws = _batch(plan, engine, made, each, kept=len(shifts) == 1)
             numbers = _numbers(plan, noising.columns(batch))

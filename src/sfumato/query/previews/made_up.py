@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sfumato.query.query import Query
 from sfumato.query.schema import Column, Kind
 from sfumato.transformations import Listed
 
+_STEEPEST = Fraction(10**9)  # power beyond which values are all at the lower bound
 _LARGEST = 2.0**62  # whole numbers are kept within this
 
 
@@ -34,7 +36,7 @@ class MadeUp:
     unit: str
 
 
-def lean(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
+def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
     """Return by column the power of evenly spread values that have a mean: that of x**k is 1 / (k + 1).
 
     Args:
@@ -54,10 +56,11 @@ def lean(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
             near = nearest(name, bounds) if isinstance(name, str) else None
             hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(bounds) or 'none'}"
             raise QueryError(f"means: {shown(name)} is no column with bounds in this question{hint}")
-        (low, high), mean = bounds[name], float(as_fraction(given, f"means of {name}"))
+        (low, high), mean = map(Fraction, bounds[name]), as_fraction(given, f"means of {name}")
         if not low < mean < high:
-            raise ParameterError(f"means of {name}", given, f"between its bounds, {low:g} and {high:g}")
-        found[name] = (high - mean) / (mean - low)
+            within = " and ".join(f"{end:g}" for end in bounds[name])
+            raise ParameterError(f"means of {name}", given, f"between its bounds, {within}")
+        found[name] = float(min((high - mean) / (mean - low), _STEEPEST))
     return found
 
 
@@ -67,7 +70,7 @@ def made_up_rows(
     rows: int,
     shift: float = 0.0,
     at: float | None = None,
-    leaning: Mapping[str, float] | None = None,
+    powers: Mapping[str, float] | None = None,
 ) -> MadeUp:
     """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
 
@@ -77,14 +80,14 @@ def made_up_rows(
         shift: of the middle, as a part of the bounds: there values are spread as evenly, but are others, and
             toward one end they are denser than toward the other.
         at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
-        leaning: by column, the power of what is spread evenly, as `lean` returns it.
+        powers: by column, the power of what is spread evenly, as `powers_of` returns it.
     """
     count = units * rows
     columns: dict[str, pa.Array] = {}
     for name, aggregate in _asked(query).items():
         spread = _spread(count, len(columns), shift) if at is None else np.full(count, at)
-        if at is None and leaning is not None:
-            spread = spread ** leaning.get(name, 1.0)
+        if at is None and powers is not None:
+            spread = spread ** powers.get(name, 1.0)
         columns[name] = _values(aggregate, name, query.schema[name], spread)
     unit = "unit"
     while unit in columns:

@@ -19,7 +19,7 @@ from sfumato.query.engine import Engine
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.previews.groups import FEW, MANY, MadeUpGroups, bars
-from sfumato.query.previews.made_up import lean
+from sfumato.query.previews.made_up import powers_of
 from sfumato.query.previews.picture import draw
 from sfumato.query.query import Query
 from sfumato.query.released import output
@@ -126,15 +126,15 @@ def previewed(
     taken = {"epsilon", "units", "shown"} & {name.casefold() for name in query.output_names}
     if taken:
         raise QueryError(f"preview: {taken.pop()!r} is a column of the preview; give the output another name")
-    leaning = lean(query, means)
+    powers = powers_of(query, means)
     plans = [make_plan(query, epsilon=one, **options) for one in budgets]
     columns: dict[str, list[Any]] = {"epsilon": [], "units": [], "shown": []}
     for name in query.output_names:
         columns |= {name: [], f"{name}_error": []}
     for plan in plans:
         for size in sizes:
-            widths = bars(plan, engine, size, each, confidence, leaning)
-            many = MadeUpGroups.of(plan, engine, size, each, _many(plan, confidence), leaning=leaning)
+            widths = bars(plan, engine, size, each, confidence, powers)
+            many = MadeUpGroups.of(plan, engine, size, each, _many(plan, confidence), powers=powers)
             errors = widths | many.errors(confidence)
             columns["epsilon"].append(float(plan.epsilon))
             columns["units"].append(size)
@@ -142,7 +142,7 @@ def previewed(
             for name in query.output_names:
                 columns[name].append(errors[name])
                 columns[f"{name}_error"].append(widths[name])
-    unsure = {n for n, a in query.measured if not leaning.keys() & set(a.each.columns)}
+    unsure = {n for n, a in query.measured if not powers.keys() & set(a.each.columns)}
     wider = _at_bounds(plan, engine, size, each, confidence, {n: w for n, w in widths.items() if n in unsure})
     return Preview(pa.table(columns), confidence, _notes(query, each, confidence, wider, means or {}))
 
@@ -172,14 +172,14 @@ def smallest_epsilon(
         if goal <= 0:
             raise ParameterError(name, goal, "a half-width above 0")
 
-    leaning = lean(query, means)
+    powers = powers_of(query, means)
 
     def reached(epsilon: float) -> tuple[bool, str]:
         try:
             plan = make_plan(query, epsilon=epsilon, **options)
         except (BudgetError, RefusalError) as error:
             return False, str(error)
-        found = bars(plan, engine, size, each, confidence, leaning)
+        found = bars(plan, engine, size, each, confidence, powers)
         missed = [
             f"{n} ± {found[n]:.4g}, not {goal:.4g}" for n, goal in goals.items() if not found[n] <= goal
         ]
@@ -226,7 +226,9 @@ def _at_bounds(
 def _notes(
     query: Query, rows: int, confidence: float, wider: Mapping[str, float], means: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    about = "".join(f", those of {name} with a mean of {float(mean):g}" for name, mean in means.items())
+    about = "".join(
+        f", those of {name} with a mean of {float(as_fraction(mean, name)):g}" for name, mean in means.items()
+    )
     each = "one row" if rows == 1 else f"{rows:,} rows"
     found = [
         f"Of made-up groups with {each} of each unit, values spread evenly between the bounds{about}. "
@@ -237,7 +239,7 @@ def _notes(
     if told:
         found.append(
             f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}. "
-            "If you know about where, say it: means={column: number}."
+            "Where you know about where, say it in Python: preview(means={column: number})."
         )
     if query.private_groups:
         found.append("shown: the chance that a group of so many units is shown.")
