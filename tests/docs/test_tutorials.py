@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import codeop
 import contextlib
 import io
 import os
@@ -113,10 +114,10 @@ class Step:
         if self.kind == "sh":
             lines = [line for line in self.code.splitlines() if line.startswith(("sfumato ", "pytest "))]
             return "".join(map(terminal.run, lines))
-        names["token"] = terminal.token
+        code = self.code.replace("sfumato_...", terminal.token)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
-                exec(compile(self.code, "page", "exec"), names)
+                exec(compile(code, "page", "exec"), names)
             except (SfumatoError, AssertionError) as error:
                 if self.said is None:
                     raise
@@ -201,6 +202,33 @@ def test_a_page(
             assert step.compared(printed) == step.compared(step.said), step.code
     for name in drawn:
         assert (registry / name).exists() and (PICTURES / name).exists(), f"{page.name} does not draw {name}"
+
+
+def unfit_to_paste(code: str) -> str:
+    """The first line at which Python's prompt stops, where a reader pastes the code: a loop there ends at an empty line, and nowhere else."""
+    pasted: list[str] = []
+    for line in [*code.splitlines(), ""]:
+        pasted.append(line)
+        try:
+            if codeop.compile_command("\n".join(pasted), "page", "single") is not None:
+                pasted = []
+        except SyntaxError:
+            return line
+    return "\n".join(pasted)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_code_can_be_pasted_into_the_prompt(page: Path) -> None:
+    assert [
+        u for step in steps(page.read_text()) if step.kind == "python" if (u := unfit_to_paste(step.code))
+    ] == []
+
+
+def test_a_loop_without_an_empty_line_behind_it_is_unfit_to_paste() -> None:
+    loop = "for x in range(3):\n    print(x)\n"
+    assert unfit_to_paste(f"{loop}\nprint('end')\n") == ""
+    assert unfit_to_paste(f"{loop}print('end')\n") == "print('end')"
+    assert unfit_to_paste("def f():\n    x = 1\n\n    return x\n") == "    return x"
 
 
 def test_what_is_compared() -> None:
