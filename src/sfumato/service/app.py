@@ -32,12 +32,15 @@ from sfumato.service.desk import Job, Outcome, refused
 from sfumato.service.openapi import FIELDS, document
 from sfumato.service.page_files import POLICY, routes
 from sfumato.service.tokens import Caller, Tokens
+from sfumato.service.turns import Turns
 from sfumato.service.watching import Metrics, digest, log
 from sfumato.service.worker import Unexpected, where
 
 _FAILED = "the service failed; its owner finds out why by this request's id"
 _BUSY = "the service has too many questions waiting; ask again in a few seconds. Nothing was spent"
 _AT_ONCE = "at most {} questions of yours are answered at once; wait for one of them. Nothing was spent"
+_LEFT = "whoever asked went away before the question's turn came. Nothing was spent"
+_GONE = 499  # of no standard, but what logs of proxies call it
 _WHO = "token: none that is valid came with the request; send the header Authorization: Bearer sfumato_..."
 _SLOW = "the request did not arrive within {:g} seconds"
 _LONG = "the request is longer than {:,} bytes"
@@ -59,6 +62,7 @@ class Runner(Protocol):
     """What answers jobs; see `worker.py`."""
 
     killed: int
+    places: int  # jobs that are answered at once
 
     async def run(self, job: Job) -> Outcome:
         """Return the outcome of a job."""
@@ -72,7 +76,7 @@ class Limits:
     Args:
         bytes: of its body.
         arrival: seconds in which it must arrive.
-        waiting: requests that are answered or wait, of all together.
+        waiting: requests that are answered or wait, of all together; beyond, each analyst may have one.
         each: of one analyst.
     """
 
@@ -104,7 +108,7 @@ class Service:
         self.runner, self.tokens, self.limits = runner, tokens, limits
         self.metrics = Metrics()
         self._key = tokens.key("log")
-        self._asking = Counter[str]()
+        self._asking, self._turns = Counter[str](), Turns(runner.places)
         endpoints: list[tuple[str, str, Callable[[Request, Caller], Awaitable[Response]]]] = [
             ("GET", "/v1/tables", self._tables),
             ("POST", "/v1/ask", self._ask),
@@ -253,17 +257,45 @@ class Service:
 
     async def _answer(self, request: Request, job: Job) -> Response:
         """Let a job wait for its turn, if there is room, and answer what comes of it."""
-        if sum(self._asking.values()) >= self.limits.waiting:
-            raise _Refused(503, EngineError(_BUSY), **{"retry-after": "5"})
-        if self._asking[job.analyst] >= self.limits.each:
+        own = self._asking[job.analyst]
+        if own >= self.limits.each:
             raise _Refused(429, EngineError(_AT_ONCE.format(self.limits.each)), **{"retry-after": "1"})
+        # Who has nothing here is let in: else eight analysts with eight questions each keep all others out.
+        if own and sum(self._asking.values()) >= self.limits.waiting:
+            raise _Refused(503, EngineError(_BUSY), **{"retry-after": "5"})
         self._asking[job.analyst] += 1
         try:
-            outcome = await self.runner.run(job)
+            await self._turn(request, job.analyst)
+        except BaseException:
+            self._asked(job.analyst)
+            raise
+        # Shielded: whoever goes away gives the place back only when it is free.
+        return self._told(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
+
+    async def _turn(self, request: Request, analyst: str) -> None:
+        """Wait for an analyst's turn, as long as whoever asks is there."""
+        turn, left = asyncio.ensure_future(self._turns.take(analyst)), asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait((turn, left), return_when=asyncio.FIRST_COMPLETED)
+            if not turn.done():
+                raise _Refused(_GONE, EngineError(_LEFT))
+        except BaseException:
+            if not turn.cancel():  # it came at that moment
+                self._turns.over(analyst)
+            raise
         finally:
-            self._asking[job.analyst] -= 1
-            self._asking += Counter()  # drops names at 0
-        return self._told(request, outcome)
+            left.cancel()
+
+    async def _run(self, job: Job) -> Outcome:
+        try:
+            return await self.runner.run(job)
+        finally:
+            self._turns.over(job.analyst)
+            self._asked(job.analyst)
+
+    def _asked(self, analyst: str) -> None:
+        self._asking[analyst] -= 1
+        self._asking += Counter()  # drops names at 0
 
     def _told(self, request: Request, outcome: Outcome, headers: Mapping[str, str] | None = None) -> Response:
         request.state.log = outcome.log
@@ -315,6 +347,12 @@ class Service:
         fields |= {name: state[name] for name in ("caller", "question") if name in state}
         fields |= state.get("log", {}) | ({"fault": fault} if fault else {})
         log("answered", logging.ERROR if fault else logging.INFO, **fields)
+
+
+async def _left(request: Request) -> None:
+    """Return when whoever asks has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _question(given: Mapping[str, Any]) -> dict[str, Any]:
