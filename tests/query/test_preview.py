@@ -416,3 +416,42 @@ def test_no_note_of_bounds_where_no_mean_is_asked():
     assert not [
         n for n in question({"n": sf.count()}).preview(epsilon=1, units=100).notes if "bounds, its" in n
     ]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("count", [5, 40])  # noise of all groups; of a count alone about the middle
+def test_noise_that_is_drawn_for_all_groups_is_drawn_once_for_all_budgets(monkeypatch, count):
+    drawn = []
+    rounded = SideBySide.rounded
+
+    def counted(self, words=None):
+        drawn.append(self.size)
+        return rounded(self, words)
+
+    monkeypatch.setattr(SideBySide, "rounded", counted)
+    groups._drawn_once.cache_clear()
+    asked = question({"n": sf.count()}, keys=[str(i) for i in range(count)], groups=count)
+    asked.preview(epsilon=[0.1, 0.5, 1, 2, 4], units=[100, 1000], noise="k_norm")
+    assert len(drawn) == 2  # for bars, and for errors
+    asked.preview(epsilon=[0.3], units=[100], noise="k_norm")
+    assert len(drawn) == 2
+    # And it is the noise of that budget, to the last step but those at a rounding boundary.
+    noise = asked.plan(epsilon=3, noise="k_norm").noising.together
+    assert type(noise).__name__ == ("JointNoise" if count == 5 else "CentredNoise")
+    own = rounded(SideBySide(noise, 50), SeededWords(0))
+    assert np.abs(groups._Kept(noise, 50).rounded() - own).max() <= 1
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("asked", [NUMBERS, MEDIAN], ids=["numbers", "a median"])
+def test_noise_that_is_rarer_than_what_is_drawn_is_told_by_error_bars(monkeypatch, asked):
+    most = []
+    made = MadeUpGroups.of
+    monkeypatch.setattr(MadeUpGroups, "of", lambda *args, **more: most.append(args[4]) or made(*args, **more))
+    keys = list("ABC")
+    preview = question(asked, keys, groups=3).preview(epsilon=1, units=100, confidence=0.9999, noise="k_norm")
+    row = preview.table.to_pylist()[0]
+    assert all(row[name] == row[f"{name}_error"] for name in preview.outputs)
+    assert "confidence of 0.9999 errors are error bars" in preview.notes[-1] and max(most) < 1000
+    often = question(asked, keys, groups=3).preview(epsilon=1, units=100, noise="k_norm")
+    assert not any("errors are error bars" in note for note in often.notes)

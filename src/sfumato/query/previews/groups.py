@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from sfumato.errors import ParameterError
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords, Words
+from sfumato.noise.k_norm import CentredNoise, JointNoise, LimitedNoise
 from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
 from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
@@ -27,6 +29,7 @@ from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree
 
 MOST_ROWS = 1_000_000
+_FINE = Fraction(1 << 30)  # grid steps: a scale at which rounding does not matter, and all numbers fit
 FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
 # Of which the middle of values is moved, as a part of the bounds: places near no number that is very round.
 SHIFTS = (-0.0437, -0.0161, 0.0189, 0.0472)
@@ -145,10 +148,17 @@ class MadeUpGroups:
 
 
 class _Kept(SideBySide):
-    """The same noise each time: that of a plan is drawn once, for previews of groups of all sizes."""
+    """The same noise each time, for previews of groups of all sizes, and, where it can be, of all budgets."""
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        return _drawn_once(self.noise, self.size)
+        noise = self.noise
+        if not isinstance(noise, JointNoise | LimitedNoise | CentredNoise):
+            return _drawn_once(noise, self.size)
+        # K-norm noise of another budget is the same with other scales: drawn at fine ones, and stretched.
+        drawn = _drawn_once(replace(noise, scales=(_FINE,) * len(noise.scales)), self.size)
+        factors = np.array([[float(scale / _FINE)] for scale in noise.scales])
+        stretched: NDArray[np.int64] = np.rint(drawn * factors).astype(np.int64)
+        return stretched
 
 
 @lru_cache(maxsize=4)

@@ -34,6 +34,11 @@ _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
 _DIGITS = 4
 _ENDS = (0.02, 0.98)  # near the bounds; at them bars end where the bounds do
 _DRAWS = 1200  # of noise that is drawn for all groups at once
+_MOST = 200_000  # groups, of noise of each by itself
+_RARE = (
+    "With a confidence of {:.6g} errors are error bars, which are about as wide, or wider: noise that is so "
+    "rare is not drawn."
+)
 _MUCH_WIDER = 1.15  # times: what a preview may be off
 
 
@@ -134,8 +139,10 @@ def previewed(
     for plan in plans:
         for size in sizes:
             widths = bars(plan, engine, size, each, confidence, powers)
-            many = MadeUpGroups.of(plan, engine, size, each, _many(plan, confidence), powers=powers)
-            errors = widths | many.errors(confidence)
+            errors = dict(widths)
+            if many := _many(plan, confidence):
+                groups = MadeUpGroups.of(plan, engine, size, each, many, powers=powers)
+                errors |= groups.errors(confidence)
             columns["epsilon"].append(float(plan.epsilon))
             columns["units"].append(size)
             columns["shown"].append(chance_shown(plan, size))
@@ -144,7 +151,10 @@ def previewed(
                 columns[f"{name}_error"].append(widths[name])
     unsure = {n for n, a in query.measured if not powers.keys() & set(a.each.columns)}
     wider = _at_bounds(plan, engine, size, each, confidence, {n: w for n, w in widths.items() if n in unsure})
-    return Preview(pa.table(columns), confidence, _notes(query, each, confidence, wider, means or {}))
+    notes = _notes(query, each, confidence, wider, means or {})
+    if not all(_many(plan, confidence) for plan in plans):
+        notes += (_RARE.format(confidence),)
+    return Preview(pa.table(columns), confidence, notes)
 
 
 def smallest_epsilon(
@@ -264,17 +274,24 @@ def _rounded_up(value: float) -> float:
 
 
 def _many(plan: Plan, confidence: float) -> int:
-    """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond."""
-    noising, many = plan.noising, MANY
+    """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond.
+
+    None where noise is dear to draw, and so many were more than twice as many as are enough for 95%.
+    """
+    noising, many, most = plan.noising, MANY, _MOST
     noise: Any = noising.together
     if any(e.kind == "quantile" for e in plan.requirements.estimates):
         many = MANY // 2  # places are drawn one by one
-    elif noising.at_once and noising.series is None and noising.totals is None:
-        # Groups of one draw are alike, so that there must be more; it is kept for all sizes.
-        many = min(3 * MANY, _DRAWS * noise.groups)
-    elif noising.at_once and noise.groups < FEW:
-        many = MANY // 2
-    return min(max(many, math.ceil(20 / (1 - confidence))), 200_000)
+        most = 2 * many
+    elif noising.at_once:
+        if noising.series is None and noising.totals is None:
+            # Groups of one draw are alike, so that there must be more; it is kept for all sizes.
+            many = min(3 * MANY, _DRAWS * noise.groups)
+        elif noise.groups < FEW:
+            many = MANY // 2
+        most = 2 * max(many, noise.groups)
+    rare = math.ceil(20 / (1 - confidence))
+    return max(many, rare) if rare <= most else 0
 
 
 def _check_confidence(confidence: object) -> None:
