@@ -335,6 +335,19 @@ def test_the_witness_of_a_module_says_where_it_is():
     )
 
 
+def test_the_witness_of_a_function_of_the_prompt_is_called_by_its_name():
+    def sure(dataset):
+        return len(dataset)
+
+    def audited():
+        return audit(sure, epsilon=1, pairs=PAIR).witness.replay
+
+    sure.__module__, sure.__qualname__ = "__main__", "sure"
+    assert audited().startswith("audit(sure, epsilon=1.0, pairs=[([")
+    sure.__qualname__ = "outer.<locals>.sure"  # which the prompt does not know
+    assert audited().startswith("audit(mechanism, epsilon=1.0, pairs=[([")
+
+
 def test_the_witness_of_a_module_is_called_as_it_was():
     def sure(dataset, size=3):
         return len(dataset) * size

@@ -252,7 +252,10 @@ UNFIT = {
         {"agee": {"lower": 0, "upper": 1}},
         "columns.agee: there is no column 'agee'; did you mean 'age'?",
     ),
-    "bounds of text": ({"city": {"lower": 0, "upper": 1}}, "columns.city: bounds are of numbers, but"),
+    "bounds of text": (
+        {"city": {"lower": 0, "upper": 1}},
+        'columns.city: bounds are of numbers, but the column is VARCHAR; leave them out; where a file of CSV has numbers there, types = {"City" = "DOUBLE"} says so',
+    ),
     "domain": (
         {"year": {"domain": ["x"]}},
         "columns.year: domain holds 'x', which does not fit year (BIGINT)",

@@ -180,7 +180,7 @@ def registry(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_page(
     page: Path, registry: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    text, names = page.read_text(), {"__name__": "page"}
+    text, names = page.read_text(), {"__name__": "__main__"}
     server = request.getfixturevalue("postgresql_server") if DATABASE in text else ""
     if "sfumato.spark" in text and shutil.which("java") is None:
         pytest.skip("needs Java")

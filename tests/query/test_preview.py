@@ -17,6 +17,7 @@ from sfumato.query.noisy.noising import SideBySide
 from sfumato.query.previews import groups
 from sfumato.query.previews.groups import MadeUpGroups, bars
 from sfumato.query.previews.made_up import made_up_rows
+from sfumato.query.previews.picture import plain
 from sfumato.query.previews.preview import chance_shown
 from sfumato.testing import release_mechanism
 
@@ -317,6 +318,11 @@ def test_text_and_picture(tmp_path):
 
 
 @pytest.mark.long
+def test_marks_of_a_picture_are_plain_numbers():
+    marks = [0.05, 0.03, 1.0, 20.0, 100.0, 300.0, 5000.0]
+    assert [plain(mark) for mark in marks] == ["0.05", "", "1", "20", "100", "", "5,000"]
+
+
 def test_a_picture_is_written(tmp_path):
     one = question({"n": sf.count(), "m": sf.mean("x", lower=0, upper=10)})
     found = one.preview(epsilon=1, delta=1e-6, noise="gaussian", units=[10, 1000])

@@ -61,7 +61,7 @@ def replay(mechanism: Mechanism, claim: Claim, dataset: Any, neighbour: Any, mor
     """Return a line of Python that audits one pair again; `more` are further keywords."""
     name = import_of(mechanism)
     pairs = f"pairs=[({literal(dataset)}, {literal(neighbour)})]"
-    given = "mechanism"
+    given = "mechanism" if name else at_the_prompt(mechanism) or "mechanism"
     if name and mechanism.vectorised != takes_size(mechanism.function):
         given = f"Mechanism(mechanism, vectorised={mechanism.vectorised})"
     code = f"audit({given}, {claim.code}, {pairs}{', ' * bool(more)}{more})"
@@ -75,6 +75,12 @@ def import_of(mechanism: Mechanism) -> str:
     if not module or not name or "<" in name or "." in name or module == "__main__":
         return ""
     return f"from {module} import {name} as mechanism"
+
+
+def at_the_prompt(mechanism: Mechanism) -> str:
+    """Return the name of a function of the prompt, the notebook or the program that runs, or nothing."""
+    module, name = (getattr(mechanism.function, a, "") for a in ("__module__", "__qualname__"))
+    return name if module == "__main__" and name.isidentifier() else ""
 
 
 def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:

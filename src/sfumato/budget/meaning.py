@@ -101,8 +101,8 @@ class EpsilonMeaning(Told):
             "Asked whether the person is in it, as likely as not, they are right "
             f"{_percent(self.guessed)} of the time at most, and 50% without the release.",
             *(
-                f"Who holds it for {_percent(b.before)} probable before holds it for {_percent(b.least)} to "
-                f"{_percent(b.most)} after."
+                f"A belief of {_percent(b.before)} that the person is in it, before the release, is one of "
+                f"{_percent(b.least)} to {_percent(b.most)} after."
                 for b in self.beliefs
             ),
         ]
@@ -112,9 +112,9 @@ class EpsilonMeaning(Told):
                 "said."
             )
         lines.append(
-            "That is of being in the table or not. Which of two sets of rows a person has is told apart with "
-            "twice the epsilon. And it is of what a release tells of this person, not of people: that "
-            "smoking is unhealthy is learned of smokers who are in no table."
+            "All this is about whether the person is in the table. For which of two sets of rows the person "
+            "has, take twice the epsilon. And it is about what a release tells of this one person: that "
+            "smoking is unhealthy is learned from other people, and holds for smokers who are in no table."
         )
         return "\n".join(lines)
 

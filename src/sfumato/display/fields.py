@@ -28,6 +28,27 @@ class Spelled:
         return spelled_fields(self, [f.name for f in fields(told) if f.repr])
 
 
+class Short(Spelled):
+    """The same without fields that are as they are by default.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(repr=False)
+    ... class Bounds(Short):
+    ...     lower: int
+    ...     upper: int | None = None
+    >>> Bounds(0), Bounds(0, 5)
+    (Bounds(lower=0), Bounds(lower=0, upper=5))
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        told: Any = self  # a dataclass
+        return spelled_fields(
+            self, [f.name for f in fields(told) if f.repr and getattr(self, f.name) != f.default]
+        )
+
+
 def spelled_fields(value: object, names: Iterable[str]) -> str:
     """Return the `repr` of a value of named fields, with exact numbers as one writes them."""
     said = (f"{name}={spelled(getattr(value, name))}" for name in names)

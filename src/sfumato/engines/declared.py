@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -209,7 +210,11 @@ def _check_column(engine: Engine[Any], column: ColumnDeclaration) -> None:
     name = spelled(engine, column.name, where)
     if column.bounds is not None and not schema[name].kind.numeric:
         kind = schema[name].type_name
-        raise CatalogError(f"{where}: bounds are of numbers, but the column is {kind}; leave them out")
+        typed = f'; where a file of CSV has numbers there, types = {{{json.dumps(name)} = "DOUBLE"}} says so'
+        raise CatalogError(
+            f"{where}: bounds are of numbers, but the column is {kind}; leave them out"
+            f"{typed if kind == 'VARCHAR' else ''}"
+        )
     if column.domain is not None:
         check_flat(f"{where}: domain", name, schema, "in the source")
         try:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from sfumato.display.fields import Spelled
+from sfumato.display.fields import Short
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, positive_int
 
@@ -43,7 +43,7 @@ class Domain(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class AtomDomain(Spelled, Domain):
+class AtomDomain(Short, Domain):
     """Single values of one kind, between bounds where there are any.
 
     Args:
@@ -154,8 +154,8 @@ class CategoryDomain(Domain):
         return any(type(value) is type(m) and value == m for m in self.members)
 
 
-@dataclass(frozen=True)
-class VectorDomain(Domain):
+@dataclass(frozen=True, repr=False)
+class VectorDomain(Short, Domain):
     """Sequences of members of one domain, of any length or of a known one.
 
     Args:

@@ -320,6 +320,10 @@ ELSEWHERE = said(
         "index_col header sep delimiter usecols": "files of CSV are read as they are; types={...} says types",
     }
 )
+# Functions of columns, of which one is made where it is used elsewhere.
+NAMED_FIRST = {
+    "group_by": 'an expression is named first, with_columns(decade="age // 10"), and grouped by as "decade"'
+}
 
 # How a function is called: an example where it has one.
 FORMS = {name: example(name) for name in (*_EXAMPLES, *_OF_A_COLUMN)} | {

@@ -16,7 +16,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from sfumato.errors import ArgumentError, SfumatoError, UnknownNameError, nearest, shown
-from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS
+from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST
 
 LOG = logging.getLogger("sfumato.names")
 LOG.addHandler(logging.NullHandler())
@@ -212,6 +212,8 @@ class _Call:
                 ours |= dict.fromkeys(meant)
             elif name in ELSEWHERE and not self.block:
                 return f"{no}: {ELSEWHERE[name]}"
+            elif near is None and self.name in NAMED_FIRST:
+                return f"{no}: {NAMED_FIRST[self.name]}"
             elif near is None:
                 return f"{no}; it takes {', '.join(known)}" if known else no
             else:

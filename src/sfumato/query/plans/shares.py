@@ -47,7 +47,9 @@ class Share:
             ParameterError: budget is none, or the share is not admissible.
             BudgetError: no such share is left.
         """
-        if not isinstance(budget, Budget):
+        if budget is not None and not isinstance(budget, Budget):
+            raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
+        if budget is None:
             raise ParameterError("share", share, "left out where there is no budget=; give epsilon")
         part = as_fraction(share, "share")
         if not 0 < part <= 1:

@@ -21,6 +21,12 @@ _COLOURS = (
 _COLUMNS, _MOST = 3, 12
 
 
+def plain(value: float, place: int | None = None) -> str:
+    """Return what stands at a mark of a scale of powers of ten: at 100, 200 and 500, not at others."""
+    digits = f"{value:.0e}"
+    return f"{value:,.6g}" if digits[0] in "125" and math.isclose(float(digits), value) else ""
+
+
 def draw(preview: Preview, path: str | Path) -> None:
     """Write a panel for each output: one line for each budget, on scales of powers of ten.
 
@@ -48,6 +54,9 @@ def draw(preview: Preview, path: str | Path) -> None:
             if known:
                 axis.plot(*zip(*known, strict=True), marker="o", color=colour, label=f"epsilon {epsilon:g}")
         axis.set(xscale="log", yscale="log", xlabel="units in the group")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(plain)
+            scale.set_minor_formatter(plain)
         axis.set_title(name, parse_math=False)
         axis.grid(visible=True, which="major", alpha=0.3)
     axis.legend(fontsize=8)

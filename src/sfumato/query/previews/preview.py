@@ -241,9 +241,10 @@ def _notes(
     )
     each = "one row" if rows == 1 else f"{rows:,} rows"
     found = [
-        f"Of made-up groups with {each} of each unit, values spread evenly between the bounds{about}. "
-        f"By output: within what {confidence:.4g} of releases are of the exact number; _error: the error bar "
-        "that a release shows, which for some is wider. What limits and bounds cut is in neither."
+        f"Errors, not results: of made-up groups with {each} of each unit, values spread evenly between the "
+        f"bounds{about}. In the column of an output: {100 * confidence:.4g}% of releases are within this of "
+        "the exact number; in that with _error: the error bar that a release shows, which may be wider. What "
+        "limits and bounds cut is in neither."
     ]
     told = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
     if told:
