@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from sfumato.errors import ParameterError, QueryError, SfumatoError
 from sfumato.exact import root_up
 from sfumato.framework import (
+    AbsoluteDistance,
+    AtomDomain,
     ContributionDomain,
     GaussianDP,
     GroupedIntegers,
@@ -138,6 +140,23 @@ def test_spaces_must_meet():
     for chain in mismatches:
         with pytest.raises(QueryError, match="cannot chain .* after"):
             chain()
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (0, "input_domain is 1, but must be a domain, such as AtomDomain"),
+        (1, "output_domain is 1"),
+        (2, "input_metric is 1, but must be a metric, such as SymmetricDistance"),
+        (3, "output_metric is 1"),
+    ],
+)
+def test_spaces_are_domains_and_metrics(place, words):
+    spaces = [AtomDomain(int), AtomDomain(int), AbsoluteDistance(), AbsoluteDistance()]
+    Transformation("same", *spaces, lambda x: x, Linear(Fraction(1)))
+    spaces[place] = 1
+    with pytest.raises(ParameterError, match=f"same: {words}"):
+        Transformation("same", *spaces, lambda x: x, Linear(Fraction(1)))
 
 
 @pytest.mark.parametrize("value", [-1, nan, inf, "x", None, True, Fraction(-1, 10**9)])

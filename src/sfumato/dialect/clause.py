@@ -19,7 +19,8 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
     if not words.take("WITH"):
         raise words.refuse(
             "the privacy clause is missing: write SELECT WITH DIFFERENTIAL_PRIVACY "
-            "OPTIONS (epsilon = ..., delta = ..., privacy_unit_column = ...) before the columns"
+            "OPTIONS (epsilon = ..., delta = ..., privacy_unit_column = ...) before the columns, "
+            "the last only where no catalog says it"
         )
     clause, place = words.token.word, words.token.place
     if clause not in CLAUSES:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, overload
 
 from sfumato.display.fields import Spelled
-from sfumato.errors import QueryError, in_own_words, shown
+from sfumato.errors import ParameterError, QueryError, in_own_words, shown
 from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
@@ -51,7 +51,7 @@ class Transformation:
         stability_map: d_in (a Fraction) to an upper bound of the distance of outputs; never falling.
     Raises:
         QueryError: a metric does not measure its domain.
-        ParameterError: from `map`, for a negative or non-finite d_in.
+        ParameterError: a domain or metric is none; or from `map`, for a negative or non-finite d_in.
 
     >>> from sfumato import transformations as t
     >>> t.bound_groups(groups=3).map(1)
@@ -127,7 +127,7 @@ class Measurement:
         privacy_map: d_in (a Fraction) to the loss in the measure's unit, never understated.
     Raises:
         QueryError: the metric does not measure the domain.
-        ParameterError: from `map`, for a negative or non-finite d_in.
+        ParameterError: the domain or metric is none; or from `map`, for a negative or non-finite d_in.
     Source:
         Gaboardi, Hay, Vadhan 2020, "A programming framework for OpenDP".
 
@@ -185,6 +185,12 @@ def _chained(first: Callable[[Fraction], Fraction], second: Callable[[Fraction],
 
 
 def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:
+    for what, given, kind, example in (
+        ("domain", domain, Domain, "a domain, such as AtomDomain(float, 0, 30)"),
+        ("metric", metric, Metric, "a metric, such as SymmetricDistance()"),
+    ):
+        if not isinstance(given, kind):
+            raise ParameterError(f"{name}: {side}_{what}", given, example)
     if not metric.admits(domain):
         raise QueryError(
             f"{name}: the {side} metric {shown(metric)} does not measure the {side} domain {shown(domain)}"

@@ -21,7 +21,7 @@ _COLOURS = (
 _COLUMNS, _MOST = 3, 12
 
 
-def plain(value: float, place: int | None = None) -> str:
+def plain(value: float, place: float = 0) -> str:
     """Return what stands at a mark of a scale of powers of ten: at 100, 200 and 500, not at others."""
     digits = f"{value:.0e}"
     return f"{value:,.6g}" if digits[0] in "125" and math.isclose(float(digits), value) else ""
