@@ -264,6 +264,19 @@ print("pandas" in sys.modules)
     assert done.stdout == "False\n"
 
 
+def test_most_releases_need_no_scipy() -> None:
+    """It would take a third of the time in which a process is there to answer."""
+    code = """
+import sys
+import pyarrow as pa, sfumato as sf, sfumato.service.desk
+table = sf.scan(pa.table({"unit": [1, 2, 2], "x": [1, 0, 5]}), privacy_unit="unit")
+table.group_by("x", keys=range(3)).bound(groups=2, rows=1).agg(n=sf.count()).release(epsilon=1).to_arrow()
+print(sorted(name for name in sys.modules if name.startswith("scipy")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "[]\n"
+
+
 def test_files_named_in_the_docs_exist() -> None:
     pages = [
         *(ROOT / "docs" / name for name in ("architecture.md", "glossary.md", "sources.md")),

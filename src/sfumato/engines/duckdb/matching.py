@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from sfumato.engines.duckdb.numbering import codes_of
 from sfumato.query.exact import ExactQuery
@@ -143,6 +141,10 @@ def _exchanged(unit: Numbers, value: Numbers, by: Numbers, spare: Numbers) -> tu
     An exchange goes from a value that is not brought to a unit, from there to a value that this unit brings,
     and so on to a unit with a place left; the most of them are a largest flow.
     """
+    # They take a fifth of a second to import, and few questions need an exchange.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     values, first = len(by), len(by)
     source, sink = first + len(spare), first + len(spare) + 1
     matched_pair = np.zeros(len(unit), bool)
