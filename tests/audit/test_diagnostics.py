@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,8 +14,8 @@ from sfumato.audit import audit
 from sfumato.query.diagnostics import asked
 from sfumato.query.diagnostics.asked import Diagnosis
 from sfumato.query.plans.planning import make_plan
-
-from .once import once
+from sfumato.query.released.release import Release
+from sfumato.testing import noise_free, release_mechanism
 
 pytestmark = pytest.mark.long
 
@@ -42,25 +44,79 @@ def shown(told):
     return shares | contributions | {"most": told.most_rows}
 
 
+def diagnosis_of(rows):
+    people = sf.scan(rows, privacy_unit="id").group_by("g").bound(groups=1, rows=1)
+    question = people.agg(n=sf.count(), m=sf.mean("x", lower=0, upper=2))
+    plan = make_plan(question.query, epsilon=1, delta=Fraction(1, 10**6))
+    return asked.diagnosis(question.table, plan, Fraction(EPSILON))
+
+
+@dataclass(frozen=True)
+class Given:
+    """The distribution of contributions, as one of many releases gave it."""
+
+    row: dict[str, float]
+
+    def to_arrow(self):
+        return pa.Table.from_pylist([self.row])
+
+
+class Bulk:
+    """Many diagnostics of one table: their distributions at once, then their shares, of as many rows as these say."""
+
+    def __init__(self, rows):
+        self.diagnosis, self.rows, self.known = diagnosis_of(rows), rows, {}
+
+    def drawn(self, part, plan, size):
+        if part not in self.known:
+            ask = lambda _: Release(plan, self.diagnosis.people.engine)  # noqa: E731
+            self.known[part] = release_mechanism(ask)
+        return self.known[part](self.rows, size)
+
+    def most_rows(self, row):
+        told = self.diagnosis.release()
+        told._contributions = Given(row)
+        return told._distributions["rows"].enough
+
+    def __call__(self, size):
+        found = self.drawn("contributions", self.diagnosis.contributions, size)
+        rows = [{name: int(column[i]) for name, column in found.items()} for i in range(size)]
+        found["most"] = np.array([self.most_rows(row) for row in rows])
+        for most in np.unique(found["most"]).tolist():
+            places = np.flatnonzero(found["most"] == most)
+            for name, column in self.drawn(most, self.diagnosis.shares(most), len(places)).items():
+                found.setdefault(name, np.full(size, np.nan))[places] = column
+        return found
+
+
 def mechanism():
     """Table, size -> what is told: shares, the distribution of contributions, and the cap of rows."""
     known = {}
 
     def draw(rows, size):
-        key = id(rows)
-        if key not in known:
-            people = sf.scan(rows, privacy_unit="id").group_by("g").bound(groups=1, rows=1)
-            question = people.agg(n=sf.count(), m=sf.mean("x", lower=0, upper=2))
-            plan = make_plan(question.query, epsilon=1, delta=Fraction(1, 10**6))
-            diagnosis = asked.diagnosis(question.table, plan, Fraction(EPSILON))
-            once(diagnosis.people.engine)
-            known[key] = rows, diagnosis
-        diagnosis, found = known[key][1], []
-        for _ in range(size):
-            found.append(shown(diagnosis.release()))
-        return {name: [row[name] for row in found] for name in found[0]}
+        if id(rows) not in known:
+            known[id(rows)] = rows, Bulk(rows)
+        return known[id(rows)][1](size)
 
     return draw
+
+
+@pytest.mark.noise_cannot_matter("there is none")
+@pytest.mark.parametrize("name", PAIRS)
+def test_bulk_draws_are_diagnostics(name):
+    for rows in PAIRS[name]:
+        with noise_free():
+            one, drawn = shown(diagnosis_of(rows).release()), Bulk(rows)(2)
+        assert {name: column.tolist() for name, column in drawn.items()} == {
+            name: [value, value] for name, value in one.items()
+        }
+
+
+@pytest.mark.flakiness(k=15, because="independent noises of scale 1 or more in 60 numbers are equal")
+def test_bulk_draws_have_noise_of_their_own():
+    drawn = Bulk(PAIRS["one row"][0])(4)
+    rows = {tuple(column[i] for column in drawn.values()) for i in range(4)}
+    assert len(rows) == 4
 
 
 @pytest.mark.flakiness(k=14, because="alpha of the audits")
