@@ -558,6 +558,8 @@ PLACES = {
     "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
     "epsilon of diagnostics": lambda g: counted().diagnose(epsilon=g),
     "share": lambda g: shared(share=g),
+    "share of a preview": lambda g: counted().preview(share=g, budget=sf.Budget(1, "1e-6")),
+    "budget of a preview": lambda g: counted().preview(share="0.1", budget=g),
     "delta beside a share": lambda g: shared(delta=g),
     "noise beside a share": lambda g: shared(noise=g),
     "table of advice": lambda g: sf.advise(g, [counted()], epsilon=1),

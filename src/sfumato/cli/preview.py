@@ -27,14 +27,15 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         confidence: of the error bars.
         plot: where to draw the first one, if anywhere.
     """
-    from sfumato.query.previews.preview import previewed
+    from sfumato.query.previews.preview import plans_of, previewed
 
     parts: Any = getattr(release, "releases", (release,))
     for i, one in enumerate(parts):
         plan = one.plan
         budgets = [plan.epsilon * times for times in map(Fraction, _TIMES)]
         with Watch("Trying made-up groups"):
-            found = previewed(plan.query, one.engine, budgets, _UNITS, 1, confidence, {"delta": plan.delta})
+            plans = plans_of(plan.query, budgets, {"delta": plan.delta})
+            found = previewed(plan.query, one.engine, plans, _UNITS, 1, confidence)
         console.print(str(found), highlight=False, soft_wrap=True)
         console.print("\nPreview: no row was read, nothing was spent.")
         if plot is not None and i == 0:

@@ -31,7 +31,7 @@ from sfumato.query.payment import Paid, Pay, paying, payment, same_question
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.plans.shares import Share
-from sfumato.query.previews.preview import Preview, previewed, smallest_epsilon
+from sfumato.query.previews.preview import Preview, plans_of, previewed, smallest_epsilon
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from sfumato.query.table import Table
 
 Released = TypeVar("Released")
+
+
+_NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,22 +210,25 @@ class Question(Helpful, Displayed, Generic[Released]):
     def preview(
         self,
         *,
-        epsilon: Amount | Sequence[Amount],
+        epsilon: Amount | Sequence[Amount] | None = None,
         units: int | Sequence[int] = (100, 1_000, 10_000),
         rows: int = 1,
         confidence: float = 0.95,
         means: Mapping[str, Number] | None = None,
+        share: Number | None = None,
+        budget: Budget | None = None,
         **options: Any,
     ) -> Preview:
         """Say how wide error bars will be, and which groups are shown, before a row is read.
 
         Args:
-            epsilon: budgets to compare, or one.
+            epsilon: budgets to compare, or one; left out beside `share`.
             units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
             rows: how many rows each of them has in the group.
             confidence: of the error bars, in (0, 1).
             means: about where the mean of a column's values lies, by its name, where that is known: a mean
                 near one of its bounds has more noise. By default in the middle.
+            share, budget: what a release would take, as of `release`; nothing is taken of it.
             options: `delta` and others of `release`.
         Returns:
             A `Preview`: for each budget and size the chance that such a group is shown; and for each output
@@ -238,9 +244,20 @@ class Question(Helpful, Displayed, Generic[Released]):
         >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
         >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
         ['epsilon', 'units', 'shown', 'n', 'n_error']
+        >>> year = sf.Budget(epsilon=3, delta="1e-6")
+        >>> len(question.preview(share="1/12", budget=year, units=100).to_arrow()), year.remaining.share
+        (1, 1.0)
         """
         self._check_nothing_left("preview")
-        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options, means)
+        if share is not None:
+            if epsilon is not None or admissible_delta(options.pop("delta", 0)):
+                raise ParameterError("share", share, "left out beside epsilon and delta")
+            plans = [Share.of(budget, share).best(self.query, options)[0]]
+        elif epsilon is None:
+            raise BudgetError(_NO_EPSILON)
+        else:
+            plans = plans_of(self.query, epsilon, options)
+        return previewed(self.query, self.table.engine, plans, units, rows, confidence, means)
 
     def analyze(
         self,
@@ -381,9 +398,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             plan, _ = Share.of(budget, share).best(self.query, options)
             return self._released(plan, **drawing, pay=pay(plan))
         if epsilon is None:
-            raise BudgetError(
-                "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
-            )
+            raise BudgetError(_NO_EPSILON)
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)

@@ -108,31 +108,35 @@ class Preview(Told):
         return "\n".join([*lines, "", *self.notes])
 
 
+def plans_of(query: Query, epsilon: Any, options: Mapping[str, Any]) -> list[Plan]:
+    """Return the plan of each epsilon, or of one."""
+    budgets = list(epsilon) if isinstance(epsilon, (list, tuple, np.ndarray)) else [epsilon]
+    return [make_plan(query, epsilon=one, **options) for one in budgets]
+
+
 def previewed(
     query: Query,
     engine: Engine[Any],
-    epsilon: Any,
+    plans: Sequence[Plan],
     units: int | Sequence[int],
     rows: int,
     confidence: float,
-    options: Mapping[str, Any],
     means: Mapping[str, Any] | None = None,
 ) -> Preview:
-    """Return error bars of made-up groups, for each budget and size.
+    """Return error bars of made-up groups, for each plan and size.
 
     Args:
         query, engine: what is asked, and what evaluates it.
-        epsilon, units, rows, confidence, options, means: as of `Question.preview`.
+        plans: one for each budget.
+        units, rows, confidence, means: as of `Question.preview`.
     """
     _check_confidence(confidence)
-    budgets = list(epsilon) if isinstance(epsilon, (list, tuple, np.ndarray)) else [epsilon]
     sizes = [positive_int(n, "units") for n in (units if isinstance(units, (list, tuple)) else [units])]
     each = positive_int(rows, "rows")
     taken = {"epsilon", "units", "shown"} & {name.casefold() for name in query.output_names}
     if taken:
         raise QueryError(f"preview: {taken.pop()!r} is a column of the preview; give the output another name")
     powers = powers_of(query, means)
-    plans = [make_plan(query, epsilon=one, **options) for one in budgets]
     columns: dict[str, list[Any]] = {"epsilon": [], "units": [], "shown": []}
     for name in query.output_names:
         columns |= {name: [], f"{name}_error": []}
