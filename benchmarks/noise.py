@@ -1,6 +1,7 @@
 """How fast exactly rounded noise is drawn, as ratios to NumPy's plain generators in the same run.
 
     python benchmarks/noise.py
+    python benchmarks/noise.py --many 5 20 50 100 200    # K-norm noise of so many sums
     python benchmarks/noise.py --peers --python PATH     # PATH: a Python that has opendp and diffprivlib
 
 Repetitions of all contestants take turns, so that a busy machine slows them alike; medians are shown.
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 from _runs import run
 
+import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SecureWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.rounding import Sampler
@@ -132,13 +136,49 @@ def k_norm(n: int, repetitions: int) -> None:
                 print(f"{label:10}{grid:>6} {kind:10}{each:>8.1f}{ratio:>8.2f}")
 
 
+def many_numbers(counts: Sequence[int]) -> None:
+    """Print what a release of so many sums takes, and how large its noise is beside other noise."""
+    print(
+        "\nsums of one release of all rows, at epsilon 1 (and delta 1e-6): deviations of the noise of each, in its bounds"
+    )
+    print(
+        f"{'sums':>6}{'K-norm':>9}{'Laplace':>9}{'Gaussian':>9}   CPU seconds: plan, release, bars; a preview"
+    )
+    for count in counts:
+        rows = pa.table({"id": range(1000), **{f"v{i}": [j % 7 for j in range(1000)] for i in range(count)}})
+        sums = {f"s{i}": sf.sum(f"v{i}", lower=0, upper=6) for i in range(count)}
+        asked = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(**sums)
+        sizes = []
+        for noise in ("k_norm", "laplace", "gaussian"):
+            plan = asked.plan(epsilon=1, delta=1e-6 if noise == "gaussian" else 0, noise=noise)
+            sizes.append(plan.expected["s0"] / 6)
+        took = []
+        release = asked.release(epsilon=1, noise="k_norm", budget=sf.Budget(1))
+        for ask in (
+            partial(asked.plan, epsilon=1.001, noise="k_norm"),
+            release.to_arrow,
+            release.errors,
+            partial(asked.preview, units=1000, epsilon=1, noise="k_norm"),
+        ):
+            began = time.process_time()
+            ask()
+            took.append(time.process_time() - began)
+        numbers = "".join(f"{size:9.1f}" for size in sizes) + "   " + ", ".join(f"{s:.2f}" for s in took)
+        print(f"{count:6}{numbers}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=1_000_000)
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--peers", action="store_true", help="measure OpenDP and diffprivlib as well")
     parser.add_argument("--python", help="the Python that has them")
+    parser.add_argument(
+        "--many", type=int, nargs="+", help="only what sums of one release take, so many of them"
+    )
     given = parser.parse_args()
+    if given.many:
+        return many_numbers(given.many)
     n, rng = given.draws, np.random.default_rng()
 
     for name, law in (("Laplace", Laplace), ("Gaussian", Gaussian)):

@@ -18,7 +18,9 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import AtomDomain, ConeBody, CubeBody, KNormDistance, Norm, RowsDomain
 from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm.radii import radii
+from sfumato.noise.k_norm.streams import Streams
 from sfumato.query.noisy import choosing
 from sfumato.query.noisy.choosing import choices_of, counted
 from sfumato.query.plans.together import TogetherPlan
@@ -421,3 +423,48 @@ def test_bars_seldom_reach_to_the_bounds(limits, monkeypatch):
         choosing.Choice, "beside", lambda self, laws: self
     )  # aimed as if margins had no noise
     assert bars_at_the_bounds(1.01, **limits) > 0.15  # of which no plan is remembered
+
+
+def many_sums(count, groups=None, most=2, **more):
+    columns = {f"v{i}": [1, 2] for i in range(count)}
+    table = sf.scan(pa.table({"id": [1, 2], "g": ["a", "b"], **columns}), privacy_unit="id").bound(rows=2)
+    if groups:
+        table = table.group_by("g", keys=[str(i) for i in range(groups)]).bound(groups=most)
+    return table.agg(**more, **{f"s{i}": sf.sum(f"v{i}", lower=0, upper=6) for i in range(count)})
+
+
+@pytest.mark.noise_cannot_matter("it looks at what noise there is")
+@pytest.mark.parametrize("people", [False, True])
+@pytest.mark.parametrize(
+    ("count", "kind"), [(20, "LimitedNoise"), (21, "SeparateNoise"), (150, "SeparateNoise")]
+)
+def test_noise_that_is_shared_in_part_is_for_few_numbers(count, kind, people):
+    """Of 100 sums its laws were an error of floats."""
+    more = {"people": sf.count_units()} if people else {}
+    asked = many_sums(count, groups=3, **more)
+    noise = asked.plan(epsilon=1, noise="k_norm").drawn
+    assert type(noise).__name__ == kind
+    release = asked.release(epsilon=1, noise="k_norm", budget=sf.Budget(1))
+    assert release.to_arrow().num_rows == 3 and release.errors().num_rows == 3
+
+
+@pytest.mark.noise_cannot_matter("it looks at what noise there is")
+def test_more_numbers_than_k_norm_noise_is_for_are_refused_in_words():
+    assert many_sums(400).plan(epsilon=1, noise="k_norm")
+    with pytest.raises(
+        QueryError, match="at most 400 sums, means and the like in one release, and here are 401"
+    ):
+        many_sums(401).plan(epsilon=1, noise="k_norm")
+    assert not isinstance(many_sums(401).plan(epsilon=1, delta=1e-6), TogetherPlan)
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_people_and_many_sums_of_all_groups_are_drawn_by_the_whole_law():
+    """The cone of units and ten signed numbers or more: θ was 1/2 each time."""
+    table = sf.scan(pa.table({"id": [1], "g": ["a"], "v": [1]}), privacy_unit="id").bound(groups=3, rows=2)
+    means = {f"m{i}": sf.mean("v", lower=0, upper=6 + i) for i in range(12)}
+    asked = table.group_by("g", keys=["a", "b", "c"]).agg(people=sf.count_units(), **means)
+    noise = asked.plan(epsilon=1, noise="k_norm").drawn
+    assert noise.cone == Cone(12, units=True) and type(noise) is JointNoise
+    shares = {radii(noise.cone.volume, 14, 3, Streams(SeededWords(i))).floats[0] for i in range(20)}
+    assert len(shares) == 20 and min(shares) < 0.3 and max(shares) > 0.7

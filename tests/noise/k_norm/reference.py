@@ -97,6 +97,12 @@ def theta(signed, units, groups, u, squares):
         return u.at(1)
     c, h, quadratic = family(signed, units, squares)
     attempt = 0
+    while 22 * h**2 > 28 * (groups + mpmath.mpf(3) / 4):
+        x = u.at(1, attempt, 0) - 0.5
+        ratio = sum(a * x ** (2 * j) for j, a in enumerate(c)) / c[0]
+        if u.at(1, attempt, 2) < ratio**groups:
+            return x + 0.5
+        attempt += 1
     while True:
         one, other = (gamma(groups + 1, u, 1, attempt, i) for i in range(2))
         x = h * (one - other) / (one + other)
@@ -116,7 +122,9 @@ def family(signed, units, squares):
         mpmath.matrix([[x ** (2 * j) for j in range(count)] for x in xs]),
         mpmath.matrix([volume(signed, units, mpmath.mpf(1) / 2 + x, squares) for x in xs]),
     )
-    positive = sum(max(c[j], 0) / mpmath.mpf(4) ** (j - 1) for j in range(2, count) if abs(c[j]) > 1e-40)
+    positive = mpmath.mpf(0)
+    for j in range(count - 1, 1, -1):
+        positive = max(positive + (c[j] if abs(c[j]) > 1e-40 else 0), 0) / 4
     h = mpmath.sqrt(-c[0] / (c[1] + positive))
     quadratic = all(abs(c[j]) < 1e-40 for j in range(2, count))
     return list(c), h, quadratic

@@ -73,6 +73,13 @@ def test_every_draw_is_the_rounded_real(kind, cone, scales):
     same_as_slowly(kind, cone, scales, (1, 2, 5, 150))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("cone", [Cone(12, True), Cone(40)], ids=name)
+@pytest.mark.parametrize("kind", ["joint", "separate"])
+def test_every_draw_of_very_many_numbers_is_the_rounded_real(kind, cone):
+    same_as_slowly(kind, cone, SCALES[0] * 6, (1, 3))
+
+
 @pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
 @pytest.mark.parametrize(
     "cone",

@@ -18,6 +18,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure, is_less
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, Parabola
+from sfumato.noise.k_norm import radii as radii_module
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.radii import gamma, half_width_squared, radii, share
 from sfumato.noise.k_norm.streams import Streams
@@ -48,7 +49,10 @@ def test_the_volume_is_the_integral(cone):
         assert float(abs(integral - polynomial.numerator / mpmath.mpf(polynomial.denominator))) < 1e-14
 
 
-@pytest.mark.parametrize("cone", CONES, ids=str)
+WIDE = [Cone(m, units) for m in (9, 10, 12, 13, 30, 61, 300) for units in (False, True)]
+
+
+@pytest.mark.parametrize("cone", [*CONES, *WIDE], ids=str)
 def test_proposals_of_the_share_are_never_too_few(cone):
     volume = cone.volume
     if any(volume[1:]):
@@ -58,6 +62,7 @@ def test_proposals_of_the_share_are_never_too_few(cone):
             x = F(i, 200) ** 2
             value = sum(c * x**j for j, c in enumerate(volume))
             assert 0 < value <= volume[0] * (1 - x / square)
+            assert value <= volume[0]
 
 
 @pytest.mark.parametrize("shape", [1, 2, 7, 200])
@@ -72,6 +77,11 @@ def test_gamma_has_its_law(shape):
     "cone, groups",
     [
         (Cone(0), 3),
+        # With many signed numbers and units, proposals once had no width: θ was 1/2 each time.
+        (Cone(10, True), 3),
+        (Cone(12, True), 40),
+        (Cone(30), 1),
+        (Cone(200, True), 1),
         *(
             pytest.param(*given, marks=pytest.mark.long)
             for given in ((Cone(1), 1), (Cone(2), 6), (Cone(2, True), 3))
@@ -85,6 +95,19 @@ def test_share_has_its_law(cone, groups):
     cdf = np.concatenate([[0], np.cumsum(density[1:] + density[:-1])])
     drawn = [float(share(cone.volume, groups, Streams(SeededWords(i)), 1)(128).low) for i in range(n)]
     assert distance(drawn, lambda v: np.interp(v, xs, cdf / cdf[-1])) < threshold
+
+
+@pytest.mark.parametrize("cone", WIDE, ids=str)
+@pytest.mark.parametrize("groups", [1, 50, 5000, 1 << 22])
+def test_one_proposal_in_ten_is_taken(monkeypatch, cone, groups):
+    """However many numbers there are: of 50 sums it was once one in millions."""
+    tried = []
+    for kind in (radii_module._EvenProposal, radii_module._ShareProposal):
+        honest = kind.accepted
+        monkeypatch.setattr(kind, "accepted", lambda *a, honest=honest: tried.append(1) or honest(*a))
+    for seed in range(20):
+        share(cone.volume, groups, Streams(SeededWords(seed)), 1)
+    assert len(tried) < 10 * 20
 
 
 def test_more_bits_narrow_the_same_number():

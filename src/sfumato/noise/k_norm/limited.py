@@ -44,6 +44,8 @@ from sfumato.noise.standard import laplace
 from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
+MOST_SIGNED = 20  # numbers of a group, beside counts
+
 
 @dataclass(frozen=True, repr=False)
 class LimitedNoise(Spelled):
@@ -79,6 +81,9 @@ class LimitedNoise(Spelled):
     def __post_init__(self) -> None:
         if type(self.cone) is not Cone:
             raise ParameterError("cone", self.cone, "a Cone: no other body is known to be drawn like this")
+        if self.cone.signed > MOST_SIGNED:
+            form = f"at most {MOST_SIGNED} signed numbers: of more, the laws of error bars leave floats"
+            raise ParameterError("cone", self.cone, form)
         if not 0 < self.shared < 1:
             raise ParameterError("shared", self.shared, "greater than 0 and less than 1")
         positive_int(self.groups, "groups")

@@ -25,6 +25,7 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.radii import HALF, Radii, constant, log_of
 from sfumato.noise.k_norm.streams import Streams
 
+_NARROW = 2.0**-40
 Powers = dict[tuple[int, int], Fraction]
 
 
@@ -148,16 +149,29 @@ class Sizes:
         return volume.log().times(self.groups) + size.log() - size.times(self.shared)
 
     def _middle(self, size: Fraction) -> tuple[Fraction, Fraction]:
-        height = self.height(Enclosure.of(size, self._bits), Enclosure.of(HALF, self._bits))
-        return exactly(height.low), exactly(height.high)
+        def height(bits: int) -> Enclosure:
+            return self.height(Enclosure.of(size, bits), Enclosure.of(HALF, bits))
+
+        return self._known(height)
 
     def _slope(self, size: Fraction) -> tuple[Fraction, Fraction]:
         """Return bounds of the derivative of `height` in r, at θ = 1/2."""
-        half = Enclosure.of(size / 2, self._bits)
-        grown = self.tilted.slope(half, half) / self.tilted.volume(half, half)
-        rest = Enclosure.of(1 / size - self.shared, self._bits)
-        found = grown.times(self.groups) + rest
-        return exactly(found.low), exactly(found.high)
+
+        def slope(bits: int) -> Enclosure:
+            half = Enclosure.of(size / 2, bits)
+            grown = self.tilted.slope(half, half) / self.tilted.volume(half, half)
+            return grown.times(self.groups) + Enclosure.of(1 / size - self.shared, bits)
+
+        return self._known(slope)
+
+    def _known(self, number: LazyReal) -> tuple[Fraction, Fraction]:
+        """Return bounds of a number, with as many bits as it takes: integrals of high powers lose many."""
+        bits = self._bits
+        while True:
+            found = number(bits)
+            if found.high - found.low < _NARROW:  # which no infinite one is
+                return exactly(found.low), exactly(found.high)
+            bits *= 2
 
     @property
     def hat(self) -> Hat:

@@ -33,6 +33,7 @@ from sfumato.noise.k_norm import (
     StretchedNoise,
 )
 from sfumato.noise.k_norm.centred_laws import best_total
+from sfumato.noise.k_norm.limited import MOST_SIGNED
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
@@ -57,6 +58,8 @@ from sfumato.transformations import Statistic, body_of, cone_of
 MOST_TOGETHER = 1 << 22
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
+# Signed numbers of a group: error bars take time with their square, and beyond about a thousand leave floats.
+MOST_NUMBERS = 400
 # What groups share of the norm, where a unit is in some of them only.
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
@@ -175,8 +178,9 @@ def k_norm_plan(
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
     Raises:
-        QueryError: more ranks of a column are asked for than are chosen together; or a unit's rows are
-            limited in all groups together, and something is asked of units.
+        QueryError: more ranks of a column are asked for than are chosen together; there are more than
+            `MOST_NUMBERS` numbers beside counts; or a unit's rows are limited in all groups together, and
+            something is asked of units.
         BudgetError: the noise would not fit into 64-bit integers.
     """
     if query.in_all:
@@ -199,7 +203,7 @@ def k_norm_plan(
         plans.append(one)
     if groups < count:
         plans += _separate_plans(query, epsilon)
-        if groups > 1 and count <= MOST_LIMITED:
+        if groups > 1 and count <= MOST_LIMITED and plans[-1].body.signed <= MOST_SIGNED:
             plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
     if not plans:
         raise ParameterError(
@@ -285,6 +289,11 @@ def _plan(
     body = (
         body_of(needed.statistics) if squares and not (shared or query.scaled) else cone_of(needed.statistics)
     )
+    if body.signed > MOST_NUMBERS:
+        raise QueryError(
+            f"noise: K-norm noise is for at most {MOST_NUMBERS} sums, means and the like in one release, and "
+            f"here are {body.signed}, whose error bars would take long; take 'laplace', 'gaussian' or 'auto'"
+        )
     try:
         drawn = noise_of(body, epsilon, count, most, shared, total)
     except ParameterError:

@@ -34,6 +34,7 @@ _HALVINGS = 14  # of the logarithm of epsilon: to within a thousandth
 _DIGITS = 4
 _ENDS = (0.02, 0.98)  # near the bounds; at them bars end where the bounds do
 _DRAWS = 1200  # of noise that is drawn for all groups at once
+_FEW_NUMBERS = 8  # of a group; where there are more, fewer groups are drawn
 _MOST = 200_000  # groups, of noise of each by itself
 _RARE = (
     "With a confidence of {:.6g} errors are error bars, which are about as wide, or wider: noise that is so "
@@ -295,6 +296,7 @@ def _many(plan: Plan, confidence: float) -> int:
         elif noise.groups < FEW:
             many = MANY // 2
         most = 2 * max(many, noise.groups)
+    many = max(MANY // 4, many * _FEW_NUMBERS // max(_FEW_NUMBERS, len(plan.laws)))
     rare = math.ceil(20 / (1 - confidence))
     return max(many, rare) if rare <= most else 0
 
