@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -85,14 +84,17 @@ def test_the_watch_ends_with_its_block(failing):
 
 
 def test_who_is_asked_for_the_fraction():
-    def release(engine, **own):
-        return SimpleNamespace(engine=engine, **own)
+    def owner(**own):
+        return type("Owner", (), own)()
 
-    silent, telling = SimpleNamespace(), SimpleNamespace(progress=lambda: 0.5)
+    def release(engine, **own):
+        return owner(engine=engine, **own)
+
+    silent, telling = owner(), owner(progress=lambda _: 0.5)
 
     def told(one):
         return fraction_of(one, one.engine)
 
     assert told(release(silent))() is None
     assert told(release(telling))() == 0.5
-    assert told(release(telling, progress=lambda: 0.75))() == 0.75
+    assert told(release(telling, progress=lambda _: 0.75))() == 0.75
