@@ -317,6 +317,12 @@ def test_what_may_be_kept(browser: Browser, clinic: Clinic, tmp_path: Path) -> N
     assert [[float(v) for v in row[:3]] for row in rows] == made["rows"]
     assert [float(row[3]) for row in rows] == made["errors"]["n"]
     assert json.loads((tmp_path / "receipt.json").read_text()) == made["receipt"]
+    # Names that every object of JavaScript has are names of columns here.
+    odd = tab.evaluate(
+        "import('/page/answer.js').then((m) => m.csv({columns: [{type: 'int64'}, {type: 'int64'}], rows: [[1, 2]], "
+        "errors: {n: [3]}}, ['constructor', 'n']))"
+    )
+    assert odd == '"constructor","n","n_error"\n1,2,3\n'
     # The program asks the same, as it stands there.
     told = tab.evaluate("document.querySelectorAll('#answer details pre')[1].textContent")
     assert clinic.tokens["eve"] not in told

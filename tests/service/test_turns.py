@@ -167,6 +167,22 @@ def test_who_goes_away_before_their_turn_is_not_asked_for(tmp_path: Path) -> Non
     run(test)
 
 
+def test_a_token_that_is_revoked_while_its_question_waits_asks_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        web = Web(tmp_path, 1)
+        first, second = web.ask("ann"), web.ask("bob")
+        await settled()
+        tokens = web.asked.tokens
+        for one in tokens.all():
+            tokens.revoke(one.id)
+        web.held.end("ann")
+        await settled()
+        assert (first.status, second.status) == (200, 401) and web.held.began == ["ann"]
+        assert not web.service._asking and not web.service._turns._taken
+
+    run(test)
+
+
 def test_a_request_that_the_server_ends_gives_its_place_back_when_it_is_free(tmp_path: Path) -> None:
     async def test() -> None:
         web = Web(tmp_path, 2, each=3)

@@ -273,12 +273,13 @@ class Service:
         return self._told(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
 
     async def _turn(self, request: Request, analyst: str) -> None:
-        """Wait for an analyst's turn, as long as whoever asks is there."""
+        """Wait for an analyst's turn, as long as whoever asks is there, and may ask."""
         turn, left = asyncio.ensure_future(self._turns.take(analyst)), asyncio.ensure_future(_left(request))
         try:
             await asyncio.wait((turn, left), return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
                 raise _Refused(_GONE, EngineError(_LEFT))
+            self._caller(request)  # whose token may have been revoked meanwhile
         except BaseException:
             if not turn.cancel():  # it came at that moment
                 self._turns.over(analyst)

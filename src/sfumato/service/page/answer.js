@@ -53,7 +53,7 @@ async function copy(text) {
 
 /** Return CSV as the service writes it: error bars as columns, lists as JSON. */
 export function csv(data, names) {
-  const barred = names.filter((name) => name in data.errors);
+  const barred = names.filter((name) => Object.hasOwn(data.errors, name)); // and not constructor, which every object has
   const free = (name) => { let found = `${name}_error`; while (names.includes(found)) found += "_"; return found; };
   const plain = data.columns.map((column) => /^(u?int|float|double|half|decimal|date|time|duration|bool)/.test(column.type));
   const cell = (value, i) => {
