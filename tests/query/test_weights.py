@@ -17,6 +17,7 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import KNormDistance, Norm
 from sfumato.measurements.noise import NOISES
 from sfumato.noise.k_norm import StretchedNoise
+from sfumato.query.plans import weighing
 from sfumato.query.plans.centred import CentredPlan
 from sfumato.query.plans.expected import factors
 from sfumato.query.plans.plan import Plan
@@ -338,3 +339,19 @@ def test_weights_in_sql():
 def test_a_weighed_question_is_released(noise):
     release = question(**MOMENTS).weigh(v=100).release(epsilon=1, noise=noise)
     assert release.to_arrow().num_rows == 5 and release.errors(0.95).num_rows == 5
+
+
+@pytest.mark.noise_cannot_matter("it looks at what noise there is")
+@pytest.mark.parametrize(
+    ("count", "kind"), [(12, "StretchedNoise"), (13, "SeparateNoise"), (60, "SeparateNoise")]
+)
+def test_noise_of_many_numbers_is_not_stretched(monkeypatch, count, kind):
+    """A search among all ways took ten seconds for 20 sums, and did not end for 50; it tries few now."""
+    tried = []
+    honest = weighing.StretchedNoise
+    monkeypatch.setattr(weighing, "StretchedNoise", lambda *given: tried.append(given) or honest(*given))
+    table = sf.scan(pa.table({"id": [1], "g": ["a"], "v": [1]}), privacy_unit="id").bound(groups=1, rows=1)
+    sums = {f"s{i}": sf.sum("v", lower=0, upper=6 + i) for i in range(count)}
+    asked = table.group_by("g", keys=["a", "b"]).agg(**sums).weigh(s0=9, s1=9)
+    assert type(asked.plan(epsilon=1, noise="k_norm").drawn).__name__ == kind
+    assert len(tried) <= 4 * len(weighing.PARTS)

@@ -27,6 +27,7 @@ from sfumato.transformations import Role
 _CLOSE, _MOST_STEPS = 1e-9, 1000
 _ALMOST_NONE = Fraction(1 << 200)  # as noise: what has so much more costs nothing
 # Of the norm, what belongs to favoured numbers alone.
+MOST_STRETCHED = 12  # signed numbers: of twenty the search took ten seconds
 PARTS = tuple(Fraction(i, 8) for i in range(1, 8)) + tuple(1 - Fraction(1, 1 << i) for i in range(4, 9))
 
 
@@ -94,7 +95,7 @@ def stretched(noise: SeparateNoise, needed: Requirements, places: Mapping[str, f
     """Return noise of each group whose body is stretched where precision is unimportant, or itself.
 
     The numbers that have most part in the squared errors of outputs, by weight, are favoured: how many of
-    them, and how much, is looked for among `PARTS`.
+    them, and how much, is looked for among `PARTS`. Of more than `MOST_STRETCHED` numbers none is favoured.
 
     Args:
         noise: not stretched, as it is with equal weights.
@@ -102,7 +103,7 @@ def stretched(noise: SeparateNoise, needed: Requirements, places: Mapping[str, f
         places: the deviations of places that are chosen, which are as they are.
     """
     above = _above(needed)
-    if not any(above.values()):
+    if not any(above.values()) or noise.cone.signed > MOST_STRETCHED:
         return noise
 
     def deviations(one: SeparateNoise) -> dict[str, float]:
@@ -123,8 +124,10 @@ def stretched(noise: SeparateNoise, needed: Requirements, places: Mapping[str, f
     units, limited = list(sizes)[: noise.cone.units], list(sizes)[noise.cone.units :]
     asked[limited[0]] += sum(asked[name] for name in units)  # units have the noise of rows, and more
     order = sorted(range(len(limited)), key=lambda i: -asked[limited[i]])
+    # Those that are asked alike are favoured together, or not.
+    counts = [i for i in range(1, len(order)) if asked[limited[order[i]]] < asked[limited[order[i - 1]]]]
     forms: list[SeparateNoise] = [noise]
-    for count, part in product(range(1, len(order)), PARTS):
+    for count, part in product(counts, PARTS):
         with suppress(ParameterError):  # beyond 64-bit integers
             forms.append(StretchedNoise(noise.cone, noise.scales, tuple(order[:count]), part))
     return min(forms, key=height)
