@@ -16,7 +16,7 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.noisy.noising import SideBySide
 from sfumato.query.previews import groups
 from sfumato.query.previews.groups import MadeUpGroups, bars
-from sfumato.query.previews.made_up import made_up_rows
+from sfumato.query.previews.made_up import made_up_rows, width
 from sfumato.query.previews.picture import plain
 from sfumato.query.previews.preview import chance_shown
 from sfumato.testing import release_mechanism
@@ -483,3 +483,16 @@ def test_noise_that_is_rarer_than_what_is_drawn_is_told_by_error_bars(monkeypatc
     assert "confidence of 0.9999 errors are error bars" in preview.notes[-1] and max(most) < 1000
     often = question(asked, keys, groups=3).preview(epsilon=1, units=100, noise="k_norm")
     assert not any("errors are error bars" in note for note in often.notes)
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_made_up_values_are_bounded_in_number_however_many_columns_there_are():
+    """300 sums of a million people each took 10 GB, of a service's worker too."""
+    few = pa.table({"id": [1], **{f"v{i}": [1] for i in range(40)}})
+    asked = question({f"s{i}": sf.sum(f"v{i}", lower=0, upper=6) for i in range(40)}, table=few)
+    with pytest.raises(ParameterError, match="at most 250,000 rows in a group, of so many columns"):
+        asked.preview(epsilon=1, units=250_001)
+    vectors = question({"v": sf.vector_sum("v", length=3, bound=1)})
+    assert width(vectors.query) == 3 and vectors.preview(epsilon=1, delta=1e-6, units=100)
+    with pytest.raises(ParameterError, match="at most 1,000,000 rows in a group"):
+        question({"n": sf.count()}).preview(epsilon=1, units=1_000_001)

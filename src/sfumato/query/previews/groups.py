@@ -23,12 +23,12 @@ from sfumato.query.engine import Engine
 from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
-from sfumato.query.previews.made_up import MadeUp, made_up_rows
+from sfumato.query.previews.made_up import MadeUp, made_up_rows, width
 from sfumato.query.query import Query
 from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree
 
-MOST_ROWS = 1_000_000
+MOST_ROWS, MOST_VALUES = 1_000_000, 10_000_000  # made up for one group
 _FINE = Fraction(1 << 30)  # grid steps: a scale at which rounding does not matter, and all numbers fit
 FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
 # Of which the middle of values is moved, as a part of the bounds: places near no number that is very round.
@@ -91,8 +91,10 @@ class MadeUpGroups:
             plan, engine, units, rows, count, powers: as of `bars`, and how many groups.
             at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
         """
-        if units * rows > MOST_ROWS:
-            raise ParameterError("units", units, f"at most {MOST_ROWS:,} rows in a group")
+        most = min(MOST_ROWS, MOST_VALUES // max(1, width(plan.query)))
+        if units * rows > most:
+            form = f"at most {most:,} rows in a group" + (", of so many columns" if most < MOST_ROWS else "")
+            raise ParameterError("units", units, form)
         shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
         for shift in shifts:

@@ -95,6 +95,11 @@ def made_up_rows(
     return MadeUp(pa.table({unit: np.repeat(np.arange(units), rows), **columns}), unit)
 
 
+def width(query: Query) -> int:
+    """Return how many values one made-up row has."""
+    return sum(getattr(aggregate, "length", 1) for aggregate in _asked(query).values())
+
+
 def _asked(query: Query) -> dict[str, Aggregate]:
     """Return for each column what tells most of its values."""
     found: dict[str, Aggregate] = {}
