@@ -15,7 +15,6 @@ from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
-from sfumato.noise.k_norm import LimitedNoise
 from sfumato.query.engine import Engine
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
@@ -293,8 +292,7 @@ def _many(plan: Plan, confidence: float) -> int:
     elif noising.at_once:
         if noising.series is None and noising.totals is None:
             # Groups of one draw are alike, so that there must be more; it is kept for all sizes.
-            draws = _DRAWS // 4 if isinstance(noise, LimitedNoise) else _DRAWS  # one takes longer
-            many = min(3 * MANY, draws * noise.groups)
+            many = min(3 * MANY, _DRAWS * noise.groups)
         elif noise.groups < FEW:
             many = MANY // 2
         most = 2 * max(many, noise.groups)
