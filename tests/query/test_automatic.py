@@ -8,12 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
-from sfumato.query.automatic.bounds import Histogram, _reached, find_bounds, ladder
+from sfumato.query.automatic.bounds import Histogram, _finer, _reached, find_bounds, ladder
 from sfumato.query.automatic.looking import Looking
 from sfumato.query.automatic.resolve import admissible
 from sfumato.query.automatic.tail import Side, _log_probability
@@ -290,6 +292,77 @@ def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
             return math.hypot(1.5 * c, 10_000 * c ** (1 - power) / (power - 1))
 
         assert error(bound) <= 2 * min(map(error, edges[1:]))
+
+
+FARTHER = np.concatenate([[0.0], 2.0 ** (np.arange(0, 45) / 4)])  # quarters of an octave
+
+
+def flights(apart: float, scale: float) -> Side:
+    """Return many values up to 2^8, and some apart from them, in the bin from 2^9 on."""
+    counts = np.where(FARTHER[:-1] < 2**8, 500.0, 0.0)
+    counts[np.searchsorted(FARTHER, 2.0**9)] = apart
+    return Side(FARTHER, counts, np.full(len(counts), scale))
+
+
+def octaves(apart: float, scale: float) -> Side:
+    return Side(
+        FARTHER[1::4],
+        np.where(FARTHER[1:-1:4] == 2**9, apart, 2000.0 * (FARTHER[1:-1:4] < 2**8)),
+        np.full(11, scale),
+    )
+
+
+@pytest.mark.noise_cannot_matter("the counts are given")
+@pytest.mark.parametrize(("odds", "within"), [(None, True), (1e-12, False)])
+def test_values_that_stand_apart_in_one_bin_are_not_cut(odds, within, monkeypatch):
+    """Five scales of noise, which 37 of 19,442 flights had: of them as outliers spread over octaves nothing was kept."""
+    if odds is not None:
+        monkeypatch.setattr("sfumato.query.automatic.tail._TOGETHER_ODDS", odds)
+    assert (flights(36, 7.0).bound(2.0, 0.0, math.inf) > 2**9) == within
+
+
+@pytest.mark.noise_cannot_matter("the counts are given")
+def test_an_earlier_look_counts_too():
+    """What either look alone would take for noise, both together do not; and what one has, and the other has not."""
+    apart = flights(14, 7.0)
+    alone = apart.bound(2.0, 0.0, math.inf)
+    assert alone < 2**9
+    assert apart.bound(2.0, 0.0, math.inf, octaves(60, 10.0)) > 2**9
+    assert apart.bound(2.0, 0.0, math.inf, octaves(0, 10.0)) <= alone
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_expected_numbers_are_held_against_the_bins_that_they_make_up():
+    expected = np.random.default_rng(5).uniform(0, 50, (3, 20))
+    edges = FARTHER[3:24]  # from within one octave to within another
+    before = octaves(30, 10.0)
+    whole = expected[:, 2:18].reshape(3, 4, 4).sum(axis=-1)
+    around = np.sqrt(100 + whole)
+    direct = -(np.abs(before.counts[1:5] - whole) / around + np.log(around)).sum(axis=-1)
+    assert before.log_likelihood(edges, expected) == pytest.approx(direct)
+    assert not before.log_likelihood(FARTHER[2:4], expected[:, :1]).any()
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@given(
+    st.one_of(
+        st.just((None, False)), st.just((None, True)),
+        st.tuples(st.tuples(st.fractions("1/1000", 10**6), st.fractions("1.01", 10**9)), st.booleans()),
+    ),
+    st.data(),
+)  # fmt: skip
+def test_edges_of_the_second_look_make_up_those_of_the_first(range_, data):
+    known, whole = range_
+    edges = ladder(known and (known[0], known[0] * known[1]), whole)
+    up = edges[edges > 0]
+    assert np.all(np.diff(edges) > 0) and np.array_equal(edges, -edges[::-1])
+    far = data.draw(st.sampled_from(list(up)))
+    finer = _finer(up, far)
+    assert np.all(np.diff(finer) > 0)
+    assert np.isin(up[(up >= finer[0]) & (up <= finer[-1])], finer).all()
+    assert finer[0] <= far / 2**6 or finer[0] == up[0]
+    assert finer[-1] >= far * 2**6 or finer[-1] == up[-1]
+    assert (finer[1:] <= finer[:-1] * 2 ** (1 / 4) * (1 + 1e-9)).all()
 
 
 @SEEDED

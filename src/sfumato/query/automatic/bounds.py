@@ -14,11 +14,12 @@ from sfumato.query.automatic.tail import Floats, Side
 
 # Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
 # be close together, once more.
-PARTS = Fraction(3, 10), Fraction(1, 2), Fraction(1, 5)
+PARTS = Fraction(2, 5), Fraction(2, 5), Fraction(1, 5)
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
+_APART = 1.25  # how many times each other ends of magnitudes and the powers of two next to them are at least
 _FINE = 4  # bins for each octave
-_OCTAVES_BEYOND = 6
+_OCTAVES_AROUND = 6
 # Bins of the same width: so many that each has some times the scale of the noise.
 _LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
 # How often noise is taken for values nearer to zero than the others: seldom, as values that are close
@@ -82,9 +83,10 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool) -> Floats:
     up: Floats
     if magnitudes is not None:
         least, most = map(float, magnitudes)
-        octaves = math.log2(most / least)
-        count = math.ceil(octaves)
-        up = np.array([*(least * 2 ** (octaves * np.arange(count) / count)), most], dtype=np.float64)
+        # Powers of two, of which none is next to an end: what is known makes no look worse.
+        powers = np.exp2(np.arange(math.ceil(math.log2(least)), math.floor(math.log2(most)) + 1.0))
+        inside = powers[(powers > least * _APART) & (powers < most / _APART)]
+        up = np.array([least, *inside, most], dtype=np.float64)
     elif whole:
         up = np.exp2(np.arange(65, dtype=np.float64))
     else:
@@ -121,9 +123,9 @@ def _found(
     lower, upper = _reached(first)
     near, far = sorted((abs(lower), abs(upper)))
     if lower * upper <= 0 or far > _CLOSE * near:
-        up = far * 2 ** (np.arange(-_OCTAVES_BEYOND * _FINE, _OCTAVES_BEYOND * _FINE + 1) / _FINE)
-        around = np.unique(np.clip(np.concatenate([-up[::-1], [0.0], up]), least, most))
-        return _bounded(look(around, 1 - PARTS[0]), 0.0, (lower, upper), noise, fixed)
+        up = _finer(edges[edges > 0], far)
+        seen = look(np.concatenate([-up[::-1], [0.0], up]), 1 - PARTS[0])
+        return _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
     low, high = lower, upper
     units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
     for part in PARTS[1:]:
@@ -146,6 +148,19 @@ def _found(
             break
     # No values were seen on the other side of zero.
     return (max(low, 0.0), high) if lower > 0 else (low, min(high, 0.0))
+
+
+def _finer(edges: Floats, far: float) -> Floats:
+    """Return edges some octaves around a distance, and others between: bins that make up those of before."""
+    ends = np.array([far * 2.0**-_OCTAVES_AROUND * (1 + 1e-9), far * 2.0**_OCTAVES_AROUND * (1 - 1e-9)])
+    first, last = np.searchsorted(edges, ends)
+    kept = edges[max(first - 1, 0) : last + 1]
+    pieces = np.maximum(np.ceil(_FINE * np.log2(kept[1:] / kept[:-1]) - 1e-9), 1).astype(int)
+    between = [
+        start * (end / start) ** (np.arange(parts) / parts)
+        for start, end, parts in zip(kept[:-1], kept[1:], pieces, strict=True)
+    ]
+    return np.concatenate([*between, kept[-1:]])
 
 
 def _reached(seen: Histogram) -> tuple[float, float]:
@@ -172,11 +187,13 @@ def _bounded(
     before: tuple[float, float],
     noise: float,
     fixed: tuple[float | None, float | None],
+    first: Histogram | None = None,
 ) -> tuple[float, float]:
     """Return bounds on both sides of a centre; those of before, where no values are seen now."""
     below, above = seen.from_centre(centre)
+    wider = (None, None) if first is None else first.from_centre(centre)
     down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), before, strict=True))
     for _ in range(2):
-        up = above.bound(noise, down, up) if fixed[1] is None else max(fixed[1] - centre, 0.0)
-        down = below.bound(noise, up, down) if fixed[0] is None else max(centre - fixed[0], 0.0)
+        up = above.bound(noise, down, up, wider[1]) if fixed[1] is None else max(fixed[1] - centre, 0.0)
+        down = below.bound(noise, up, down, wider[0]) if fixed[0] is None else max(centre - fixed[0], 0.0)
     return centre - down, centre + up

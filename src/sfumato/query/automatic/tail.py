@@ -26,8 +26,12 @@ _UNUSUAL = 0.2
 _WELL_KNOWN = 8.0
 _POWERS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 9, 14, 30])
 _BINS_BEYOND, _EDGES_BEYOND = 8, 4
-# Outliers beside it, in scales of the noise.
-_OUTLIERS = 0.5, 1.0, 2.0, 4.0, 8.0
+# Outliers beside it, in scales of the noise: spread over octaves, or all in one bin.
+_SPREAD, _TOGETHER = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)
+# How probable each kind of outliers is, where that there are none has 1.
+_SPREAD_ODDS, _TOGETHER_ODDS = 0.5, 0.2
+# With which power of the distance they are less probable the further out they end.
+_SPREAD_FADES, _TOGETHER_FADES = 1.0, 0.5
 # A bound is no further out than so many times where values are.
 _FURTHEST = 4.0
 
@@ -96,13 +100,14 @@ class Side:
                 best = int(starts[-1]), int(starts[-1]) + run
         return best
 
-    def bound(self, noise: float, other: float, unseen: float) -> float:
+    def bound(self, noise: float, other: float, unseen: float, before: Side | None = None) -> float:
         """Return the distance at which to bound values.
 
         Args:
             noise: deviation of a total's noise, for bounds that are one apart.
             other: the distance of the bound on the other side.
             unseen: what is returned where no bin has values.
+            before: what an earlier look saw, in wider bins.
         Returns:
             One of the edges, or a distance beyond them.
         """
@@ -115,36 +120,77 @@ class Side:
         end = min(len(self.counts), last[1] + _BINS_BEYOND)
         edges, counts, scales = self.edges[first : end + 1], self.counts[first:end], self.scales[first:end]
         tried = np.concatenate([edges, edges[-1] * 2 ** (np.arange(1, _EDGES_BEYOND + 1) / 2)])
-        tails, likely = self._tails(tried, max(beyond[first], 3 * scales[0]), counts, scales)
+        tails, prior = _tails(tried, max(beyond[first], 3 * scales[0]), scales[0])
+        expected = tails[..., : len(counts)] - tails[..., 1 : len(counts) + 1]
+        logs = prior + _log_likelihood(expected, counts, scales)
+        if before is not None:
+            logs = logs + before.log_likelihood(edges, expected)
+        tails, likely = _likely(tails, logs)
         errors = np.hypot(noise * (tried + other), _cut_off(tails, tried))
         regret = errors / errors.min(axis=-1, keepdims=True)
         allowed = tried <= max(_FURTHEST * self.edges[last[0] + 1], self.edges[last[1]])
         return float(tried[allowed][(likely @ regret)[allowed].argmin()])
 
-    @staticmethod
-    def _tails(tried: Floats, units: float, counts: Floats, scales: Floats) -> tuple[Floats, Floats]:
-        """Return numbers of units beyond each edge, and the probability of each such tail.
+    def log_likelihood(self, edges: Floats, expected: Floats) -> Floats:
+        """Return how probable these bins are, those that other bins make up, given what is expected in these.
 
-        A tail falls with a power of the distance up to an end, at one of the edges. There may be a few
-        outliers besides, spread evenly over octaves, up to another edge: as probable as that there are none.
+        Args:
+            edges: of the other bins.
+            expected: in these, along the last axis.
         """
-        base = tried[0] if tried[0] > 0 else tried[1] / 2
-        places = np.arange(len(tried))
-        powers = np.maximum(tried / base, 1) ** -_POWERS[:, None]
-        smooth = units * np.where(places < places[1:, None], powers[:, None], 0.0).reshape(-1, len(tried))
-        last = places[2::2]
-        left = 1 - np.log(np.maximum(tried / base, 1)) / np.log(tried[last] / base)[:, None]
-        few = np.array(_OUTLIERS)[:, None, None] * scales[0] * np.maximum(left, 0.0)
-        few = few.reshape(-1, len(tried))
-        outliers = np.concatenate([np.zeros((1, len(tried))), few])
-        prior = np.log(np.concatenate([[1.0], np.full(len(few), 1 / len(few))]))
-        tails = smooth[:, None] + outliers
-        expected = tails[..., : len(counts)] - tails[..., 1 : len(counts) + 1]
-        spread = np.sqrt(scales**2 + expected)
-        logs = prior - (np.abs(counts - expected) / spread + np.log(spread)).sum(axis=-1)
-        likely = np.exp(logs - logs.max()).ravel()
-        kept = likely > 1e-6
-        return tails.reshape(-1, len(tried))[kept], likely[kept] / likely[kept].sum()
+        # Floats that were computed in two ways are still the same edge.
+        at = np.searchsorted(edges, self.edges * (1 - 1e-9))
+        whole = np.nonzero(
+            (self.edges[:-1] >= edges[0] * (1 - 1e-9)) & (at[1:] < len(edges)) & (at[1:] > at[:-1])
+        )[0]
+        if not len(whole):
+            return np.zeros(expected.shape[:-1])
+        sums = np.concatenate([np.zeros((*expected.shape[:-1], 1)), np.cumsum(expected, axis=-1)], axis=-1)
+        return _log_likelihood(
+            sums[..., at[whole + 1]] - sums[..., at[whole]], self.counts[whole], self.scales[whole]
+        )
+
+
+def _tails(tried: Floats, units: float, scale: float) -> tuple[Floats, Floats]:
+    """Return numbers of units beyond each edge, by tail and outliers, and the log of how probable these are.
+
+    A tail falls with a power of the distance up to an end, at one of the edges. There may be a few outliers
+    besides: spread evenly over octaves up to another edge, or all in the bin from there.
+    """
+    base = tried[0] if tried[0] > 0 else tried[1] / 2
+    places = np.arange(len(tried))
+    powers = np.maximum(tried / base, 1) ** -_POWERS[:, None]
+    smooth = units * np.where(places < places[1:, None], powers[:, None], 0.0).reshape(-1, len(tried))
+    last = places[2::2]
+    left = 1 - np.log(np.maximum(tried / base, 1)) / np.log(tried[last] / base)[:, None]
+    spread = np.array(_SPREAD)[:, None, None] * scale * np.maximum(left, 0.0)
+    at = places[1:-_EDGES_BEYOND]
+    together = np.array(_TOGETHER)[:, None, None] * scale * (places <= at[:, None])
+    outliers = np.concatenate(
+        [np.zeros((1, len(tried))), *(few.reshape(-1, len(tried)) for few in (spread, together))]
+    )
+    kinds = (
+        (len(_SPREAD), _SPREAD_ODDS, tried[last], _SPREAD_FADES),
+        (len(_TOGETHER), _TOGETHER_ODDS, tried[at], _TOGETHER_FADES),
+    )
+    odds = [np.ones(1)]
+    for numbers, all_odds, ends, fades in kinds:
+        each = ends**-fades
+        odds.append(np.tile(all_odds / numbers * each / each.sum(), numbers))
+    return smooth[:, None] + outliers, np.log(np.concatenate(odds))
+
+
+def _log_likelihood(expected: Floats, counts: Floats, scales: Floats) -> Floats:
+    """Return the log of how probable noisy numbers are, but for a constant, by what is expected."""
+    around = np.sqrt(scales**2 + expected)
+    return np.asarray(-(np.abs(counts - expected) / around + np.log(around)).sum(axis=-1), dtype=np.float64)
+
+
+def _likely(tails: Floats, logs: Floats) -> tuple[Floats, Floats]:
+    """Return the tails that are probable enough to matter, and their probabilities."""
+    likely = np.exp(logs - logs.max()).ravel()
+    kept = likely > 1e-6
+    return tails.reshape(-1, tails.shape[-1])[kept], likely[kept] / likely[kept].sum()
 
 
 def _cut_off(tails: Floats, edges: Floats) -> Floats:
