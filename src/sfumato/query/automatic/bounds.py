@@ -14,7 +14,7 @@ from sfumato.query.automatic.tail import Floats, Side
 
 # Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
 # be close together, once more.
-PARTS = Fraction(2, 5), Fraction(2, 5), Fraction(1, 5)
+PARTS = Fraction(7, 20), Fraction(9, 20), Fraction(1, 5)
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
 _APART = 1.25  # how many times each other ends of magnitudes and the powers of two next to them are at least

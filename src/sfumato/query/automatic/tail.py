@@ -30,8 +30,6 @@ _BINS_BEYOND, _EDGES_BEYOND = 8, 4
 _SPREAD, _TOGETHER = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)
 # How probable each kind of outliers is, where that there are none has 1.
 _SPREAD_ODDS, _TOGETHER_ODDS = 0.5, 0.2
-# With which power of the distance they are less probable the further out they end.
-_SPREAD_FADES, _TOGETHER_FADES = 1.0, 0.5
 # A bound is no further out than so many times where values are.
 _FURTHEST = 4.0
 
@@ -164,20 +162,12 @@ def _tails(tried: Floats, units: float, scale: float) -> tuple[Floats, Floats]:
     last = places[2::2]
     left = 1 - np.log(np.maximum(tried / base, 1)) / np.log(tried[last] / base)[:, None]
     spread = np.array(_SPREAD)[:, None, None] * scale * np.maximum(left, 0.0)
-    at = places[1:-_EDGES_BEYOND]
-    together = np.array(_TOGETHER)[:, None, None] * scale * (places <= at[:, None])
-    outliers = np.concatenate(
-        [np.zeros((1, len(tried))), *(few.reshape(-1, len(tried)) for few in (spread, together))]
-    )
-    kinds = (
-        (len(_SPREAD), _SPREAD_ODDS, tried[last], _SPREAD_FADES),
-        (len(_TOGETHER), _TOGETHER_ODDS, tried[at], _TOGETHER_FADES),
-    )
-    odds = [np.ones(1)]
-    for numbers, all_odds, ends, fades in kinds:
-        each = ends**-fades
-        odds.append(np.tile(all_odds / numbers * each / each.sum(), numbers))
-    return smooth[:, None] + outliers, np.log(np.concatenate(odds))
+    before = places <= places[1:-_EDGES_BEYOND, None]
+    together = np.array(_TOGETHER)[:, None, None] * scale * before
+    kinds = (np.zeros(len(tried)), 1.0), (spread, _SPREAD_ODDS), (together, _TOGETHER_ODDS)
+    few = [kind.reshape(-1, len(tried)) for kind, _ in kinds]
+    odds = [np.full(len(one), all_odds / len(one)) for one, (_, all_odds) in zip(few, kinds, strict=True)]
+    return smooth[:, None] + np.concatenate(few), np.log(np.concatenate(odds))
 
 
 def _log_likelihood(expected: Floats, counts: Floats, scales: Floats) -> Floats:
