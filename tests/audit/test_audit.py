@@ -339,11 +339,18 @@ def test_the_witness_of_a_function_of_the_prompt_is_called_by_its_name():
     def sure(dataset):
         return len(dataset)
 
-    def audited():
-        return audit(sure, epsilon=1, pairs=PAIR).witness.replay
+    def sure_of_many(dataset, size=3):
+        return len(dataset) * size
+
+    sure_of_many.__module__, sure_of_many.__qualname__ = "__main__", "sure_of_many"
+
+    def audited(mechanism=sure):
+        return audit(mechanism, epsilon=1, pairs=PAIR).witness.replay
 
     sure.__module__, sure.__qualname__ = "__main__", "sure"
     assert audited().startswith("audit(sure, epsilon=1.0, pairs=[([")
+    many = Mechanism(sure_of_many, vectorised=False)
+    assert audited(many).startswith("audit(Mechanism(sure_of_many, vectorised=False), epsilon=1.0, pairs=[([")
     sure.__qualname__ = "outer.<locals>.sure"  # which the prompt does not know
     assert audited().startswith("audit(mechanism, epsilon=1.0, pairs=[([")
 

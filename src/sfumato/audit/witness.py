@@ -59,28 +59,25 @@ def witness(test: PairTest) -> Witness:
 
 def replay(mechanism: Mechanism, claim: Claim, dataset: Any, neighbour: Any, more: str = "") -> str:
     """Return a line of Python that audits one pair again; `more` are further keywords."""
-    name = import_of(mechanism)
-    pairs = f"pairs=[({literal(dataset)}, {literal(neighbour)})]"
-    given = "mechanism" if name else at_the_prompt(mechanism) or "mechanism"
+    name, imported = called(mechanism)
+    given = name or "mechanism"
     if name and mechanism.vectorised != takes_size(mechanism.function):
-        given = f"Mechanism(mechanism, vectorised={mechanism.vectorised})"
-    code = f"audit({given}, {claim.code}, {pairs}{', ' * bool(more)}{more})"
-    return f"{name}; {code}" if name else code
+        given = f"Mechanism({name}, vectorised={mechanism.vectorised})"
+    pairs = f"pairs=[({literal(dataset)}, {literal(neighbour)})]"
+    return f"{imported}audit({given}, {claim.code}, {pairs}{', ' * bool(more)}{more})"
 
 
-def import_of(mechanism: Mechanism) -> str:
-    """Return the statement that imports a mechanism, or nothing where it has no name of its own."""
-    function = mechanism.function
-    module, name = (getattr(function, a, "") for a in ("__module__", "__qualname__"))
-    if not module or not name or "<" in name or "." in name or module == "__main__":
-        return ""
-    return f"from {module} import {name} as mechanism"
+def called(mechanism: Mechanism) -> tuple[str, str]:
+    """Return what a function is called in a line of Python, and what imports it, if it has a name.
 
-
-def at_the_prompt(mechanism: Mechanism) -> str:
-    """Return the name of a function of the prompt, the notebook or the program that runs, or nothing."""
+    One of the prompt, a notebook or the program that runs has its own name there.
+    """
     module, name = (getattr(mechanism.function, a, "") for a in ("__module__", "__qualname__"))
-    return name if module == "__main__" and name.isidentifier() else ""
+    if not module or not name.isidentifier():
+        return "", ""
+    return (
+        (name, "") if module == "__main__" else ("mechanism", f"from {module} import {name} as mechanism; ")
+    )
 
 
 def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, gammainccinv, gammaincinv
 
 from sfumato.exact.roots import halve
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 
-# SciPy takes a tenth of a second to import, and is loaded where it is used.
 _HALVINGS = 60
 _OUTWARD = 1e-9  # relative, for what SciPy and floats are off
 _ALMOST_NOTHING = 1e-9  # of one unit
@@ -30,8 +30,6 @@ def poisson(counted: Interval, tail: float) -> Interval:
     Source:
         Garwood 1936, "Fiducial limits for the Poisson distribution"; Anderson and Samuels 1967.
     """
-    from scipy.special import gammainccinv, gammaincinv
-
     low, high = _ends(counted)
     first = np.where(low > 0, gammaincinv(np.where(low > 0, low, 1.0), tail), 0.0)
     return _outward(Interval(first, gammainccinv(high + 1, tail)))
@@ -92,7 +90,6 @@ def clopper_pearson(ones: Interval, zeros: Interval, tail: float) -> Interval:
     Source:
         Clopper and Pearson 1934.
     """
-    from scipy.special import betaincinv
 
     def least(ones: Floats, zeros: Floats) -> Floats:
         there = ones > 0
