@@ -37,7 +37,7 @@ def place(session: duckdb.DuckDBPyConnection) -> str:
 
 
 def idle() -> list[str]:
-    return [place(database) for _, database in connection._idle.values()]
+    return [place(database) for _, database, _ in connection._idle.values()]
 
 
 def lent_place(**options) -> str:
@@ -50,6 +50,15 @@ def counted(source) -> list[tuple[int, int]]:
     query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
     table = pa.Table.from_batches(sf.scan(source, privacy_unit="id").engine.statistics(query, 100))
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_database_has_so_many_sessions_and_is_closed(most, monkeypatch):
+    """DuckDB keeps some kilobytes of each until it is closed."""
+    monkeypatch.setattr(connection, "MOST_SESSIONS", most)
+    places = [lent_place() for _ in range(2 * most)]
+    assert places == [one for one in places[::most] for _ in range(most)] and len(set(places)) == 2
+    assert idle() == []
 
 
 def test_a_database_is_lent_again():
@@ -130,7 +139,7 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
             session.register("given", ROWS)
             session.execute("CREATE TEMP VIEW view AS FROM given; SET VARIABLE v = 'private'")
             assert session.sql("FROM view").to_arrow_table() == ROWS
-        (database,) = (database for _, database in connection._idle.values())
+        (database,) = (database for _, database, _ in connection._idle.values())
     with closed("Europe/Berlin", locked=True) as session:
         assert session.execute("SELECT getvariable('v')").fetchall() == [(None,)]
     with closed("UTC", locked=True) as session:
@@ -138,7 +147,7 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
     with closed("UTC") as session, pytest.raises(duckdb.Error) as error:
         session.execute("FROM given")
     assert "exception_type" not in str(error.value)
-    assert len(connection._idle) == 3 and database in [d for _, d in connection._idle.values()]
+    assert len(connection._idle) == 3 and database in [d for _, d, _ in connection._idle.values()]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +249,7 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
     for _ in range(3):
         for source, expected in in_order:
             assert counted(source) == expected
-        assert all(connection._as_new(database) for _, database in connection._idle.values())
+        assert all(connection._as_new(database) for _, database, _ in connection._idle.values())
     assert len(idle()) == 1  # one did for all of them
 
 

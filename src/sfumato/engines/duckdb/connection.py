@@ -3,8 +3,8 @@
 To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
 one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
 are the session's, and end with it. A database is closed where something went wrong, where it was used for
-long, where it spilled, and where a look finds tables, views, secrets or attached databases of its user:
-nothing else that sfumato makes would outlive a session.
+long, where it spilled, after some sessions, and where a look finds tables, views, secrets or attached
+databases of its user: nothing else that sfumato makes would outlive a session.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from sfumato.ownership import process
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 # That wait for a user, of all kinds together: each has as many threads as it may use.
 MOST_IDLE = 4
+# Of one database: DuckDB keeps some kilobytes of each until it is closed.
+MOST_SESSIONS = 50
 # In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
 BRIEF = 0.3
 # One row, the folder, where nothing else is there; the database itself is one of the databases.
@@ -65,9 +67,17 @@ class _Kind(NamedTuple):
     given: str = ""  # how closed it is: "" for what may read files
 
 
+class _Waiting(NamedTuple):
+    """A database that waits for a user, and how many sessions it has had."""
+
+    kind: _Kind
+    database: duckdb.DuckDBPyConnection
+    sessions: int
+
+
 # In the order in which they were given back. Who takes a number out has the database; no lock, which a fork
 # would leave taken.
-_idle: dict[int, tuple[_Kind, duckdb.DuckDBPyConnection]] = {}
+_idle: dict[int, _Waiting] = {}
 _numbers = itertools.count()
 # What DuckDB calls this machine's time zone, by the variable that may change it while the process runs.
 _zones: dict[str | None, str] = {}
@@ -178,7 +188,7 @@ def _lent(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
     kind = _Kind(here, local, timezone, resources, large_texts, own_types, given)
-    database = _taken(kind) or _opened(kind)
+    _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)
     session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
     try:
@@ -187,8 +197,8 @@ def _lent(
     finally:
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
-            if fit and (leaves_nothing or _as_new(database)):
-                _give_back(kind, database)
+            if fit and sessions + 1 < MOST_SESSIONS and (leaves_nothing or _as_new(database)):
+                _give_back(_Waiting(kind, database, sessions + 1))
             else:
                 database.close()
 
@@ -216,22 +226,22 @@ def _opened_closed(timezone: str | None, kind: _Kind) -> duckdb.DuckDBPyConnecti
     return database
 
 
-def _taken(kind: _Kind) -> duckdb.DuckDBPyConnection | None:
+def _taken(kind: _Kind) -> _Waiting | None:
     """Take the one of a kind that was given back last."""
     for number in reversed(list(_idle)):
         found = _idle.get(number)  # another thread may have taken it, and may before the next line
-        if found is not None and found[0] == kind and _idle.pop(number, None) is not None:
-            return found[1]
+        if found is not None and found.kind == kind and _idle.pop(number, None) is not None:
+            return found
     return None
 
 
-def _give_back(kind: _Kind, database: duckdb.DuckDBPyConnection) -> None:
+def _give_back(given: _Waiting) -> None:
     """Let a database wait; the one that waited longest is closed where they are too many."""
-    _idle[next(_numbers)] = kind, database
+    _idle[next(_numbers)] = given
     for number in list(_idle)[:-MOST_IDLE]:
         found = _idle.pop(number, None)
-        if found is not None and found[0].process == kind.process:  # a parent's is let alone
-            found[1].close()
+        if found is not None and found.kind.process == given.kind.process:  # a parent's is let alone
+            found.database.close()
 
 
 def _as_new(database: duckdb.DuckDBPyConnection) -> bool:

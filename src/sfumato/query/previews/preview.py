@@ -282,7 +282,7 @@ def _rounded_up(value: float) -> float:
 def _many(plan: Plan, confidence: float) -> int:
     """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond.
 
-    None where noise is dear to draw, and so many were more than twice as many as are enough for 95%.
+    0 where noise is dear to draw, and that would be more than twice as many as are enough for 95%.
     """
     noising, many, most = plan.noising, MANY, _MOST
     noise: Any = noising.together
