@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from math import inf, nan
 
 import numpy as np
@@ -144,7 +145,7 @@ def bounds_of_the_rows(patch):
     """What users do by hand: the smallest and the largest value."""
 
     def read(look, edges, noise, fixed):
-        look(edges, resolve.PARTS[0])
+        look(edges, Fraction(1, 4))
         x = [v for v in ROWS[0]["x"].to_pylist() if abs(v) < 1e6]
         return min(x), max(x)
 

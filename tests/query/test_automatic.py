@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,16 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
-from sfumato.query.automatic.bounds import Histogram, _finer, _reached, find_bounds, ladder
+from sfumato.query.automatic.bounds import (
+    LEAST_LOOK,
+    PARTS,
+    Histogram,
+    _divided,
+    _finer,
+    _reached,
+    find_bounds,
+    ladder,
+)
 from sfumato.query.automatic.looking import Looking
 from sfumato.query.automatic.resolve import admissible
 from sfumato.query.automatic.tail import Side, _log_probability
@@ -329,6 +339,88 @@ def test_an_earlier_look_counts_too():
     assert alone < 2**9
     assert apart.bound(2.0, 0.0, math.inf, octaves(60, 10.0)) > 2**9
     assert apart.bound(2.0, 0.0, math.inf, octaves(0, 10.0)) <= alone
+
+
+def looked_at(units: float, seed: int, close: bool) -> list[Fraction]:
+    """Return the parts of the share that looks have, of noise around a number of units."""
+    rng, parts = np.random.default_rng(seed), []
+
+    def look(edges, part):
+        parts.append(part)
+        middle = (edges[1:] + edges[:-1]) / 2
+        values = (middle > 1000) & (middle < (1050 if close else 2**16))
+        return Histogram(edges, values * units / max(values.sum(), 1) + rng.laplace(0, 9, len(values)), 9.0)
+
+    find_bounds(look, ladder((Fraction(1), Fraction(2**20)), False), 1.0)
+    return parts
+
+
+@pytest.mark.noise_cannot_matter("the generator is seeded")
+@given(st.floats(-1e4, 1e12), st.integers(0, 2**32), st.booleans())
+def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units, seed, close):
+    parts = looked_at(units, seed, close)
+    assert sum(parts) <= 1 and min(parts) >= LEAST_LOOK
+    assert parts[0] == PARTS[0]
+
+
+@pytest.mark.noise_cannot_matter("the generator is seeded")
+def test_more_units_are_looked_at_with_less_of_the_share(monkeypatch):
+    """What is left goes to the answer; few units have the whole share."""
+    few, some, many = (sum(looked_at(units, 1, False)) for units in (1_500, 20_000, 10**7))
+    assert few == 1 > some > many == PARTS[0] + (1 - PARTS[0]) / 2
+    monkeypatch.setattr(
+        "sfumato.query.automatic.bounds._rest", lambda units: Fraction(5, 4)
+    )  # a planted defect
+    assert sum(looked_at(1_500, 1, False)) > 1
+
+
+@pytest.mark.noise_cannot_matter("the counts are given")
+def test_weak_numbers_beside_the_middle_are_kept_where_values_surely_are():
+    """Half of the values are on each side of their middle: that no bin is beyond noise says nothing of the nearest."""
+    edges = np.concatenate([[0.0], 2.0 ** (np.arange(9) / 4)])
+    weak = Side(edges, np.where(edges[:-1] < 3, 25.0, 0.0), np.full(9, 10.0))
+    assert weak.last_run() is None
+    assert weak.bound(1.0, 0.0, 0.25) == 0.25  # what it was before
+    assert weak.bound(1.0, 0.0, 0.25, inside=True) > 2
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40, unique=True),
+    st.floats(-1e6, 1e6), st.floats(1, 1e6), st.floats(1e-3, 1e5),
+)  # fmt: skip
+def test_edges_of_the_last_look_make_up_those_before(edges, low, wide, width):
+    edges, high = np.sort(edges), low + wide
+    width = max(width, (high - low) / 100)
+    finer = _divided(edges, low, high, width)
+    assert np.isin(edges, finer).all() and (finer[0], finer[-1]) == (edges[0], edges[-1])
+    inside = finer[(finer > max(low, edges[0])) & (finer < min(high, edges[-1]))]
+    assert (np.diff(inside) <= 2 * width).all()
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@given(st.data())
+def test_looks_are_compared_between_the_edges_that_both_have(data):
+    """Wherever the middle is from which distances are counted, in one of its bins or at an edge."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    coarse = np.sort(rng.choice(np.arange(1000.0), 20, replace=False))
+    fine = _divided(coarse, coarse[4], coarse[15], 7.0)
+    centre = float(data.draw(st.sampled_from(list(fine[5:-5]))))
+    before = Histogram(coarse, rng.uniform(0, 90, 19), 8.0)
+    seen = Histogram(fine, rng.uniform(0, 9, len(fine) - 1), 5.0)
+    for up in (0, 1):
+        sides = [looked.from_centre(centre)[up] for looked in (before, seen)]
+        merged = sides[1].coarse()
+        expected = rng.uniform(0, 50, len(merged.counts))
+        ends = np.intersect1d(np.round(sides[0].edges, 6), np.round(merged.edges, 6))
+        direct = 0.0
+        for start, end in pairwise(ends):
+            theirs = (merged.edges[:-1] > start - 1e-3) & (merged.edges[1:] < end + 1e-3)
+            ours = (sides[0].edges[:-1] > start - 1e-3) & (sides[0].edges[1:] < end + 1e-3)
+            whole = expected[theirs].sum()
+            around = math.sqrt((sides[0].scales[ours] ** 2).sum() + whole)
+            direct -= abs(sides[0].counts[ours].sum() - whole) / around + math.log(around)
+        assert sides[0].log_likelihood(merged.edges, expected) == pytest.approx(direct)
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")

@@ -358,8 +358,8 @@ class Question(Helpful, Displayed, Generic[Released]):
             pre_threshold: private groups with fewer units than this are never shown.
             diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
                 limits and bounds changed, with error bars; the answer has the rest of the budget.
-            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
-                what it leaves goes to the answer. Left out it is 0.3, and of limits alone 0.1.
+            auto_share: the most of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
+                what looks leave goes to the answer. Left out it is 0.3, and of limits alone 0.1.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sfumato.noise import Words
 from sfumato.query.advice.asked import Asked
 from sfumato.query.aggregates import Automatic
-from sfumato.query.automatic.bounds import PARTS, Histogram, find_bounds, ladder
+from sfumato.query.automatic.bounds import LEAST_LOOK, Histogram, find_bounds, ladder
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import LimitsLook, limits_look
 from sfumato.query.automatic.looking import Looking, Values
@@ -97,7 +97,7 @@ class ValuesSeen:
 
     def plan(self) -> None:
         """Plan the smallest look, for what may be wrong with it."""
-        self.looking.plan(ladder(self.values.magnitudes, self.looking.whole), self.epsilon * min(PARTS))
+        self.looking.plan(ladder(self.values.magnitudes, self.looking.whole), self.epsilon * LEAST_LOOK)
 
     def draw(self, noise: float) -> None:
         """Look, for the bounds that are the best with this noise."""
@@ -132,7 +132,8 @@ class ValuesSeen:
         last = self.seen[-1]
         centre = 0.0 if 0.0 in last.edges else last.middle
         found = 0.0
-        for side, end in zip(last.from_centre(centre), (centre - lower, upper - centre), strict=True):
+        ends = (centre - lower, upper - centre)
+        for side, end in zip((bins.coarse() for bins in last.from_centre(centre)), ends, strict=True):
             run = side.last_run() if len(side.counts) else None
             if run is not None:
                 middles = (side.edges[:-1] + side.edges[1:])[: run[1]] / 2

@@ -10,15 +10,18 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.query.aggregates import LARGEST_MAGNITUDE
-from sfumato.query.automatic.tail import Floats, Side
+from sfumato.query.automatic.tail import FINE, Floats, Side
 
 # Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
 # be close together, once more.
-PARTS = Fraction(7, 20), Fraction(9, 20), Fraction(1, 5)
+PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
+# Where there are more units than so many scales of the first look's noise, the looks after it are shown the
+# same with less of the share: ever less with the fourth root, down to a half of it.
+_FEW, _LEAST_REST = 200.0, Fraction(1, 2)
+LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
 _APART = 1.25  # how many times each other ends of magnitudes and the powers of two next to them are at least
-_FINE = 4  # bins for each octave
 _OCTAVES_AROUND = 6
 # Bins of the same width: so many that each has some times the scale of the noise.
 _LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
@@ -44,22 +47,14 @@ class Histogram:
     scale: float
 
     def from_centre(self, centre: float) -> tuple[Side, Side]:
-        """Return the bins below a centre, which is one of the edges, and those above, outwards from it."""
-        at = int(np.searchsorted(self.edges, centre))
-        return self._side(centre - self.edges[at::-1], self.counts[:at][::-1]), self._side(
-            self.edges[at:] - centre, self.counts[at:]
+        """Return the bins below a centre and those above, outwards from it, without one that it is within."""
+        below = int(np.searchsorted(self.edges, centre, side="right")) - 1
+        above = int(np.searchsorted(self.edges, centre))
+        scales = np.full(len(self.counts), self.scale)
+        return (
+            Side(centre - self.edges[below::-1], self.counts[:below][::-1], scales[:below]),
+            Side(self.edges[above:] - centre, self.counts[above:], scales[above:]),
         )
-
-    def _side(self, distances: Floats, counts: Floats) -> Side:
-        """Return bins outwards, such together that they are at least a quarter of an octave wide."""
-        starts, size = [0], len(counts)
-        while starts[-1] < size:
-            reached = distances[starts[-1]] * 2 ** (1 / _FINE) * (1 - 1e-9)
-            starts.append(max(starts[-1] + 1, min(int(np.searchsorted(distances, reached)), size)))
-        if not size:
-            return Side(np.array([0.0]), np.empty(0), np.empty(0))
-        together = np.diff(starts)
-        return Side(distances[starts], np.add.reduceat(counts, starts[:-1]), self.scale * np.sqrt(together))
 
     @property
     def middle(self) -> float:
@@ -121,33 +116,44 @@ def _found(
     least, most = edges[[0, -1]]
     first = look(edges, PARTS[0])
     lower, upper = _reached(first)
+    units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
+    rest = _rest(units / first.scale)
     near, far = sorted((abs(lower), abs(upper)))
     if lower * upper <= 0 or far > _CLOSE * near:
         up = _finer(edges[edges > 0], far)
-        seen = look(np.concatenate([-up[::-1], [0.0], up]), 1 - PARTS[0])
+        seen = look(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
         return _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
-    low, high = lower, upper
-    units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
-    for part in PARTS[1:]:
+    low, high, before = lower, upper, None
+    for part in (part * rest for part in PARTS[1:]):
         width = high - low
         each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
         bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
-        out = width * 2 ** (np.arange(_FINE * 3) / _FINE)
-        even = np.linspace(low - width / 2, high + width / 2, bins + 1)
-        around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), least, most))
+        if before is None:
+            out = width * 2 ** (np.arange(FINE * 3) / FINE)
+            even = np.linspace(low - width / 2, high + width / 2, bins + 1)
+            around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), least, most))
+        else:
+            around = _divided(before.edges, low - width / 2, high + width / 2, 2 * width / bins)
         if len(around) < bins:  # float64 has hardly any more between them
             break
         seen = look(around, part)
         centre = seen.middle
-        sides = seen.from_centre(centre)
-        # Where values are seen on one side of the middle alone, none are far out on the other side.
-        if any(side.last_run() for side in sides):
+        sides = [side.coarse() for side in seen.from_centre(centre)]
+        # Where values are seen on one side of the middle, those on the other are next to it, if not far out.
+        inside = any(side.last_run() for side in sides)
+        if inside:
             low, high = centre - float(sides[0].edges[:2][-1]), centre + float(sides[1].edges[:2][-1])
-        low, high = _bounded(seen, centre, (low, high), noise, fixed)
+        low, high = _bounded(seen, centre, (low, high), noise, fixed, before, inside)
+        before = seen
         if high - low > width * _RESOLVED * 2 / bins:
             break
     # No values were seen on the other side of zero.
     return (max(low, 0.0), high) if lower > 0 else (low, min(high, 0.0))
+
+
+def _rest(units: float) -> Fraction:
+    """Return how much of their parts looks after the first have, by units in scales of its noise."""
+    return max(Fraction(min((_FEW / max(units, _FEW)) ** 0.25, 1.0)).limit_denominator(1 << 10), _LEAST_REST)
 
 
 def _finer(edges: Floats, far: float) -> Floats:
@@ -155,7 +161,7 @@ def _finer(edges: Floats, far: float) -> Floats:
     ends = np.array([far * 2.0**-_OCTAVES_AROUND * (1 + 1e-9), far * 2.0**_OCTAVES_AROUND * (1 - 1e-9)])
     first, last = np.searchsorted(edges, ends)
     kept = edges[max(first - 1, 0) : last + 1]
-    pieces = np.maximum(np.ceil(_FINE * np.log2(kept[1:] / kept[:-1]) - 1e-9), 1).astype(int)
+    pieces = np.maximum(np.ceil(FINE * np.log2(kept[1:] / kept[:-1]) - 1e-9), 1).astype(int)
     between = [
         start * (end / start) ** (np.arange(parts) / parts)
         for start, end, parts in zip(kept[:-1], kept[1:], pieces, strict=True)
@@ -163,9 +169,20 @@ def _finer(edges: Floats, far: float) -> Floats:
     return np.concatenate([*between, kept[-1:]])
 
 
+def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
+    """Return edges, between two ends about a width apart, of bins that make up those of before."""
+    first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
+    between = [
+        np.linspace(start, end, max(round((end - start) / width), 1), endpoint=False)
+        for start, end in zip(edges[first:last], edges[first + 1 : last + 1], strict=True)
+    ]
+    return np.unique(np.concatenate([edges[:first], *between, edges[last:]]))
+
+
 def _reached(seen: Histogram) -> tuple[float, float]:
     """Return between which edges there are values: where they are the most likely, if too few are seen."""
-    ends, sides = [], seen.from_centre(0.0)
+    ends, sides = [], [side.coarse() for side in seen.from_centre(0.0)]
     for side, sign in zip(sides, (-1, 1), strict=True):
         last = side.last_run()
         if last is not None:
@@ -188,12 +205,25 @@ def _bounded(
     noise: float,
     fixed: tuple[float | None, float | None],
     first: Histogram | None = None,
+    inside: bool = False,
 ) -> tuple[float, float]:
-    """Return bounds on both sides of a centre; those of before, where no values are seen now."""
-    below, above = seen.from_centre(centre)
+    """Return bounds on both sides of a centre; those of before, where no values are seen now.
+
+    Args:
+        seen: the latest look.
+        centre: from which distances are counted.
+        before: the bounds so far.
+        noise, fixed: as of `find_bounds`.
+        first: the look before.
+        inside: whether values are surely next to the centre on both sides.
+    """
+    below, above = (side.coarse() for side in seen.from_centre(centre))
     wider = (None, None) if first is None else first.from_centre(centre)
-    down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), before, strict=True))
+    ends = (end if known is None else known for end, known in zip(before, fixed, strict=True))
+    down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), ends, strict=True))
     for _ in range(2):
-        up = above.bound(noise, down, up, wider[1]) if fixed[1] is None else max(fixed[1] - centre, 0.0)
-        down = below.bound(noise, up, down, wider[0]) if fixed[0] is None else max(centre - fixed[0], 0.0)
+        if fixed[1] is None:
+            up = above.bound(noise, down, up, wider[1], inside)
+        if fixed[0] is None:
+            down = below.bound(noise, up, down, wider[0], inside)
     return centre - down, centre + up

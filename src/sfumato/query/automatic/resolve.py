@@ -17,7 +17,7 @@ from sfumato.query.aggregates import (
     Variance,
     Weighted,
 )
-from sfumato.query.automatic.bounds import PARTS, find_bounds, ladder
+from sfumato.query.automatic.bounds import LEAST_LOOK, find_bounds, ladder
 from sfumato.query.automatic.limits import find_limits
 from sfumato.query.automatic.looking import Looking, Values, check_looks
 from sfumato.query.automatic.means import Means
@@ -151,7 +151,7 @@ class Automatically:
         looks = {value: Looking(self.engine, self.query, part, value, words) for value in different}
         for value, looking in looks.items() if planned else ():
             if looking.known is None:
-                looking.plan(ladder(value.magnitudes, looking.whole), each * min(PARTS))
+                looking.plan(ladder(value.magnitudes, looking.whole), each * LEAST_LOOK)
         return looks, each
 
     def _noise(self, name: str, expected: Errors) -> float:

@@ -1,7 +1,7 @@
 """How far out to put a bound, from noisy numbers of units in bins: post-processing, which costs nothing.
 
 Distances are counted outwards from a centre. A bound further out brings more noise, one nearer cuts off more:
-the error expected of each is held against the least one, over the tails that could have given these numbers.
+the logarithm of the error is averaged over the tails that could have given these numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+FINE = 4  # bins for each octave
+_SAME = 1e-9  # floats that were computed in two ways are still the same edge
 # Runs of so many bins are looked at together.
 _RUNS = (1, 2, 4, 8, 16)
 # With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
 # with each octave further out, that a bound is ten times too wide about once in a hundred million.
 _ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-3, 5.0
+_INSIDE = 1e-3  # anywhere, of bins that surely have values on both sides of their middle
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
 _UNUSUAL = 0.2
 # A tail is described from where it still has so many times the scale of the noise, with these powers of the
@@ -48,9 +51,24 @@ class Side:
     counts: Floats
     scales: Floats
 
-    def last_run(self) -> tuple[int, int] | None:
-        """Return the outermost bins that have values, as first and behind the last; None where none has."""
-        found = self.run_beyond_noise(_ANYWHERE)
+    def coarse(self) -> Side:
+        """Return bins such together that they are at least a quarter of an octave wide."""
+        starts, size = [0], len(self.counts)
+        while starts[-1] < size:
+            reached = self.edges[starts[-1]] * 2 ** (1 / FINE) * (1 - 1e-9)
+            starts.append(max(starts[-1] + 1, min(int(np.searchsorted(self.edges, reached)), size)))
+        if not size:
+            return Side(np.array([0.0]), np.empty(0), np.empty(0))
+        squares = np.add.reduceat(self.scales**2, starts[:-1])
+        return Side(self.edges[starts], np.add.reduceat(self.counts, starts[:-1]), np.sqrt(squares))
+
+    def last_run(self, inside: bool = False) -> tuple[int, int] | None:
+        """Return the outermost bins that have values, as first and behind the last; None where none has.
+
+        Args:
+            inside: whether values are surely next to the centre.
+        """
+        found = self.run_beyond_noise(_INSIDE if inside else _ANYWHERE)
         for _ in range(3):
             if found is None:
                 break
@@ -98,7 +116,9 @@ class Side:
                 best = int(starts[-1]), int(starts[-1]) + run
         return best
 
-    def bound(self, noise: float, other: float, unseen: float, before: Side | None = None) -> float:
+    def bound(
+        self, noise: float, other: float, unseen: float, before: Side | None = None, inside: bool = False
+    ) -> float:
         """Return the distance at which to bound values.
 
         Args:
@@ -106,10 +126,13 @@ class Side:
             other: the distance of the bound on the other side.
             unseen: what is returned where no bin has values.
             before: what an earlier look saw, in wider bins.
+            inside: whether values are surely next to the centre, also where no bin has more than noise.
         Returns:
             One of the edges, or a distance beyond them.
         """
-        last = self.last_run() if len(self.counts) else None
+        if not len(self.counts):
+            return unseen
+        last = self.last_run(inside) or ((0, 1) if inside else None)
         if last is None:
             return unseen
         beyond = np.cumsum(self.counts[: last[1]][::-1])[::-1]
@@ -125,28 +148,29 @@ class Side:
             logs = logs + before.log_likelihood(edges, expected)
         tails, likely = _likely(tails, logs)
         errors = np.hypot(noise * (tried + other), _cut_off(tails, tried))
-        regret = errors / errors.min(axis=-1, keepdims=True)
+        # Of the logarithm: the mean of errors would pay for a few bad releases with all others.
         allowed = tried <= max(_FURTHEST * self.edges[last[0] + 1], self.edges[last[1]])
-        return float(tried[allowed][(likely @ regret)[allowed].argmin()])
+        return float(tried[allowed][(likely @ np.log(np.maximum(errors, 1e-300)))[allowed].argmin()])
 
     def log_likelihood(self, edges: Floats, expected: Floats) -> Floats:
-        """Return how probable these bins are, those that other bins make up, given what is expected in these.
+        """Return how probable these bins are, between edges that both have, given what is expected in others.
 
         Args:
             edges: of the other bins.
             expected: in these, along the last axis.
         """
-        # Floats that were computed in two ways are still the same edge.
-        at = np.searchsorted(edges, self.edges * (1 - 1e-9))
-        whole = np.nonzero(
-            (self.edges[:-1] >= edges[0] * (1 - 1e-9)) & (at[1:] < len(edges)) & (at[1:] > at[:-1])
-        )[0]
-        if not len(whole):
+        at = np.minimum(np.searchsorted(self.edges, edges * (1 - _SAME)), len(self.edges) - 1)
+        both = np.nonzero(np.abs(self.edges[at] - edges) <= _SAME * edges)[0]
+        if len(both) < 2:
             return np.zeros(expected.shape[:-1])
-        sums = np.concatenate([np.zeros((*expected.shape[:-1], 1)), np.cumsum(expected, axis=-1)], axis=-1)
-        return _log_likelihood(
-            sums[..., at[whole + 1]] - sums[..., at[whole]], self.counts[whole], self.scales[whole]
-        )
+        ours, theirs = at[both], both
+
+        def between(sums: Floats, ends: NDArray[np.intp]) -> Floats:
+            whole = np.concatenate([np.zeros((*sums.shape[:-1], 1)), np.cumsum(sums, axis=-1)], axis=-1)
+            return np.asarray(np.diff(whole[..., ends], axis=-1))
+
+        scales = np.sqrt(between(self.scales**2, ours))
+        return _log_likelihood(between(expected, theirs), between(self.counts, ours), scales)
 
 
 def _tails(tried: Floats, units: float, scale: float) -> tuple[Floats, Floats]:
