@@ -17,7 +17,7 @@ from sfumato.query.automatic.tail import FINE, Floats, Side
 PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
 # Where there are more units than so many scales of the first look's noise, the looks after it are shown the
 # same with less of the share: ever less with the fourth root, down to a half of it.
-_FEW, _LEAST_REST = 200.0, Fraction(1, 2)
+_FEW, _LEAST_REST = 120.0, Fraction(1, 2)
 LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
@@ -126,6 +126,8 @@ def _found(
     low, high, before = lower, upper, None
     for part in (part * rest for part in PARTS[1:]):
         width = high - low
+        if not width > 0:  # all values seem to be one number
+            break
         each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
         bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
         if before is None:
@@ -174,7 +176,7 @@ def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
     first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
     last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
     between = [
-        np.linspace(start, end, max(round((end - start) / width), 1), endpoint=False)
+        np.linspace(start, end, max(round(min((end - start) / width, 2 * _MOST_EVEN)), 1), endpoint=False)
         for start, end in zip(edges[first:last], edges[first + 1 : last + 1], strict=True)
     ]
     return np.unique(np.concatenate([edges[:first], *between, edges[last:]]))
