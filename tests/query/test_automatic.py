@@ -355,7 +355,7 @@ def test_values_that_are_one_number_have_bounds_around_it(value):
     assert lower <= at <= upper
 
 
-def looked_at(units: float, seed: int, close: bool) -> list[Fraction]:
+def looked_at(units: float, seed: int, close: bool, **how: bool) -> list[Fraction]:
     """Return the parts of the share that looks have, of noise around a number of units."""
     rng, parts = np.random.default_rng(seed), []
 
@@ -365,7 +365,7 @@ def looked_at(units: float, seed: int, close: bool) -> list[Fraction]:
         values = (middle > 1000) & (middle < (1050 if close else 2**16))
         return Histogram(edges, values * units / max(values.sum(), 1) + rng.laplace(0, 9, len(values)), 9.0)
 
-    find_bounds(look, ladder((Fraction(1), Fraction(2**20)), False), 1.0)
+    find_bounds(look, ladder((Fraction(1), Fraction(2**20)), False), 1.0, **how)
     return parts
 
 
@@ -380,6 +380,9 @@ def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units,
 @pytest.mark.noise_cannot_matter("the generator is seeded")
 def test_more_units_are_looked_at_with_less_of_the_share(monkeypatch):
     """What is left goes to the answer; few units have the whole share."""
+    assert (
+        sum(looked_at(10**7, 1, False, sparing=False)) == 1
+    )  # as advice asks, whose answers get nothing more
     few, some, many = (sum(looked_at(units, 1, False)) for units in (1_000, 5_000, 10**7))
     assert few == 1 > some > many == PARTS[0] + (1 - PARTS[0]) / 2
     monkeypatch.setattr(
@@ -389,13 +392,40 @@ def test_more_units_are_looked_at_with_less_of_the_share(monkeypatch):
 
 
 @pytest.mark.noise_cannot_matter("the counts are given")
-def test_weak_numbers_beside_the_middle_are_kept_where_values_surely_are():
-    """Half of the values are on each side of their middle: that no bin is beyond noise says nothing of the nearest."""
+def test_less_is_enough_beside_the_middle_of_values():
+    """Where there are values on the other side of it."""
     edges = np.concatenate([[0.0], 2.0 ** (np.arange(9) / 4)])
-    weak = Side(edges, np.where(edges[:-1] < 3, 25.0, 0.0), np.full(9, 10.0))
+    weak = Side(edges, np.where(edges[:-1] < 3, 28.0, 0.0), np.full(9, 10.0))
     assert weak.last_run() is None
-    assert weak.bound(1.0, 0.0, 0.25) == 0.25  # what it was before
+    assert weak.bound(1.0, 0.0, 0.25) == 0.25
     assert weak.bound(1.0, 0.0, 0.25, inside=True) > 2
+    one = Side(edges, np.where(edges[:-1] == 0, 120.0, 0.0), np.full(9, 10.0))
+    assert one.last_run() is None and one.last_run(inside=True) == (0, 1)
+    for noise in (30.0, 60.0):  # that of no values next to the middle of values that are one number
+        assert (
+            Side(edges, np.where(edges[:-1] == 0, noise, 0.0), np.full(9, 10.0)).last_run(inside=True) is None
+        )
+
+
+@pytest.mark.noise_cannot_matter("the generator is seeded")
+@pytest.mark.parametrize(("value", "plant"), [(45.0, False), (2021.0, False), (45.0, True)])
+def test_one_number_is_looked_at_to_the_end(value, plant, monkeypatch):
+    """Noise next to it was taken for values, and the last look left out, in one of 20 releases."""
+    if plant:
+        monkeypatch.setattr(Side, "_first_run", lambda side: (0, 1))
+    rng, seen, edges = np.random.default_rng(5), [], ladder(None, False)
+    for _ in range(100):
+        looks = []
+
+        def look(edges, part, looks=looks):
+            looks.append(part)
+            scale = 1 / (0.3 * float(part))
+            counts = np.histogram([value], edges)[0] * 20_000.0
+            return Histogram(edges, counts + rng.laplace(0, scale, len(counts)), scale)
+
+        find_bounds(look, edges, 2.0)
+        seen.append(len(looks))
+    assert (min(seen) == 3) != plant
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")

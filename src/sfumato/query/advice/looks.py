@@ -111,11 +111,13 @@ class ValuesSeen:
     def bounds(self, noise: float) -> tuple[float, float]:
         """Return the best bounds with another noise, of what was seen; else those that were found."""
 
+        drawn = iter(self.seen)
+
         def look(edges: Floats, part: Fraction) -> Histogram:
-            for one in self.seen:
-                if np.array_equal(one.edges, edges):
-                    return one
-            raise _NotSeenError
+            one = next(drawn, None)
+            if one is None or not np.array_equal(one.edges, edges):
+                raise _NotSeenError
+            return one
 
         try:
             return self._found(look, noise)
@@ -125,7 +127,8 @@ class ValuesSeen:
     def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
         fixed = [None if end is None else float(end) for end in (self.values.lower, self.values.upper)]
         first = ladder(self.values.magnitudes, self.looking.whole)
-        return find_bounds(look, first, noise, (fixed[0], fixed[1]))
+        # What is left of the looks' epsilon would be lost: the answers' was said before.
+        return find_bounds(look, first, noise, (fixed[0], fixed[1]), sparing=False)
 
     def cut(self, lower: float, upper: float) -> float:
         """Return about what bounds cut of a value on average, at both ends, where values surely are."""

@@ -15,8 +15,8 @@ from sfumato.query.automatic.tail import FINE, Floats, Side
 # Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
 # be close together, once more.
 PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
-# Where there are more units than so many scales of the first look's noise, the looks after it are shown the
-# same with less of the share: ever less with the fourth root, down to a half of it.
+# Where there are more units than so many scales of the first look's noise, the looks after it tell as much
+# with less of the share: ever less with the fourth root, down to a half of it.
 _FEW, _LEAST_REST = 120.0, Fraction(1, 2)
 LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
 # Octaves up to here have a bin each; beyond, several have one together.
@@ -97,6 +97,8 @@ def find_bounds(
     edges: Floats,
     noise: float,
     fixed: tuple[float | None, float | None] = (None, None),
+    *,
+    sparing: bool = True,
 ) -> tuple[float, float]:
     """Return bounds with which noise and what is cut off are together about as small as they can be.
 
@@ -105,19 +107,20 @@ def find_bounds(
         edges: of the first one, symmetric around zero.
         noise: deviation of a total's noise, for bounds that are one apart.
         fixed: bounds that are known.
+        sparing: whether looks at many units take less than their parts, as what is left goes to the answer.
     """
-    low, high = _found(look, edges, noise, fixed)
+    low, high = _found(look, edges, noise, fixed, sparing)
     return max(low, float(edges[0])), min(high, float(edges[-1]))
 
 
 def _found(
-    look: Look, edges: Floats, noise: float, fixed: tuple[float | None, float | None]
+    look: Look, edges: Floats, noise: float, fixed: tuple[float | None, float | None], sparing: bool
 ) -> tuple[float, float]:
     least, most = edges[[0, -1]]
     first = look(edges, PARTS[0])
     lower, upper = _reached(first)
     units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
-    rest = _rest(units / first.scale)
+    rest = _rest(units / first.scale) if sparing else Fraction(1)
     near, far = sorted((abs(lower), abs(upper)))
     if lower * upper <= 0 or far > _CLOSE * near:
         up = _finer(edges[edges > 0], far)
@@ -141,7 +144,8 @@ def _found(
         seen = look(around, part)
         centre = seen.middle
         sides = [side.coarse() for side in seen.from_centre(centre)]
-        # Where values are seen on one side of the middle, those on the other are next to it, if not far out.
+        # Where values are seen on one side of the middle, less is enough to see them on the other; where not
+        # even that is there, they are all on one side.
         inside = any(side.last_run() for side in sides)
         if inside:
             low, high = centre - float(sides[0].edges[:2][-1]), centre + float(sides[1].edges[:2][-1])
@@ -217,7 +221,7 @@ def _bounded(
         before: the bounds so far.
         noise, fixed: as of `find_bounds`.
         first: the look before.
-        inside: whether values are surely next to the centre on both sides.
+        inside: whether values are seen on one side of the centre, which is their middle.
     """
     below, above = (side.coarse() for side in seen.from_centre(centre))
     wider = (None, None) if first is None else first.from_centre(centre)

@@ -21,7 +21,7 @@ _RUNS = (1, 2, 4, 8, 16)
 # With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
 # with each octave further out, that a bound is ten times too wide about once in a hundred million.
 _ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-3, 5.0
-_INSIDE = 1e-3  # anywhere, of bins that surely have values on both sides of their middle
+_INSIDE = 1e-3  # anywhere beside the middle of values, and next to it
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
 _UNUSUAL = 0.2
 # A tail is described from where it still has so many times the scale of the noise, with these powers of the
@@ -66,9 +66,13 @@ class Side:
         """Return the outermost bins that have values, as first and behind the last; None where none has.
 
         Args:
-            inside: whether values are surely next to the centre.
+            inside: whether there are values on the other side of the centre, which is their middle.
         """
-        found = self.run_beyond_noise(_INSIDE if inside else _ANYWHERE)
+        found = (
+            self.run_beyond_noise(_INSIDE) or self._first_run()
+            if inside
+            else self.run_beyond_noise(_ANYWHERE)
+        )
         for _ in range(3):
             if found is None:
                 break
@@ -80,6 +84,12 @@ class Side:
                 break
             found = further
         return found
+
+    def _first_run(self) -> tuple[int, int] | None:
+        """Return bins next to the centre that noise alone fills seldom; None where it may well have."""
+        logs = [(float(self._logs(run)[0]), run) for run in _RUNS if run <= len(self.counts)]
+        least, run = min(logs, default=(0.0, 0))
+        return (0, run) if least < math.log(_INSIDE / len(_RUNS)) else None
 
     def run_beyond_noise(self, probability: float) -> tuple[int, int] | None:
         """Return the outermost bins that noise alone fills with at most a probability, over all of them."""
@@ -126,13 +136,13 @@ class Side:
             other: the distance of the bound on the other side.
             unseen: what is returned where no bin has values.
             before: what an earlier look saw, in wider bins.
-            inside: whether values are surely next to the centre, also where no bin has more than noise.
+            inside: whether there are values on the other side of the centre, which is their middle.
         Returns:
             One of the edges, or a distance beyond them.
         """
         if not len(self.counts):
             return unseen
-        last = self.last_run(inside) or ((0, 1) if inside else None)
+        last = self.last_run(inside)
         if last is None:
             return unseen
         beyond = np.cumsum(self.counts[: last[1]][::-1])[::-1]
