@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import isfinite, prod
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,11 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.noise.words import SeededWords
+from sfumato.query.advice import looks as looks_of_advice
 from sfumato.query.advice.division import divided
 from sfumato.query.advice.looks import likely_number
+from sfumato.query.automatic.bounds import Histogram
+from sfumato.query.automatic.looking import Values
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 PRODUCTS = [f"p{i}" for i in range(20)]
@@ -469,3 +473,23 @@ def test_planted_defects_cost_more(people, monkeypatch, plant):
     plant(monkeypatch)
     looks, everything, noisy = charged(monkeypatch, people)
     assert looks > Fraction(1, 5) or everything > 1 or not noisy
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_what_was_seen_is_not_taken_for_a_look_that_was_not_drawn(monkeypatch):
+    """A last look may have the edges of the one before it, of which there would be the same numbers twice."""
+    edges, more = np.array([-1.0, 0.0, 1.0]), [2]
+
+    def find(look, first, noise, fixed, *, sparing):
+        looks = [look(edges, Fraction(1, 4)) for _ in range(more[0])]
+        return -1.0, float(len(looks))
+
+    monkeypatch.setattr(looks_of_advice, "find_bounds", find)
+    values = Values("x", False, None, None, None)
+    looking = SimpleNamespace(whole=False, look=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0))
+    seen = looks_of_advice.ValuesSeen(values, looking, Fraction(1))
+    seen.draw(1.0)
+    assert seen.bounds(2.0) == (-1.0, 2.0) and len(seen.seen) == 2
+    more[0] = 3  # with another noise, one look more
+    assert seen.bounds(2.0) == seen.told == (-1.0, 2.0)
+    assert len(seen.seen) == 2
