@@ -8,14 +8,17 @@ import sys
 import tomllib
 import zipfile
 from email.parser import HeaderParser
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import sfumato as sf
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 def test_every_paper_names_the_version():
@@ -40,6 +43,16 @@ def test_files_that_the_papers_name_exist():
         )
         names = [a or b for a, b in named]
         assert names and all((ROOT / name).exists() for name in names), names
+
+
+def test_what_uv_is_told_of_packages_is_what_they_say():
+    for told in PYPROJECT["tool"]["uv"]["dependency-metadata"]:
+        installed = distribution(told["name"])
+        if installed.version != told["version"]:
+            continue  # uv asks the package itself
+        said = (Requirement(line) for line in installed.requires or ())
+        always = {(r.name, r.specifier) for r in said if "extra" not in str(r.marker or "")}
+        assert {(r.name, r.specifier) for r in map(Requirement, told["requires-dist"])} == always
 
 
 @pytest.fixture(scope="module")
