@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
@@ -68,13 +68,8 @@ class ColumnError(QueryError):
         hint = f"; {advice}." if advice else guess
         if name.casefold() in (column.casefold() for column in columns):
             also = ""  # no more than the spelling is wrong
-        # In a name may be what a terminal obeys.
-        listed = ", ".join(c if c.isprintable() else repr(c) for c in columns[:20]) + (
-            ", ..." if len(columns) > 20 else ""
-        )
-        return cls(
-            f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}{also and f'. {also}'}"
-        )
+        there = f"The columns are: {listed(columns)}{also and f'. {also}'}"
+        return cls(f"{where}: there is no column {shown(name)}{hint} {there}")
 
 
 class SqlError(QueryError):
@@ -229,6 +224,13 @@ def _is_interrupt(error: BaseException) -> bool:
 _INTERRUPTED = re.compile(
     r"Invalid Input Error: [a-z ]+ the \w+ registered as '\w+' failed: KeyboardInterrupt: ?"
 )
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Return names of columns as a message has them: not all of very many."""
+    # In a name may be what a terminal obeys.
+    names = ", ".join(name if name.isprintable() else repr(name) for name in columns[:20])
+    return names + (", ..." if len(columns) > 20 else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

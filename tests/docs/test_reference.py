@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
 # named here.
 INSIDE = {"names"}  # for other rooms alone
-DEFINED = {"client": (), "errors": ("in_own_words", "nearest", "shown")}
+DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "shown")}
 EXTENSION = REFERENCE.parents[1] / "extensions" / "reference.py"
 PROMPT = ">" * 3
 SHOWN = re.compile(r"^\.\. auto(class|function):: (sfumato[\w.]*)\n((?:   :.*\n)*)", re.M)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import check_size
@@ -12,13 +13,45 @@ from sfumato.dialect.options import Options
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import QueryError, SqlError, nearest
+from sfumato.errors import QueryError, SqlError, listed, nearest
 from sfumato.query.totals import GroupingSets
 
 _EACH_UNIT = (
     "a group for each privacy unit is not private; group by what many of them share. One row for each is "
     "made inside: FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)"
 )
+
+
+@dataclass(frozen=True)
+class NotSelected(Exception):
+    """A group key that is not selected. It leaves `parse` as what `among` tells, which needs the columns.
+
+    Args:
+        statement: the private SELECT.
+        key: what stands in GROUP BY.
+        selected: the names of what is selected, without aggregates.
+    """
+
+    statement: Statement
+    key: Expression
+    selected: tuple[str, ...]
+
+    def among(self, columns: Iterable[str]) -> SqlError:
+        """Return what is told where a table has these columns."""
+        columns = list(columns)
+        written, column = self.statement.spell(self.key), self.statement.column(self.key)
+        known = column is None or column.casefold() in map(str.casefold, columns)
+        if (near := nearest(written, self.selected)) and (column is None or not known):
+            hint = f"did you mean {near}?"
+        elif known:
+            hint = "add it to the SELECT list"
+        elif near := nearest(written, columns):
+            hint = f"did you mean {near}? Then add that to the SELECT list"
+        else:
+            hint = f"there is no such column. The columns are: {listed(columns)}"
+        return refusal(
+            self.statement.text, self.key.place, f"the group key {written} is not selected; {hint}"
+        )
 
 
 class Groups:
@@ -148,15 +181,10 @@ class Groups:
             return of_table[0]
         if name == self.options.unit.casefold():
             raise self._refuse(expression.place, _EACH_UNIT)
-        shown = [
+        selected = [
             item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
         ]
-        declared = [] if self.declared is None else [column.name for column in self.declared.columns]
-        near, other = nearest(written, shown), nearest(written, declared)
-        hint = "add it to the SELECT list" if near is None else f"did you mean {near}?"
-        if near is None and other is not None and column not in declared:
-            hint = f"did you mean {other}? Then add that to the SELECT list"
-        raise self._refuse(expression.place, f"the group key {written} is not selected; {hint}")
+        raise NotSelected(statement, expression, tuple(selected))
 
     def _items_of_a_table(self, column: str) -> list[Item]:
         """Return the items that are this column of a table that is named before it, as in `r.region`."""

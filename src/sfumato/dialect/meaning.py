@@ -15,13 +15,13 @@ from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.aggregates import Aggregates
 from sfumato.dialect.around import private_parts
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.groups import Groups
+from sfumato.dialect.groups import Groups, NotSelected
 from sfumato.dialect.inside.declared import of_tables
 from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.largest import NOTE as COUNTS_UNITS
 from sfumato.dialect.largest import LargestGroups, LargestWriter
 from sfumato.dialect.limits import Limits
-from sfumato.dialect.options import Advised, read_options
+from sfumato.dialect.options import Advised, Options, read_options
 from sfumato.dialect.outside import names_in, put_together
 from sfumato.dialect.pieces import FreeNames
 from sfumato.dialect.public_groups import PublicGroups, form, public_groups
@@ -58,7 +58,8 @@ def parse(
         and no column looked up.
     Raises:
         SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
-            shows the place and what to write.
+            shows the place and what to write. For a group key that is not selected `question` of
+            what comes back raises it, as only the table has all columns.
         QueryError: text is no text.
     Source:
         docs/sql.md.
@@ -84,7 +85,10 @@ def parse(
         own, groups = public_groups(words.part(part.start, part.stop), names)
         statement = read(own, names)
         declared = None if catalog is None else _declared(statement, catalog)
-        readings.append(_Reading(statement, declared, groups, free, advised))
+        try:
+            readings.append(_Reading(statement, declared, groups, free, advised))
+        except NotSelected as missing:
+            return _refused(missing, read_options(statement, declared, advised))
     outside = put_together(words, parts, [reading.writer for reading in readings])
     if catalog is not None:
         public = [name for name, table in catalog.tables.items() if table.public]
@@ -97,6 +101,35 @@ def parse(
         released = (name for reading in readings for name in reading.released)
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
     return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
+
+
+def _refused(missing: NotSelected, options: Options) -> SqlQuery:
+    """Return what opens the tables of a statement, and then refuses it."""
+    statement = missing.statement
+    return SqlQuery(
+        tables=statement.tables,
+        named=statement.read[0],
+        plain=statement.read[1],
+        where=None,
+        derived=(),
+        keys=(),
+        aggregates=(),
+        epsilon=options.epsilon,
+        delta=options.delta or "0",
+        privacy_unit_column=options.unit,
+        unit_parts=options.unit_parts,
+        unit_timezone=options.unit_timezone,
+        groups=None,
+        rows=None,
+        joined_rows=options.joined_rows,
+        noise=None,
+        group_selection=None,
+        pre_threshold=None,
+        notes=(),
+        types=options.types,
+        multiline=options.multiline,
+        refused=missing,
+    )
 
 
 _LARGEST = (

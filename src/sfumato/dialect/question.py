@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sfumato.catalogs.domains import product
+from sfumato.dialect.groups import NotSelected
 from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.membership import filtered
 from sfumato.dialect.inside.queries import CommonTables, Query, Source, tables_of
@@ -65,6 +66,8 @@ class SqlQuery(Spelled):
             they are large.
         diagnostics: the share of the budget that tells what limits and bounds changed, as written; or None.
         auto_share: the part of epsilon that finds bounds and limits, as written; or None.
+        refused: a group key that is not selected; what is told of it needs the columns of the tables, so all
+            else is left out, and `question` raises.
     """
 
     tables: From
@@ -101,6 +104,7 @@ class SqlQuery(Spelled):
     largest: Largest | None = None
     diagnostics: str | None = None
     auto_share: str | None = None
+    refused: NotSelected | None = None
 
     @property
     def source(self) -> str:
@@ -179,6 +183,7 @@ class SqlQuery(Spelled):
             The same question as the fluent calls would make, with the notes on its table.
         Raises:
             QueryError: a column is unknown or does not fit; decided from declared types alone.
+            SqlError: a group key is not selected.
         Source:
             docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
         """
@@ -187,6 +192,8 @@ class SqlQuery(Spelled):
         except RecursionError:
             raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
         schema = table.schema
+        if self.refused is not None:
+            raise self.refused.among(schema)
         derived, keys, columns = _settle(self, schema)
         steps: list[Step] = [] if self.where is None else [Filter(self.where)]
         steps += [Derive(name, expression) for name, expression in derived]
