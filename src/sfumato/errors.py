@@ -47,7 +47,9 @@ class ParameterError(QueryError):
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(f"{name} is {shown(value)}, but must be {expected}")
-        self.name, self.value, self.expected = name, shown(value), expected
+        self.name = name
+        self.value: str = shown(value)
+        self.expected = expected
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is made again of its text alone, which here are three: a pool of processes would hang.

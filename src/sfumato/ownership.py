@@ -97,7 +97,7 @@ class Owned:
     _refusal: ClassVar[type[SfumatoError]] = RefusalError
     _home: tuple[tuple[int, int], weakref.ref[Any]]
 
-    __signature__ = _OfInit()
+    __signature__: _OfInit = _OfInit()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember where the object was made, whatever its class does then."""

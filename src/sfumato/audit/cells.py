@@ -41,8 +41,8 @@ class Quantiles(Cells):
 
     def __init__(self, boundaries: Floats) -> None:
         self.boundaries = boundaries
-        self.ordered = len(boundaries) + 1
-        self.count = self.ordered + 1
+        self.ordered: int = len(boundaries) + 1
+        self.count: int = self.ordered + 1
 
     @classmethod
     def learn(cls, x: Floats, y: Floats) -> Quantiles | None:
@@ -88,7 +88,7 @@ class Atoms(Cells):
 
     def __init__(self, codes: Codes) -> None:
         self.codes = codes
-        self.count = len(codes) + 1
+        self.count: int = len(codes) + 1
 
     @classmethod
     def learn(cls, x: Codes, y: Codes) -> Atoms | None:

@@ -108,7 +108,7 @@ class Mechanism:
         if call_seconds is not None and not call_seconds > 0:
             raise ParameterError("call_seconds", call_seconds, "greater than 0, or None")
         self.function = function
-        self.vectorised = takes_size(function) if vectorised is None else vectorised
+        self.vectorised: bool = takes_size(function) if vectorised is None else vectorised
         if vectorised is None:
             self._check_signature()
         self.call_seconds = call_seconds

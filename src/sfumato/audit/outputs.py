@@ -129,7 +129,7 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self.vocabulary = Vocabulary()
+        self.vocabulary: Vocabulary = Vocabulary()
         self.paths: list[str] = []
         self._index: dict[str, int] = {}
         self._left_out: dict[str, None] = {}

@@ -37,26 +37,28 @@ class PairTest:
     """
 
     def __init__(self, edge: Edge, mechanism: Mechanism, claim: Claim) -> None:
-        self.edge, self.mechanism, self.claim = edge, mechanism, claim
+        self.edge = edge
+        self.mechanism = mechanism
+        self.claim = claim
         self.notes: list[str] = []
         self._singly = not mechanism.vectorised
         self.log_share = 0.0 if self._singly else np.log(_VECTORISED)
         self._begin()
 
     def _begin(self) -> None:
-        self.reader = Reader()
-        self.samples = 0
+        self.reader: Reader = Reader()
+        self.samples: int = 0
         self.known: list[int] = []  # of each column: after how many draws a side its number was settled
         self._form = ""  # of what vectorised calls return
         # Of each side: columns that had one value in the first call.
         self._of_calls: list[dict[int, int]] = [{}, {}]
         self.wagers: list[Wager] = []
-        self.log_wealth = 0.0  # its natural logarithm
+        self.log_wealth: float = 0.0  # its natural logarithm
         self._looked_at = 0
         self._columns: list[int] = []  # looked at by themselves
         self._columns_seen = 0
         self._full = False  # whether draws are only counted, no longer kept to learn from
-        self.silent = True  # whether all draws of both sides gave one and the same output
+        self.silent: bool = True  # whether all draws of both sides gave one and the same output
         self._late = 0
         self.history: list[tuple[int, list[Step]]] = []
         self._x: list[Draws] = []

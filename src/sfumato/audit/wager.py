@@ -72,14 +72,15 @@ class Wager:
     """Bets on the events of one feature."""
 
     def __init__(self, feature: Feature, claim: Claim, log_weight: float) -> None:
-        self.feature, self.claim = feature, claim
+        self.feature = feature
+        self.claim = claim
         self.log_weight = log_weight
         self.extract: Extract = feature.extract
         self.cells: Cells | None = None
         self.log_wealth: Floats | None = None
         self.masks: dict[Place, Mask] = {}
         self.betted: Look | None = None
-        self.promise = 0.0
+        self.promise: float = 0.0
         self._counts: tuple[Counts, Counts] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._samples = 0
         self._learned_at = 0

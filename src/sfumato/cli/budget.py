@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger import Entry, Ledger
 
 
-budget = commands(
+budget: typer.Typer = commands(
     "Budgets that last, in a ledger: a file, or a database of PostgreSQL.",
     "the ledger, a file or the installation must be fixed",
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger.journal.chain import Line
 
-journal = commands(
+journal: typer.Typer = commands(
     "Every question to a ledger's budgets, and what came of it.",
     "the journal is broken, or the ledger, a file or the installation must be fixed",
 )

@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
     QUESTION = 2  # the question, the budget or the command line must be fixed
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Told,
     help="Ask a table of personal rows; get noisy numbers that are safe to publish.",
     epilog="What the words of an answer mean is in the glossary, docs/glossary.md.",

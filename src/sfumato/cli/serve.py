@@ -105,7 +105,7 @@ def serve(
         _stop(error)
 
 
-token = typer.Typer(
+token: typer.Typer = typer.Typer(
     help="Tokens of those who may ask a service.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 

@@ -55,12 +55,16 @@ class Aggregates:
         notes: list[str],
         automatic: bool = False,
     ) -> None:
-        self.statement, self.unit, self.declared = statement, unit, declared
-        self.keys, self.notes, self.automatic = keys, notes, automatic
-        self.anonymization = statement.clause == "ANONYMIZATION"
+        self.statement = statement
+        self.unit = unit
+        self.declared = declared
+        self.keys = keys
+        self.notes = notes
+        self.automatic = automatic
+        self.anonymization: bool = statement.clause == "ANONYMIZATION"
         self.rows: tuple[int, Place] | None = None
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
-        self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
+        self.words: frozenset[str] = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
     def of(self, call: WrittenAggregate) -> Aggregate:
         """Return what a call asks.

@@ -128,7 +128,10 @@ class Combining:
         computed: Callable[[Token], Sequence[Token] | None],
         within: frozenset[str] = frozenset(),
     ) -> None:
-        self.tokens, self._output, self._computed, self._within = tokens, output, computed, within
+        self.tokens = tokens
+        self._output = output
+        self._computed = computed
+        self._within = within
 
     def sum(self, at: int) -> tuple[int, Combined]:
         """Return the place behind a sum that begins at a place, and what it is."""

@@ -24,13 +24,15 @@ class Cursor:
     """
 
     def __init__(self, text: str) -> None:
-        self.text, self.written, self.tokens = text, text, tokenize(text)
+        self.text = text
+        self.written = text
+        self.tokens: list[Token] = tokenize(text)
         while len(self.tokens) > 1 and self.tokens[-2].word == ";":
             del self.tokens[-2]
             stop = self.tokens[-2].stop if len(self.tokens) > 1 else 0
             self.tokens[-1] = Token("end", "", "", stop, stop + 1)
-        self.closing = brackets(text, self.tokens)
-        self.at = 0
+        self.closing: dict[int, int] = brackets(text, self.tokens)
+        self.at: int = 0
 
     def part(self, start: int, stop: int) -> Cursor:
         """Return some of the words, which keep their places, as a text of their own; the next is its end."""

@@ -73,8 +73,11 @@ class Groups:
         public: PublicGroups | None,
         notes: list[str],
     ) -> None:
-        self.statement, self.options, self.declared = statement, options, declared
-        self.public, self.notes = public, notes
+        self.statement = statement
+        self.options = options
+        self.declared = declared
+        self.public = public
+        self.notes = notes
 
     def keys(self) -> tuple[dict[str, Item], list[tuple[str, str]]]:
         """Return the keys with their items, in the order of the SELECT list, and what they derive."""

@@ -259,9 +259,11 @@ class LargestWriter(Writer):
         self, statement: Statement, keys: dict[str, Item], largest: LargestGroups, free: FreeNames
     ) -> None:
         super().__init__(statement, keys, {}, _nothing_beside, free)
-        self.released = largest.columns(keys)
+        self.released: tuple[str, ...] = largest.columns(keys)
         free.taken.update(name.casefold() for name in self.released)
-        self.bare = {name: name for name in self.released if name in (UNITS, SUM) and name not in keys}
+        self.bare: dict[str, str] = {
+            name: name for name in self.released if name in (UNITS, SUM) and name not in keys
+        }
 
     @property
     def computing(self) -> bool:

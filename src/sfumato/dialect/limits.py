@@ -31,13 +31,11 @@ class Limits:
         aggregates: Aggregates,
         declared: TableDeclaration | None,
     ) -> None:
-        self.statement, self.options, self.aggregates, self.declared = (
-            statement,
-            options,
-            aggregates,
-            declared,
-        )
-        self.notes = aggregates.notes
+        self.statement = statement
+        self.options = options
+        self.aggregates = aggregates
+        self.declared = declared
+        self.notes: list[str] = aggregates.notes
 
     def groups(self, grouped: bool) -> int | Literal["auto"] | None:
         """Return in how many groups a unit counts; "auto" where that is to be found."""

@@ -60,7 +60,7 @@ class FreeNames:
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self.taken = set(taken)
+        self.taken: set[str] = set(taken)
         self._counts: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:

@@ -23,7 +23,8 @@ class NotUnderstood(Exception):
 
     def __init__(self, why: str, at: int | None) -> None:
         super().__init__(why)
-        self.why, self.at = why, at
+        self.why = why
+        self.at = at
 
 
 class PlainSelect:

@@ -26,7 +26,8 @@ class NotSql(Exception):
 
     def __init__(self, why: str, at: int = -1) -> None:
         super().__init__(why)
-        self.why, self.at = why, at
+        self.why = why
+        self.at = at
 
 
 @cache

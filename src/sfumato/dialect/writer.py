@@ -44,12 +44,15 @@ class Writer:
         ask: Callable[[WrittenAggregate, int], tuple[Aggregate, str]],
         free: FreeNames,
     ) -> None:
-        self.statement, self.named, self.ask, self.free = statement, named, ask, free
-        self.names = {id(item): name for name, item in keys.items()}
-        self.keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
-        self.every_key = list(keys)
+        self.statement = statement
+        self.named = named
+        self.ask = ask
+        self.free = free
+        self.names: dict[int, str] = {id(item): name for name, item in keys.items()}
+        self.keys: Keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
+        self.every_key: list[str] = list(keys)
         free.taken.update(name.casefold() for name in (*keys, GROUPING))
-        self.bare = dict[str, str]()  # the released name of each output, in lower case
+        self.bare: dict[str, str] = {}  # the released name of each output, in lower case
         self.by_shape: dict[tuple[str, ...], str] = {}
         for name, (item, aggregate) in named.items():
             self.names[id(item)] = name
@@ -60,9 +63,10 @@ class Writer:
         self.intervals: dict[
             str, tuple[str, bool, str]
         ] = {}  # output, whether the upper end, what it is called
-        self.position = 0
-        self.table, self.row = free.fresh("released"), free.fresh("released_row")
-        self.bits = free.fresh("released_grouping")  # GROUPING of all keys: no name that a text may mean
+        self.position: int = 0
+        self.table: str = free.fresh("released")
+        self.row: str = free.fresh("released_row")
+        self.bits: str = free.fresh("released_grouping")  # GROUPING of all keys: no name that a text may mean
 
     @property
     def computing(self) -> bool:

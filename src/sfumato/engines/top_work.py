@@ -37,7 +37,8 @@ class TopWork:
     secret: bytes | Secret = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     # All groups meet in one place.
-    at_once, places = True, 1
+    at_once: bool = True
+    places: int = 1
 
     @classmethod
     def of(cls, drawing: TopDraw, stages: Stages, secret: Secret | None = None) -> TopWork:

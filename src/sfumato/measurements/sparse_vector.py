@@ -53,7 +53,7 @@ class AboveThreshold(Owned):
 
     def __init__(self, scale: Any, threshold: int, positives: int = 1, *, words: Words | None = None) -> None:
         self._threshold = _whole(threshold, "threshold", shown=threshold)
-        self.positives = positive_int(positives, "positives")
+        self.positives: int = positive_int(positives, "positives")
         of_threshold, of_value = noise_scales(positive(scale, "scale"), self.positives)
         self._law, self._words = Laplace(of_value), words
         self._noisy_threshold = self._threshold + int(Laplace(of_threshold).rounded(1, words)[0])

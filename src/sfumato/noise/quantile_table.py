@@ -37,13 +37,13 @@ octave_slots = 64
 top_octave = (1023 + 62) % octave_slots
 
 rows = octave_slots << segment_bits
-row_shift = np.int64(52 - segment_bits)
-row_mask = np.int64(rows - 1)
-place_mask = np.int64((1 << (52 - segment_bits)) - 1)
-one_bits = np.int64(1023 << 52)
+row_shift: np.int64 = np.int64(52 - segment_bits)
+row_mask: np.int64 = np.int64(rows - 1)
+place_mask: np.int64 = np.int64((1 << (52 - segment_bits)) - 1)
+one_bits: np.int64 = np.int64(1023 << 52)
 # The place bits under the exponent of 1 give a float in [1, 1 + 2h); less this it is t, exactly.
-half_width = 2.0 ** -(segment_bits + 1)
-place_centre = 1.0 + half_width
+half_width: float = 2.0 ** -(segment_bits + 1)
+place_centre: float = 1.0 + half_width
 
 _anchor_bits = 6
 _anchor_order = 7

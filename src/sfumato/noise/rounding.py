@@ -48,7 +48,8 @@ class Sampler:
     """
 
     def __init__(self, standard: Standard, scale: Fraction) -> None:
-        self.standard, self.scale = standard, scale
+        self.standard = standard
+        self.scale = scale
         self._scale = float(scale)
         self._before_table = few  # draws; a matter of speed alone
 

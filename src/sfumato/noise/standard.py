@@ -63,7 +63,7 @@ class Standard(ABC):
 class _Laplace(Standard):
     """T(y) = exp(-y), Q(u) = -ln u."""
 
-    curvature = (1,)
+    curvature: tuple[int, ...] = (1,)
 
     def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
         # exp magnifies a relative error of y by y.
@@ -85,7 +85,7 @@ class _Laplace(Standard):
 class _Gaussian(Standard):
     """T(y) = erfc(y / sqrt 2), Q(u) = sqrt 2 erfc^-1(u)."""
 
-    curvature = (0, 1)
+    curvature: tuple[int, ...] = (0, 1)
 
     def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
         # erfc magnifies a relative error of y by at most y^2 + 2.
@@ -145,5 +145,5 @@ def _exp_of_minus(y: Rational, down: Any, up: Any) -> tuple[Real, Real]:
     return down.exp(down.minus(high)), up.exp(up.minus(low))
 
 
-laplace = _Laplace()
-gaussian = _Gaussian()
+laplace: Standard = _Laplace()
+gaussian: Standard = _Gaussian()

@@ -43,7 +43,7 @@ class MethodOfEach(Protocol):
 working_bits = 192
 # Tails below 2^-floor_bits are enclosed by 0 and this: a Fraction of an astronomic denominator helps nobody.
 floor_bits = 1 << 16
-least_tail = Fraction(1, 2**floor_bits)
+least_tail: Fraction = Fraction(1, 2**floor_bits)
 
 
 def times_root(factor: Fraction, square: int) -> float:

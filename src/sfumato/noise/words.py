@@ -8,6 +8,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from typing import ClassVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -76,7 +77,7 @@ class SecureWords(Owned, _CounterWords):
 
     _elsewhere = "a copy would give out the same words; take SecureWords() there"
     # How often words were taken in this process: tells which tests met fresh noise, and nothing else.
-    takes = 0
+    takes: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._renew()
@@ -160,7 +161,7 @@ class FixedWords(Words):
     def __init__(self, words: ArrayLike, then: Words | None = None) -> None:
         self._words = _given(words)
         self._then = then
-        self.taken = 0
+        self.taken: int = 0
 
     def take(self, count: int) -> Words64:
         """Return the next `count` words, the given ones first.

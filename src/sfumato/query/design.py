@@ -26,7 +26,7 @@ from sfumato.query.aggregates import (
     Weights,
 )
 from sfumato.query.query import Query
-from sfumato.query.schema import Kind
+from sfumato.query.schema import Kind, Schema
 from sfumato.transformations import (
     Axis,
     Count,
@@ -72,10 +72,10 @@ class Design:
     chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
 
     def __post_init__(self) -> None:
-        self.schema = self.query.schema
-        self.rows = self.query.rows
+        self.schema: Schema = self.query.schema
+        self.rows: int = self.query.rows
         asked = [a.each for _, a in self.query.measured]
-        self.blocks = {
+        self.blocks: set[Block] = {
             block_of(a) for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
         }  # columns whose rows are bounded one by one
         row_sums = {block_of(a) for a in asked if isinstance(a, Sum) and self.per_row(a)}
@@ -106,7 +106,7 @@ class Design:
             self._limit(asked)
         if self.base is not None or own is not None:
             self.blocks |= row_sums
-        self.lone_sums = row_sums - self.blocks
+        self.lone_sums: set[Block] = row_sums - self.blocks
         if self.units:
             self.add(CountUnits(self.whole_exponent))
         if self.base == "rows":

@@ -44,7 +44,9 @@ class Paid:
     """
 
     def __init__(self, budget: LedgerBudget, entry: Entry, again: Again = _NEW) -> None:
-        self.budget, self.entry, self.again = budget, entry, again
+        self.budget = budget
+        self.entry = entry
+        self.again = again
         self._came = "" if again.body is None else "answered"
 
     def came(self, kind: str, **said: Any) -> None:

@@ -77,8 +77,9 @@ class ProcessedRelease(NoisyTable):
 
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
         super().__init__(releases[0].engine)
-        self.releases, self.computation = tuple(releases), computation
-        self.paid = releases[0].paid  # as they were paid together
+        self.releases: tuple[Release | TopRelease, ...] = tuple(releases)
+        self.computation = computation
+        self.paid: tuple[Paid, ...] = releases[0].paid  # as they were paid together
         for release in releases:
             release.journals = False  # all of it is one question
         self._rows: pa.Array | None = None

@@ -105,8 +105,10 @@ class Service:
     """
 
     def __init__(self, runner: Runner, tokens: Tokens, limits: Limits, page: Path) -> None:
-        self.runner, self.tokens, self.limits = runner, tokens, limits
-        self.metrics = Metrics()
+        self.runner = runner
+        self.tokens = tokens
+        self.limits = limits
+        self.metrics: Metrics = Metrics()
         self._key = tokens.key("log")
         self._asking, self._turns = Counter[str](), Turns(runner.places)
         endpoints: list[tuple[str, str, Callable[[Request, Caller], Awaitable[Response]]]] = [
@@ -117,7 +119,7 @@ class Service:
             ("GET", "/v1/history", self._history),
             ("GET", "/metrics", self._metrics),
         ]
-        self.routes = [
+        self.routes: list[Route] = [
             Route(path, self._known(path, asked), methods=[method]) for method, path, asked in endpoints
         ]
         self.routes += [

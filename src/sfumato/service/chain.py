@@ -60,7 +60,7 @@ class AskedByChain:
 
     question: Question[Any] | Top
     release_options: Mapping[str, Any]
-    confidence = 0.95  # as of a text that names none
+    confidence: float = 0.95  # as of a text that names none
 
     @property
     def questions(self) -> tuple[Any, ...]:

@@ -141,8 +141,10 @@ class Desk:
     """
 
     def __init__(self, catalog: AnalystsCatalog, budgets: Budgets, limits: Mapping[str, Any]) -> None:
-        self.catalog, self.budgets = catalog, budgets
-        self.limits = {"memory_limit": None, "threads": None, "temp_directory": None} | dict(limits)
+        self.catalog = catalog
+        self.budgets = budgets
+        unlimited = {"memory_limit": None, "threads": None, "temp_directory": None}
+        self.limits: dict[str, Any] = unlimited | dict(limits)
 
     def answer(self, job: Job) -> Outcome:
         """Do a job; what goes wrong with it is its outcome, too.

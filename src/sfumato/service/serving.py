@@ -152,8 +152,8 @@ class Impatient(H11Protocol):
     uvicorn waits for ever for the first byte of a connection, and for the last one of its headers.
     """
 
-    patience = 10.0  # seconds for a request's headers: up to twice that, as it is looked at so often
-    longest = 600.0  # seconds for one request and its answer
+    patience: float = 10.0  # seconds for a request's headers: up to twice that, as it is looked at so often
+    longest: float = 600.0  # seconds for one request and its answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""

@@ -96,7 +96,7 @@ class Tokens:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         try:
             # Before SQLite makes it with the rights that are usual here.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))

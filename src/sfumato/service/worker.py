@@ -59,7 +59,8 @@ class Inline:
 
     def __init__(self, make: MakeDesk) -> None:
         self._desk, self._turn = make(), threading.Lock()
-        self.killed, self.places = 0, 1
+        self.killed: int = 0
+        self.places: int = 1
 
     async def run(self, job: Job) -> Outcome:
         """Return the outcome of a job.
@@ -92,7 +93,8 @@ class Workers:
 
     def __init__(self, make: MakeDesk, count: int, seconds: float, pace: Pace = AT_ONCE) -> None:
         self._make, self._seconds, self._pace = make, seconds, pace
-        self.killed, self.places = 0, count
+        self.killed: int = 0
+        self.places = count
         first = _Worker(make)
         try:
             first.ready(_START)

@@ -109,9 +109,11 @@ class Lattice:
     """
 
     def __init__(self, center: Fraction, step: Fraction, bound: Fraction) -> None:
-        self.center, self.step, self.bound = center, step, bound
-        self.last = ceil(bound / step)
-        self.ends = float(center - bound), float(center + bound)
+        self.center = center
+        self.step = step
+        self.bound = bound
+        self.last: int = ceil(bound / step)
+        self.ends: tuple[float, float] = float(center - bound), float(center + bound)
         self._center, self._step = float(center), float(step)
         self._center_rest = float(center - Fraction(self._center))
         # Where both are floats and k * step is exact, one addition rounds once.

@@ -44,7 +44,8 @@ class SnappedLaw(InSteps):
 
     def __init__(self, found: Parameters, guess: Fraction) -> None:
         super().__init__(found)
-        self.guess, self._found = guess, found
+        self.guess = guess
+        self._found = found
         value = (guess - found.center) / found.sensitivity
         self._value = value
         self._unit = found.step * found.sensitivity

@@ -106,7 +106,36 @@ class SnappingMechanism(Expectations):
         )
         return cls(epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma)
 
-    epsilon_for_accuracy = staticmethod(accuracies.epsilon_for_accuracy)
+    @staticmethod
+    def epsilon_for_accuracy(
+        accuracy: Number,
+        alpha: Number,
+        *,
+        sensitivity: Number = 1.0,
+        lower: Number,
+        upper: Number,
+        gamma: Number = 0.05,
+    ) -> float:
+        """Return the smallest float epsilon whose `accuracy(alpha)` is at most `accuracy`.
+
+        Args:
+            accuracy: greater than 0, in the statistic's unit.
+            alpha: probability, in (0, 1], of a larger error.
+            sensitivity, lower, upper, gamma: as for `SnappingMechanism`.
+        Returns:
+            epsilon, a float; the float below it does not reach the accuracy.
+        Raises:
+            ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
+        Source:
+            Covington 2020, (6.4).
+
+        >>> epsilon_for = SnappingMechanism.epsilon_for_accuracy
+        >>> epsilon_for(3, 0.05, lower=0, upper=10) < epsilon_for(2, 0.05, lower=0, upper=10)
+        True
+        """
+        return accuracies.epsilon_for_accuracy(
+            accuracy, alpha, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma
+        )
 
     def __repr__(self) -> str:
         found = self._found

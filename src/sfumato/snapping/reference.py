@@ -37,8 +37,8 @@ class Reference:
     """
 
     def __init__(self, found: Parameters) -> None:
-        self.bits = found.precision + guard_bits
-        self.last = ceil(found.bound / found.step)
+        self.bits: int = found.precision + guard_bits
+        self.last: int = ceil(found.bound / found.step)
         self._context = nearest(self.bits)
         self._halves = 1 - found.step_exponent
         self._lower, self._upper, self._center, self._unit = (

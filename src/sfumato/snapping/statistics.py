@@ -197,7 +197,7 @@ class Histogram(BoundedStatistic):
             raise ParameterError("edges", edges, "at least three increasing numbers")
         counts = histogram(exact[1:-1], size=_size(size), metric=REPLACED)
         super().__init__(_numbers(size, exact[0], exact[-1]) >> counts)
-        self.bins = len(exact) - 1
+        self.bins: int = len(exact) - 1
 
     @property
     def sensitivity(self) -> Fraction:

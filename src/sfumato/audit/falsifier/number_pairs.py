@@ -202,7 +202,7 @@ class GroupedCoordinates(Coordinates):
 
     def __init__(self, scales: Sequence[tuple[str, Fraction]], norm: int, members: Sequence[Any]) -> None:
         numbers = [n for m in members for total in m.values() for n in total.values()]
-        self.names = [(group, name) for group in range(2) for name, _ in scales]
+        self.names: list[tuple[int, str]] = [(group, name) for group in range(2) for name, _ in scales]
         parts = [_Scaled(AtomDomain(int), numbers, scale) for _ in range(2) for _, scale in scales]
         super().__init__(parts, len(parts), norm, self._grouped)
 

@@ -56,9 +56,11 @@ class Records(Pairs):
     longest: Sequence[int] = LONGEST
 
     def __init__(self, source: Source, size: int | None, changes: bool, members: Sequence[Any]) -> None:
-        self.source, self.size, self.changes = source, size, changes
-        self.members = [tuple(m) for m in members]
-        self.pool = [r for m in self.members for r in m]
+        self.source = source
+        self.size = size
+        self.changes = changes
+        self.members: list[tuple[Any, ...]] = [tuple(m) for m in members]
+        self.pool: list[Any] = [r for m in self.members for r in m]
 
     def drawn(self, draw: Draw, room: Fraction) -> State:
         """Return records that are all alike, half and half, or each by itself, and a few that differ."""
@@ -157,7 +159,7 @@ class Units(Records):
     A record is a unit: a sequence of (key, values).
     """
 
-    longest = ()  # bounding the rows of so many units takes minutes
+    longest: Sequence[int] = ()  # bounding the rows of so many units takes minutes
 
     def __init__(self, columns: Sequence[tuple[str, Domain]], members: Sequence[Any]) -> None:
         self.columns = columns
@@ -228,8 +230,11 @@ class Contributions(Records):
     def __init__(
         self, groups: int, members: Sequence[Any], rows: int | None, total: int | None = None
     ) -> None:
-        self.groups, self.rows, self.total = groups, rows, total
-        self.lists = [list(rows) for m in members for units in m.values() for rows in units] or [[{}]]
+        self.groups = groups
+        self.rows = rows
+        self.total = total
+        lists = [list(rows) for m in members for units in m.values() for rows in units]
+        self.lists: list[list[Any]] = lists or [[{}]]
         super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:

@@ -34,7 +34,7 @@ class Kept(Generic[S]):
     ) -> None:
         self._sample, self._size, self._room = sample, size, most
         self._samples: dict[Hashable, S] = {}
-        self.drawn = 0
+        self.drawn: int = 0
 
     def __call__(self, dataset: Any, place: Hashable = None) -> S:
         """Return the draws on a dataset; `place` tells it apart where its content cannot be told."""

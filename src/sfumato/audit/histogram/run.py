@@ -62,20 +62,21 @@ class Run:
     """
 
     def __init__(self, method: HistogramMethod, task: Task) -> None:
-        self.method, self.task = method, task
-        self.reader = Reader()
-        self.drawn = 0
+        self.method = method
+        self.task = task
+        self.reader: Reader = Reader()
+        self.drawn: int = 0
         self.compared: list[tuple[str, int]] = []
         self.kinds: set[int] = set()  # tokens of the first column
-        self.epsilon_lower = 0.0
-        self.samples = min(method.samples, task.max_samples)
-        self.delta = min(pair.delta for pair in task.claim.pairs)
-        self.notes = [NO_EXACT_RATE]
-        self.started = time.monotonic()
-        self.kept = Kept(self._sample, lambda side: int(side.draws.numbers.size))
+        self.epsilon_lower: float = 0.0
+        self.samples: int = min(method.samples, task.max_samples)
+        self.delta: float = min(pair.delta for pair in task.claim.pairs)
+        self.notes: list[str] = [NO_EXACT_RATE]
+        self.started: float = time.monotonic()
+        self.kept: Kept[Side] = Kept(self._sample, lambda side: int(side.draws.numbers.size))
         # All roots at once: the draws that are kept know them apart.
         records = task.datasets if task.neighbors == "add-remove" else ()
-        self.graphs = [SearchGraph(dataset, self.kept) for dataset in records]
+        self.graphs: list[SearchGraph[Side]] = [SearchGraph(dataset, self.kept) for dataset in records]
 
     def report(self) -> Report:
         """Compare until too many edges have failed, all are compared, or the limits are met."""

@@ -30,7 +30,8 @@ class Store(ABC):
     """
 
     def __init__(self, shown: str, engine: Engine) -> None:
-        self.shown, self._engine = shown, engine
+        self.shown = shown
+        self._engine = engine
         event.listen(engine, "before_cursor_execute", lambda connection, *_: _check_same(connection))
 
     def read(self, work: Callable[[Connection], T]) -> T:

@@ -35,8 +35,8 @@ from sfumato.exact.canonical import canonical_bytes
 
 VERSION = 2
 _Number = BigInteger().with_variant(Integer, "sqlite")
-TABLES = MetaData()
-LEDGER = Table(
+TABLES: MetaData = MetaData()
+LEDGER: Table = Table(
     "sfumato_ledger",
     TABLES,
     Column("version", Integer, nullable=False),
@@ -45,7 +45,7 @@ LEDGER = Table(
     Column("begins", Text, nullable=False, server_default=""),  # before the first line of the journal
     Column("journal", Text, nullable=False, server_default=""),  # the digest of its last one
 )
-ACCOUNTS = Table(
+ACCOUNTS: Table = Table(
     "sfumato_accounts",
     TABLES,
     Column("dataset", Text, primary_key=True),
@@ -58,7 +58,7 @@ ACCOUNTS = Table(
     Column("totals", Text, nullable=False),
     Column("lifetime", Text, nullable=False),
 )
-ENTRIES = Table(
+ENTRIES: Table = Table(
     "sfumato_entries",
     TABLES,
     Column("id", _Number, primary_key=True, autoincrement=True),
@@ -75,7 +75,7 @@ ENTRIES = Table(
     Column("period", Text),
     sqlite_autoincrement=True,  # a number is never used again
 )
-JOURNAL = Table(
+JOURNAL: Table = Table(
     "sfumato_journal",
     TABLES,
     Column("id", _Number, primary_key=True, autoincrement=False),  # 1, 2, 3, ...
@@ -90,7 +90,7 @@ JOURNAL = Table(
     # By which the version of the data is found, and how often an analyst was refused.
     Index("ix_sfumato_journal_kind", "kind", "dataset", "analyst", "id"),
 )
-ANSWERS = Table(
+ANSWERS: Table = Table(
     "sfumato_answers",
     TABLES,
     Column("id", _Number, primary_key=True, autoincrement=False),  # of the line that has its digest

@@ -30,7 +30,8 @@ class Inside:
         open_table: Callable[[str, str], Table[Any] | PublicTable],
         joined_rows: int | None = None,
     ) -> None:
-        self._open, self.joined_rows = cache(open_table), joined_rows
+        self._open = cache(open_table)
+        self.joined_rows = joined_rows
         self._opened: dict[tuple[Source, str], Table[Any] | PublicTable] = {}
         self._public: dict[Source, bool] = {}
         self._units: dict[str, str] = {}

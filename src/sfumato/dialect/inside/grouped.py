@@ -69,7 +69,9 @@ class Grouped:
         by: Sequence[str],
         values: Collection[str],
     ) -> None:
-        self.query, self.table, self.by = query, table, list(dict.fromkeys(by))
+        self.query = query
+        self.table = table
+        self.by: list[str] = list(dict.fromkeys(by))
         if table.unit not in by:
             where = keys[0][0] if keys else query.first
             raise query.refuse(
@@ -78,11 +80,12 @@ class Grouped:
                 + spelled(table.unit)
                 + "".join(f", {name}" for name in by[:3]),
             )
-        self.named = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
-        self.kinds = {(tree["class"], tree["type"]) for _, tree in keys}
+        self.named: dict[str, str] = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
+        self.kinds: set[tuple[str, str]] = {(tree["class"], tree["type"]) for _, tree in keys}
         self.asked: dict[str, tuple[str, Node]] = {}
-        self.names = {name.casefold() for name in (*by, *values)}
-        self.values, self.constant = values, set[str]()
+        self.names: set[str] = {name.casefold() for name in (*by, *values)}
+        self.values = values
+        self.constant: set[str] = set[str]()
 
     def rewritten(self, tree: Node, name: str) -> Node:
         """Return an expression over the keys and aggregates; `name` is that of its aggregate, if it is free.

@@ -40,14 +40,16 @@ class Scope:
         mentioned: set[str] | None,
         joined_rows: int | None = None,
     ) -> None:
-        self.query, self.mentioned, self.open_table = query, mentioned, open_table
+        self.query = query
+        self.mentioned = mentioned
+        self.open_table = open_table
         self.joined_rows = joined_rows
         self._shown: dict[tuple[int, str], str] = {}
         try:
-            self.tables = read_from(node["from_table"], query.names)
+            self.tables: From = read_from(node["from_table"], query.names)
         except NotJoined as error:
             raise query.refuse(node["from_table"], str(error)) from None
-        self.source = unit(self.tables)
+        self.source: str = unit(self.tables)
         first = open_table(self.tables.source, self.source)
         if not isinstance(first, Table):
             raise query.refuse(
@@ -60,9 +62,10 @@ class Scope:
                 node["from_table"],
                 f"the privacy unit of {self.tables.source} is {first.unit}, and not {self.source}",
             )
-        self.table = first
-        self.merged = {self.table.unit.casefold()}
-        self.places = [(self.tables.alias, {name.casefold(): name for name in first.schema})]
+        self.table: Table[Any] = first
+        self.merged: set[str] = {self.table.unit.casefold()}
+        columns = {name.casefold(): name for name in first.schema}
+        self.places: list[tuple[str | None, dict[str, str]]] = [(self.tables.alias, columns)]
         for one in self.tables.joined:
             self._join(one)
 

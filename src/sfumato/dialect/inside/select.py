@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.dialect.inside.grouped import Grouped, Item, group_keys
 from sfumato.dialect.inside.membership import public_value, public_values
@@ -34,6 +34,7 @@ from sfumato.query.tables.shaping import WindowCall
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside
+    from sfumato.query.table import Table
 
 _NO_LIMIT = (
     "LIMIT in a SELECT of a private table: which rows are left depends on all people's rows; write QUALIFY "
@@ -57,19 +58,25 @@ class Select:
     """
 
     def __init__(self, inside: Inside, query: Query, unit: str) -> None:
-        self.inside, self.query, self.node, self.unit = inside, query, query.node, unit
-        self.query = query = Query(query.name, query.node, query.names.within(query.node), query.columns)
+        self.inside = inside
+        self.node: Node = query.node
+        self.unit = unit
+        query = Query(query.name, query.node, query.names.within(query.node), query.columns)
+        self.query = query
         self._check()
         mentioned = self._mentioned()
-        self.scope = Scope(query, self.node, self._first_unit, inside.table, mentioned, inside.joined_rows)
-        self.table = self.scope.table
-        self.taken = {name.casefold() for name in self.table.schema}
+        self.scope: Scope = Scope(
+            query, self.node, self._first_unit, inside.table, mentioned, inside.joined_rows
+        )
+        self.table: Table[Any] = self.scope.table
+        self.taken: set[str] = {name.casefold() for name in self.table.schema}
         self.aliases: dict[str, Node] = {
             node["alias"].casefold(): node for node in self.node["select_list"] if node.get("alias")
         }
         self.derived: dict[str, str] = {}
         self.values: dict[str, PublicTable] = {}
-        self.expanding = self.expanded = 0
+        self.expanding: int = 0
+        self.expanded: int = 0
         self._make()
 
     # What has no place.

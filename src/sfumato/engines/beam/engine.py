@@ -74,7 +74,7 @@ class BeamEngine(DistributedEngine):
 
         super().__init__(declared(rows), public=public)
         name = (rows.metadata or {}).get(_NAME)
-        self.collection = None if name is None else name.decode()
+        self.collection: str | None = None if name is None else name.decode()
 
     def called(self, name: str) -> Self:
         """Return the engine with a name for its collection."""

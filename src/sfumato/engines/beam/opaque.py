@@ -27,7 +27,8 @@ class PrivateRow:
     __slots__ = ("row", "unit")
 
     def __init__(self, unit: str, row: Any) -> None:
-        self.unit, self.row = unit, row
+        self.unit: str = unit
+        self.row: Any = row
 
 
 class PrivateRowCoder(coders.Coder):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from sfumato.errors import QueryError
 Row = dict[str, Any]
 
 
-def made_by(transform: beam.PTransform, names: Sequence[str]) -> tuple[Callable[[Row], Any], Any]:
+def made_by(transform: beam.PTransform[Any, Any], names: Sequence[str]) -> tuple[Callable[[Row], Any], Any]:
     """Return what makes an element of a released row, and the type that Beam is told.
 
     Args:

@@ -18,7 +18,7 @@ from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError, shown
 
 
-class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
+class MakePrivate(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     """Make a collection private: `rows | MakePrivate(budget=Budget(...), unit=lambda row: row.user)`.
 
     Args:
@@ -50,7 +50,7 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
             raise ParameterError("budget", budget, "a Budget(epsilon=..., delta=...)")
         self._budget, self._unit, self._secret = budget, checked("unit", unit), sealed_apart(secret)
 
-    def expand(self, rows: beam.PCollection) -> PrivateCollection:
+    def expand(self, rows: beam.PCollection[Any]) -> PrivateCollection:
         """Return the private collection."""
         check_collection(rows)
         unit = self._unit
@@ -73,10 +73,10 @@ class PrivateCollection:
 
     def __init__(
         self,
-        owned: beam.PCollection,
+        owned: beam.PCollection[PrivateRow],
         budget: Budget,
         secret: Secret | None = None,
-        before: tuple[beam.PCollection, ...] = (),
+        before: tuple[beam.PCollection[Any], ...] = (),
     ) -> None:
         self._owned, self._budget, self._secret = owned, budget, secret
         # All collections of private rows that lead here.
@@ -147,7 +147,7 @@ class PrivateCollection:
         rows = (self._owned, other._owned) | label >> beam.Flatten().with_output_types(PrivateRow)
         return PrivateCollection(rows, self._budget, self._secret, self._private + other._private)
 
-    def __or__(self, aggregation: Aggregation) -> beam.PCollection:
+    def __or__(self, aggregation: Aggregation) -> beam.PCollection[Any]:
         """Apply an aggregation; a label may be given as `private | "label" >> Count(...)`."""
         label = getattr(aggregation, "label", None)
         inner = getattr(aggregation, "transform", aggregation)

@@ -56,7 +56,7 @@ PRIVATE_KEYS = (
 _COLLECTION = "a release on Beam"
 
 
-class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
+class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     """The transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
 
     A pipeline that runs again, or a worker that repeats its work, draws the same noise for the same rows.
@@ -71,7 +71,10 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
 
     def __init__(self, plan: Plan, work: Work, collections: Mapping[int, str] | None = None) -> None:
         super().__init__()
-        self.plan, self._work, self._once, self._names_of = plan, work, Once(), collections
+        self.plan = plan
+        self._work = work
+        self._once = Once()
+        self._names_of = collections
         self.paid: tuple[Paid, ...] = ()  # what a ledger has entered for it
 
     def default_label(self) -> str:
@@ -121,7 +124,9 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
             else:
                 paid.came("failed", error=str(state))
 
-    def expand(self, rows: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
+    def expand(
+        self, rows: beam.PCollection[Any] | Mapping[str, beam.PCollection[Any]]
+    ) -> beam.PCollection[Any]:
         """Give a collection of dictionaries, one for each released group."""
         tables = self._tables(rows)
         make, kind = made_by(self, self._names)
@@ -151,7 +156,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         )
         return shards | "Release" >> given.with_output_types(kind)
 
-    def _tables(self, rows: object) -> dict[int, beam.PCollection]:
+    def _tables(self, rows: object) -> dict[int, beam.PCollection[Any]]:
         """Return the collections by the numbers of their tables."""
         if self._names_of is None:
             check_collection(rows)
@@ -191,7 +196,7 @@ def check_collection(rows: object) -> None:
 
 
 def public_keys(
-    tables: Mapping[int, beam.PCollection], stages: Stages, names: Mapping[int, str] | None
+    tables: Mapping[int, beam.PCollection[Any]], stages: Stages, names: Mapping[int, str] | None
 ) -> list[beam.pvalue.AsList]:
     """Return public keys as a side input, in a list, where a collection brings them; else none."""
     brought = stages.query.public_keys
@@ -202,11 +207,11 @@ def public_keys(
 
 
 def exact_parts(
-    tables: Mapping[int, beam.PCollection],
+    tables: Mapping[int, beam.PCollection[Any]],
     stages: Stages,
     names: Mapping[int, str] | None = None,
     keys: Sequence[beam.pvalue.AsList] = (),
-) -> beam.PCollection:
+) -> beam.PCollection[tuple[int, list[bytes]]]:
     """Return (shard of groups, its parts), for every shard, also where nothing arrives.
 
     Args:
@@ -226,7 +231,7 @@ def exact_parts(
     ]
     brought = [beam.pvalue.AsList(public | "Public rows" >> beam.Flatten())] if public else []
     brought += keys
-    parts: dict[int, beam.PCollection] = {}
+    parts: dict[int, beam.PCollection[Part]] = {}
     for number in stages.arriving:
         beside = brought if stages.sums(number) else []
         kind = SumRowsBeside if beside else SumRows
@@ -268,7 +273,7 @@ def _labels(names: Mapping[int, str]) -> dict[int, str]:
     }
 
 
-def _pipeline(tables: Mapping[int, beam.PCollection]) -> beam.Pipeline:
+def _pipeline(tables: Mapping[int, beam.PCollection[Any]]) -> beam.Pipeline:
     return next(iter(tables.values())).pipeline
 
 

@@ -207,14 +207,15 @@ class ChosenRows:
     """
 
     def __init__(self, sql: ContributionsSql, total: int) -> None:
-        self.sql, self.total = sql, total
-        self.rows = sql._bring("t")
-        self.part = sql._bring(f"least(1, {total}::DOUBLE / t)")
+        self.sql = sql
+        self.total = total
+        self.rows: str = sql._bring("t")
+        self.part: str = sql._bring(f"least(1, {total}::DOUBLE / t)")
         spread = f"{total}::DOUBLE * (t - {total}) / (t * (t - 1))"
-        self.spread = sql._bring(f"(CASE WHEN t > {total} THEN {spread} ELSE 0 END)")
+        self.spread: str = sql._bring(f"(CASE WHEN t > {total} THEN {spread} ELSE 0 END)")
         others, left = f"greatest(t - {total}, 0)", f"greatest(t - n - {total}, 0)"
         ways = f"lgamma(t - n + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
-        self.present = sql._bring(f"(CASE WHEN t - n < {total} THEN 1 ELSE 1 - exp({ways}) END)")
+        self.present: str = sql._bring(f"(CASE WHEN t - n < {total} THEN 1 ELSE 1 - exp({ways}) END)")
 
     def sums(self, atoms: Sequence[Atom], pairs: Sequence[Pair]) -> list[str]:
         """Return expressions of the same numbers as `ContributionsSql._by_share`."""

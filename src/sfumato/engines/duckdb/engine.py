@@ -69,7 +69,7 @@ class DuckDBEngine(Owned):
         self._most_alike: dict[tuple[tuple[str, ...], tuple[Step, ...]], int] = {}
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
-        self.origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
+        self.origin: Origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
         self.name = "DuckDB, on made-up rows" if source.made_up and not source.elsewhere else "DuckDB"
         self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 

@@ -62,20 +62,24 @@ class ExactSql:
         combined: bool = False,
     ) -> None:
         self.combined = combined
-        self.small = rows is not None and rows < _SMALL
-        self.query, self.schema, self.salt = query, schema, salt
-        self.rows = stepped(relation, query.steps, columns)
-        self.keys = [f"k{i}" for i in range(len(query.keys))]
-        self.values = Values(schema, query.scaled)
-        self.parts = [
+        self.small: bool = rows is not None and rows < _SMALL
+        self.query = query
+        self.schema = schema
+        self.salt = salt
+        self.rows: str = stepped(relation, query.steps, columns)
+        self.keys: list[str] = [f"k{i}" for i in range(len(query.keys))]
+        self.values: Values = Values(schema, query.scaled)
+        self.parts: list[Part] = [
             part
             for s in query.statistics
             if not isinstance(s, _BY_VALUE)
             for part in FORMS[type(s)](self.values, s)
         ]
-        self.trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
-        self.leaves = [self.values.value(self._leaf(tree)) for tree in self.trees]
-        self.each = [bins.each(self.values, tree) for tree in self.trees]
+        self.trees: list[Counts | DistinctMatched | DistinctShared] = [
+            s for s in query.statistics if isinstance(s, _BY_VALUE)
+        ]
+        self.leaves: list[str] = [self.values.value(self._leaf(tree)) for tree in self.trees]
+        self.each: list[str] = [bins.each(self.values, tree) for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
                 self.parts.append(Part(having(index), f"count({self.leaves[index]})", ""))

@@ -37,10 +37,10 @@ class Greedy:
 
     def __init__(self, values: int, most: int, units: int) -> None:
         self.most = most
-        self.buckets = min(1 << units.bit_length(), _MOST_BUCKETS)
-        self.brought = np.zeros(values, bool)
-        self.by = np.zeros(values, np.uint64)
-        self.taken = np.zeros(self.buckets, np.int32)
+        self.buckets: int = min(1 << units.bit_length(), _MOST_BUCKETS)
+        self.brought: NDArray[np.bool_] = np.zeros(values, bool)
+        self.by: NDArray[np.uint64] = np.zeros(values, np.uint64)
+        self.taken: NDArray[np.int32] = np.zeros(self.buckets, np.int32)
         self._pick = np.zeros(values, np.int32)
 
     def take(self, value: Small, unit: Codes) -> None:

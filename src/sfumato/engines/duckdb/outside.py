@@ -62,19 +62,21 @@ class OutsideSql:
         public: Mapping[str, PublicTable],
         resources: Resources,
     ) -> None:
-        self.outside, self.public, self.resources = outside, public, resources
-        self.confidences = [confidence for _, confidence in planned]
-        self.columns = outside.columns
-        self.files = tuple(file for table in public.values() for file in table.engine.files)
+        self.outside = outside
+        self.public = public
+        self.resources = resources
+        self.confidences: list[float] = [confidence for _, confidence in planned]
+        self.columns: tuple[tuple[str, str | None], ...] | None = outside.columns
+        self.files: tuple[str, ...] = tuple(file for table in public.values() for file in table.engine.files)
         self._empty = {
             table.name: _empty(columns, table)
             for table, (columns, _) in zip(outside.released, planned, strict=True)
         }
-        self.text = " ".join(outside.sql.split())
+        self.text: str = " ".join(outside.sql.split())
         tables = {name: Given(table, {}) for name, table in self._empty.items()}
         tables |= {name: no_rows_of(table) for name, table in public.items()}
         with in_own_words(self._refused, duckdb.Error):
-            self.schema = self._named(computed(outside.sql, tables, resources)).schema
+            self.schema: Any = self._named(computed(outside.sql, tables, resources)).schema
         rows, seen = {table.row for table in outside.released}, set[str]()
         for name in self.schema.names:
             if name.casefold() in seen and name not in rows:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.values import Floats
 
-unit_roundoff = 2.0**-53
+unit_roundoff: float = 2.0**-53
 # Roots are taken of numbers from here on: below, errors grow without bound.
 _smallest = 2.0**-12
 _smallest_share = 2.0**-16  # likewise, of v/R

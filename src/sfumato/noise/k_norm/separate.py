@@ -37,7 +37,7 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 # Where U times the number of faces is so near to a whole number, floats do not tell the face.
-between_faces = 2.0**-44
+between_faces: float = 2.0**-44
 
 
 @dataclass(frozen=True, repr=False)

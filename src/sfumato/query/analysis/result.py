@@ -123,7 +123,9 @@ class NonPrivateAnalysis(Displayed):
     def __init__(
         self, keys: pa.Table, outputs: Sequence[str], points: Sequence[Point], private_groups: bool
     ) -> None:
-        self.keys, self.outputs, self.points = keys, tuple(outputs), tuple(points)
+        self.keys = keys
+        self.outputs: tuple[str, ...] = tuple(outputs)
+        self.points: tuple[Point, ...] = tuple(points)
         self.private_groups = private_groups
 
     def best(self, output: str | None = None) -> Limits:

@@ -248,7 +248,9 @@ class NoisyBatch:
     """A batch of released groups: key columns, and the noisy numbers of each group."""
 
     def __init__(self, noising: Noising, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
-        self.noising, self.keys, self.numbers = noising, keys, numbers
+        self.noising = noising
+        self.keys = keys
+        self.numbers = numbers
 
     def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
         """Return the keys and one column for each output; then, with a confidence, one for each error bar.
@@ -291,7 +293,9 @@ class SideBySide:
     """
 
     def __init__(self, noise: Any, size: int) -> None:
-        self.noise, self.size, self.groups = noise, size, noise.groups * size
+        self.noise = noise
+        self.size = size
+        self.groups: int = noise.groups * size
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
         """Draw all of them: of shape (coordinates, releases times groups)."""

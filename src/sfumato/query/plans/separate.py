@@ -41,8 +41,11 @@ class SeparatePlans:
     """
 
     def __init__(self, query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> None:
-        self.query, self.epsilon, self.delta, self.pre_threshold = query, epsilon, delta, pre_threshold
-        self.guess = query.times / epsilon  # of the multiplier, for the first grids
+        self.query = query
+        self.epsilon = epsilon
+        self.delta = delta
+        self.pre_threshold = pre_threshold
+        self.guess: Fraction = query.times / epsilon  # of the multiplier, for the first grids
         self._requirements = lru_cache(maxsize=None)(self._required)
         self._unit_loss = lru_cache(maxsize=None)(self._lost)
 

@@ -66,7 +66,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     def __init__(self, engine: Evaluator) -> None:
         self.engine = engine
         # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
-        self.was_unsafe = False
+        self.was_unsafe: bool = False
         self.entered: list[Any] | None = None
         # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
         # there as soon as it is drawn.
@@ -146,7 +146,8 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     def arrive(self, state: Mapping[str, Any]) -> None:
         """Be a finished release of what was passed on."""
-        self.entered, self.was_unsafe = state["entered"], state["unsafe"]
+        self.entered = state["entered"]
+        self.was_unsafe = state["unsafe"]
 
     @property
     def _entered(self) -> list[Any] | None:

@@ -76,7 +76,8 @@ class Release(NoisyTable):
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         super().__init__(engine)
-        self.plan, self.confidence = plan, confidence
+        self.plan: Plan = plan
+        self.confidence = confidence
         self._words = unsafe_words
         self._diagnostics = None if plan.diagnostics is None else plan.diagnostics.release(unsafe_words)
         self._batches: list[NoisyBatch] | None = None
@@ -251,7 +252,9 @@ class Release(NoisyTable):
         # Diagnostics stay where they were drawn; their cost is that of the plan.
         Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
         super().arrive(state)
-        self.plan, self._started, drawn = plan, True, state["drawn"]
+        self.plan = plan
+        self._started = True
+        drawn = state["drawn"]
         if isinstance(drawn, bytes):
             self._table, self._written = table(drawn), (Path("elsewhere"), ())
             return

@@ -44,7 +44,9 @@ class TopRelease(NoisyTable):
 
     def __init__(self, question: Top, plan: TopPlan, words: Words | None = None) -> None:
         super().__init__(question.engine)
-        self.question, self.plan, self._words = question, plan, words
+        self.question = question
+        self.plan = plan
+        self._words = words
         self._drawing = question.drawing(plan)
         self._started = False
 

@@ -36,10 +36,12 @@ class Limits:
             )
         if law is not None and not isinstance(law, Law if joint else Law | Marginal):
             raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
-        self.tolerance, self.law, self._complementary = tolerance, law, not whole
+        self.tolerance = tolerance
+        self.law = law
+        self._complementary = not whole
         if k is not None:
             checked_k(k)
-        self.k = math.nan
+        self.k: float = math.nan
         self._of_law: dict[bool, float] = {}
         derived = law is not None or callable(tolerance)
         self._given = None if derived else Given(tolerance)
@@ -48,8 +50,8 @@ class Limits:
         else:
             charge_given()
         apart = not isinstance(law, Marginal)
-        self.each = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
-        self.stated = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
+        self.each: float = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
+        self.stated: str = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
 
     def of(self, group: Group, output: str, rounded: bool) -> float:
         """Return the tolerance of one value; `rounded` where its noise is."""

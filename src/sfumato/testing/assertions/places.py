@@ -21,8 +21,10 @@ from sfumato.testing.flakiness import log10_sum
 from sfumato.testing.tolerances.numbers import per_partition_k
 
 if TYPE_CHECKING:
+    from sfumato.noise import Law
     from sfumato.query.estimates import Estimate
     from sfumato.query.noisy.noising import NoisyBatch
+    from sfumato.query.noisy.numbers import Levelled
     from sfumato.query.plans.plan import Plan
 
 _LOG2 = math.log10(2)
@@ -109,12 +111,14 @@ class Place:
     """
 
     def __init__(self, plan: Plan, batch: NoisyBatch, row: int) -> None:
-        self.laws = plan.laws
-        self.steps = {n: float(s) for n, s in plan.steps.items()}
-        self.batch, self.row, numbers = batch, row, batch.numbers.values
-        self.levels = batch.numbers.levels
+        self.laws: Mapping[str, Law] = plan.laws
+        self.steps: dict[str, float] = {n: float(s) for n, s in plan.steps.items()}
+        self.batch = batch
+        self.row = row
+        numbers = batch.numbers.values
+        self.levels: Levelled | None = batch.numbers.levels
         # Of a vector the largest entry, which tells what floats may lose.
-        self.values = {
+        self.values: dict[str, float] = {
             n: float(abs(v[row]).max()) if v.ndim > 1 else float(v[row]) for n, v in numbers.items()
         }
 

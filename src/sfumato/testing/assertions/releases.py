@@ -30,6 +30,7 @@ from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue,
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
+    from sfumato.query.plans.plan import Plan
     from sfumato.query.plans.together import TogetherPlan
     from sfumato.query.released.release import Release
 
@@ -77,14 +78,15 @@ class ReleasedCells:
                 "this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
                 "before write()"
             )
-        self.plan = release.plan
+        self.plan: Plan = release.plan
         plan: Any = release.plan
         # Of which the norm has a law.
         normed = isinstance(plan.noising.together, JointNoise | LimitedNoise | SeparateNoise)
         self.together: TogetherPlan | None = plan if normed else None
-        self.keys = release.plan.query.shown_keys
-        outputs = self.outputs = release.plan.requirements.estimates
-        self.cells = written_out(rows(table.to_pylist(), "actual", self.keys), outputs, "actual")
+        self.keys: tuple[str, ...] = release.plan.query.shown_keys
+        outputs = release.plan.requirements.estimates
+        self.outputs: tuple[Estimate, ...] = outputs
+        self.cells: Cells = written_out(rows(table.to_pylist(), "actual", self.keys), outputs, "actual")
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
         order = (tuple(plain_key(r[k]) for k in self.keys) for r in table.select(list(self.keys)).to_pylist())
         self.places: dict[Group, tuple[Any, int]] = {}
@@ -92,8 +94,9 @@ class ReleasedCells:
             self.places.update(zip(order, places, strict=True))
         else:
             self.places[()] = next(places)
-        self.estimates = by_entry(outputs)
-        self.quantiles = tuple(e.name for e in self.estimates.values() if e.kind == "quantile")
+        self.estimates: dict[str, Estimate] = by_entry(outputs)
+        quantiles = (e.name for e in self.estimates.values() if e.kind == "quantile")
+        self.quantiles: tuple[str, ...] = tuple(quantiles)
 
     @property
     def private_groups(self) -> bool:

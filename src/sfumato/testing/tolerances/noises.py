@@ -14,7 +14,7 @@ from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, log_difference, roundoff
 from sfumato.testing.tolerances.log_laws import LogLaw, log_law
 
-ties = 1e-9  # a threshold this near to a grid point, in steps, may stand on either side of it
+ties: float = 1e-9  # a threshold this near to a grid point, in steps, may stand on either side of it
 
 
 class Event(Enum):

@@ -16,10 +16,16 @@ from sfumato.exact.roots import close
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.tolerances.noises import Event, ties
 
-cuts = (26.0, 80.0, 350.0, 1100.0, 3600.0)  # noise beyond 10^-26, ... is left out, and added to the error
+cuts: tuple[float, ...] = (
+    26.0,
+    80.0,
+    350.0,
+    1100.0,
+    3600.0,
+)  # noise beyond 10^-26, ... is left out, and added to the error
 _largest_k = 3500  # of an exact tolerance: what is left out must be less likely than 10^-k
 most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
-most_steps = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
+most_steps: float = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
 _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 

@@ -35,7 +35,7 @@ _UNIT, _KEY = (pa.field(name, pa.string(), nullable=False) for name in ("unit", 
 _ROWS, _KEYS = "rows", "keys"
 
 
-class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
+class Aggregation(Stays, beam.PTransform[Any, Any], ABC):  # type: ignore[misc]
     """An aggregation of a private collection: gives (key, result) pairs, or the result without a key.
 
     Args:
@@ -67,7 +67,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         epsilon: Amount,
         delta: Amount = 0,
         key: Extract | None = None,
-        public_keys: Iterable[Any] | beam.PCollection | None = None,
+        public_keys: Iterable[Any] | beam.PCollection[Any] | None = None,
         groups: int | None = None,
         rows: int | None = None,
         noise: NoiseChoice = "auto",
@@ -107,12 +107,12 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         paid._budget, paid._secret = budget, secret
         return paid
 
-    def check_keys(self, private: Iterable[beam.PCollection]) -> None:
+    def check_keys(self, private: Iterable[beam.PCollection[Any]]) -> None:
         """Refuse public keys that one of some private collections would bring."""
         if any(self._brought is rows for rows in private):
             raise QueryError(PRIVATE_KEYS)
 
-    def expand(self, owned: beam.PCollection) -> beam.PCollection:
+    def expand(self, owned: beam.PCollection[PrivateRow]) -> beam.PCollection[Any]:
         """Spend, then aggregate."""
         if self._budget is None:
             raise QueryError(
@@ -147,13 +147,13 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
     def _release(self) -> PlannedRelease:
         return self._engine.release(self._plan, shards=self._shards, secret=self._secret)
 
-    def _keys(self, public_keys: Iterable[Any] | beam.PCollection | None) -> Any:
+    def _keys(self, public_keys: Iterable[Any] | beam.PCollection[Any] | None) -> Any:
         """Return public keys as `group_by` takes them."""
         return named(_KEYS, pa.schema([_KEY])) if self._brought is not None else _key_texts(public_keys)
 
     def _plan_of(
         self,
-        public_keys: Iterable[Any] | beam.PCollection | None,
+        public_keys: Iterable[Any] | beam.PCollection[Any] | None,
         groups: int | None,
         rows: int | None,
         noise: NoiseChoice,

@@ -47,7 +47,7 @@ class TopGroups(Aggregation):
         value: Extract | None = None,
         lower: Number | None = None,
         upper: Number | None = None,
-        public_keys: Iterable[Any] | beam.PCollection | None = None,
+        public_keys: Iterable[Any] | beam.PCollection[Any] | None = None,
         candidates: int | None = None,
         counts: bool = True,
         shards: int = SHARDS,
@@ -60,7 +60,7 @@ class TopGroups(Aggregation):
         self._k, self._candidates, self._counts = k, candidates, counts
         super().__init__(key=key, public_keys=public_keys, epsilon=epsilon, delta=delta, shards=shards)
 
-    def _plan_of(self, public_keys: Iterable[Any] | beam.PCollection | None, *unused: Any) -> TopPlan:
+    def _plan_of(self, public_keys: Iterable[Any] | beam.PCollection[Any] | None, *unused: Any) -> TopPlan:
         self._question = Table(self._engine, "unit").top(
             "key",
             k=self._k,

@@ -53,7 +53,8 @@ class NotTotal(Exception):
 
     def __init__(self, node: Node, why: str) -> None:
         super().__init__(why)
-        self.node, self.why = node, why
+        self.node = node
+        self.why = why
 
 
 def understood(node: Node, parts: list[Part]) -> Bound:
