@@ -9,6 +9,7 @@ And it says with which probability the noise that it meets makes it fail on corr
 
 from __future__ import annotations
 
+import compileall
 import decimal
 import gc
 import locale
@@ -19,12 +20,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import gmpy2
 import mpmath
 import numpy as np
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
@@ -90,7 +93,8 @@ def settings() -> dict[str, Any]:
         or multiprocessing.get_all_start_methods()[0],  # which it becomes when it is first asked for
     }
     if "matplotlib" in sys.modules:
-        found["matplotlib.rcParams"] = dict(sys.modules["matplotlib"].rcParams)
+        # As they are kept: its own way to read one takes as long as all the rest here, for each test.
+        found["matplotlib.rcParams"] = dict(dict.items(sys.modules["matplotlib"].rcParams))
     return found
 
 
@@ -157,9 +161,32 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
     return cores + (cores + 1) // 2 if config.option.markexpr == "long" else cores
 
 
-def pytest_collection() -> None:
-    """Look for no garbage while modules are read: there is next to none, and looking takes time."""
+def pytest_collection(session: pytest.Session) -> None:
+    """Look for no garbage while modules are read: there is next to none, and looking takes time.
+
+    In a fresh checkout the processes of pytest-xdist compile a share of all modules each, before each reads
+    all of them.
+    """
     gc.disable()
+    if worker := getattr(session.config, "workerinput", None):
+        number = int(worker["workerid"].removeprefix("gw"))
+        folders = [Path(named) for named in session.config.args if Path(named).is_dir()]
+        modules = sorted({module for folder in folders for module in folder.rglob("*.py")})
+        for module in modules[number :: worker["workercount"]]:
+            compiled(module, session.config)
+
+
+def compiled(module: Path, config: pytest.Config) -> None:
+    """Write the bytecode of a module where there is none: of a test with what its assertions tell."""
+    if not module.name.startswith("test_"):
+        compileall.compile_file(module, quiet=2)
+        return
+    folder = rewrite.get_cache_dir(module)
+    file = folder / f"{module.stem}{rewrite.PYC_TAIL}"
+    if rewrite.try_makedirs(folder) and not file.exists():
+        state = config.stash[rewrite.assertstate_key]
+        status, code = rewrite._rewrite_test(module, config)
+        rewrite._write_pyc(state, code, status, file)
 
 
 @pytest.hookimpl(trylast=True)
