@@ -423,6 +423,8 @@ def test_one_number_is_looked_at_to_the_end(value, plant, monkeypatch):
 
         find_bounds(look, edges, 2.0)
         seen.append(len(looks))
+        if seen[-1] != 3:
+            break
     assert (min(seen) == 3) != plant
 
 
@@ -434,8 +436,8 @@ def test_what_a_look_before_saw_is_not_taken_for_nothing_by_a_closer_one(plant, 
         monkeypatch.setattr(automatic_bounds, "_seen_before", lambda looks, centre, side, nearest: nearest)
     rng = np.random.default_rng(6)
     values = np.concatenate([np.full(14_500, 45.0), rng.uniform(18, 43, 500)])
-    lowest = [find_bounds(noisy(rng, values, 0.3), ladder(None, False), 1.5)[0] for _ in range(100)]
-    assert (max(lowest) < 40) != plant
+    lowest = (find_bounds(noisy(rng, values, 0.3), ladder(None, False), 1.5)[0] for _ in range(100))
+    assert any(low >= 40 for low in lowest) == plant
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")

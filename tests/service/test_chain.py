@@ -83,6 +83,11 @@ def ann(asked: Asked) -> Direct:
     return Direct(asked)
 
 
+@pytest.fixture(scope="module")
+def near() -> Near:
+    return Near(TABLES)
+
+
 def form(question: Any, options: Mapping[str, Any]) -> Any:
     """Return all that an answer depends on."""
     if isinstance(question, Top):
@@ -112,8 +117,8 @@ def _columns(question: Any, options: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_the_same_question(ann: Direct, name: str) -> None:
-    same(ann, Near(TABLES), CHAINS[name])
+def test_the_same_question(ann: Direct, near: Near, name: str) -> None:
+    same(ann, near, CHAINS[name])
 
 
 @pytest.mark.parametrize("name", LEFT)

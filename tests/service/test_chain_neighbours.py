@@ -30,10 +30,16 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Asked(made[0], declared=neighbours(), each=200), Asked(made[1], declared=TABLES, each=200)
 
 
-def body_of(service: Asked, name: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def anns(services: Pair) -> tuple[Direct, Direct]:
+    """Return a client of each, which fetches once what is told of the tables."""
+    return Direct(services[0]), Direct(services[1])
+
+
+def body_of(ann: Direct, name: str) -> dict[str, Any]:
     """Return a chain of the corpus as it is sent, at a delta that shows nobody's group."""
     ask, options = (CHAINS | LEFT)[name]
-    made: dict[str, Any] = ask(Direct(service))._sent(options)
+    made: dict[str, Any] = ask(ann)._sent(options)
     return made | {"options": made["options"] | ({"delta": "1e-18"} if "delta" in options else {})}
 
 
@@ -50,9 +56,9 @@ def alike(services: Pair, path: str, body: Mapping[str, Any], rows: bool) -> int
 
 
 @pytest.mark.parametrize("name", CHAINS | LEFT)
-def test_chains_of_neighbouring_tables(services: Pair, name: str) -> None:
-    body = body_of(services[0], name)
-    assert body == body_of(services[1], name)  # what is told of the tables is the same, too
+def test_chains_of_neighbouring_tables(services: Pair, anns: tuple[Direct, Direct], name: str) -> None:
+    body = body_of(anns[0], name)
+    assert body == body_of(anns[1], name)  # what is told of the tables is the same, too
     assert alike(services, "/v1/release", body, rows=name not in PRIVATE) == 200
     assert alike(services, "/v1/ask", body | {"units": []}, rows=False) == 200
 
@@ -87,7 +93,7 @@ def explains(desk: Desk, job: Job, outcome: Outcome) -> Outcome:
 
 @pytest.mark.parametrize("defect", [refuses, drops, explains])
 def test_answers_that_follow_from_an_odd_row_are_found(
-    services: Pair, monkeypatch: pytest.MonkeyPatch, defect: Any
+    services: Pair, anns: tuple[Direct, Direct], monkeypatch: pytest.MonkeyPatch, defect: Any
 ) -> None:
     answer = Desk.answer
 
@@ -98,7 +104,7 @@ def test_answers_that_follow_from_an_odd_row_are_found(
 
     monkeypatch.setattr(Desk, "answer", planted)
     with pytest.raises(AssertionError):
-        test_chains_of_neighbouring_tables(services, "domain")
+        test_chains_of_neighbouring_tables(services, anns, "domain")
 
 
 def test_what_is_told_of_neighbouring_tables(services: Pair) -> None:
