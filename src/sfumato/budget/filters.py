@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
@@ -185,6 +186,7 @@ def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Frac
     return gaussian + laplace + others
 
 
+@lru_cache(1024)  # a ledger asks at each payment
 def filters(epsilon: Fraction, delta: Fraction, tight: bool) -> tuple[PrivacyFilter, ...]:
     """Return the ways to add up, with limits whose deltas come to delta together."""
     if not tight:
