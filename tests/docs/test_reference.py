@@ -192,6 +192,42 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
     return [*parameters, *([] if example else ["an example"])]
 
 
+def without_their_own(entries: Iterator[Entry]) -> set[str]:
+    """Return the methods of releases, and the aggregations of Beam, that have no example of their own.
+
+    What a method replaces may have it: a release of another kind is looked at in the same way.
+    """
+    found = set()
+    for entry in entries:
+        if entry.owner is not None:
+            names = [kind.__name__ for kind in entry.owner.__mro__]
+            told = [
+                getattr(kind.__dict__.get(entry.value.__name__), "__doc__", "")
+                for kind in entry.owner.__mro__
+            ]
+            asked = "NoisyTable" in names
+        else:
+            kinds = entry.value.__mro__ if isinstance(entry.value, type) else ()
+            told, asked = [entry.value.__doc__], "Aggregation" in [kind.__name__ for kind in kinds]
+        if asked and not any(PROMPT in (one or "") for one in told):
+            found.add(entry.name)
+    return found
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_releases_and_aggregations_of_beam_have_an_example_each(pages: dict[str, str]) -> None:
+    assert without_their_own(shown(pages)) == set()
+
+
+def test_a_method_of_a_release_without_an_example_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sfumato import NoisyTable, Release
+
+    asked = Entry("Release.errors", Release.errors, Release)
+    assert without_their_own(iter([asked])) == set()
+    monkeypatch.setattr(NoisyTable.errors, "__doc__", "Return half-widths, as `frame` shows them.")
+    assert without_their_own(iter([asked])) == {"Release.errors"}
+
+
 @pytest.mark.long  # it imports Beam and all else
 def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
     having = examples(pages)

@@ -141,7 +141,16 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             return rebuilt, (type(self), self.passed_on())
 
     def passed_on(self) -> dict[str, Any]:
-        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
+        """Return what of a finished release goes to another process: numbers, plan, and no rows.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> import pickle
+        >>> table = release.to_arrow()  # before it is drawn, it stays where it is
+        >>> pickle.loads(pickle.dumps(release)).to_arrow() == table
+        True
+        """
         return {"unsafe": self._unsafe, "entered": self._entered}
 
     def arrive(self, state: Mapping[str, Any]) -> None:
@@ -156,7 +165,15 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def kept(self) -> Any:
-        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
+        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> _ = release.to_arrow()
+        >>> release.kept() is None
+        False
+        """
 
     @abstractmethod
     def restore(self, kept: Any) -> None:
@@ -179,7 +196,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """Return the table."""
+        """Return the table.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.to_arrow().column_names
+        ['people']
+        """
 
     def frame(
         self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
@@ -195,6 +219,12 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             QueryError: a name of an error bar's column is taken.
             RefusalError: there are no error bars.
             EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> list(release.frame(errors=True))
+        ['people', 'people_error']
         """
         output.require("pandas", "pandas")
         truth_value(simultaneous, "simultaneous")
@@ -223,6 +253,12 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             ParameterError: the path or the confidence is not admissible.
             QueryError: something was computed with the groups, or numbers were left out.
             EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release.plot().axes)  # a panel for each output
+        1
         """
         from sfumato.query.released.chart import bar_chart
 
@@ -249,6 +285,12 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError, RefusalError: there are no such bars.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.errors(0.95).to_pylist()
+        [{'people': 3.0}]
         """
 
     def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
@@ -264,6 +306,13 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or no such group is shown.
             RefusalError: the release keeps no noisy parts to compare.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2, 3], "year": [1984, 1984, 1985]}), privacy_unit="id")
+        >>> by_year = visits.group_by("year", keys=[1984, 1985]).bound(groups=1)
+        >>> release = by_year.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.compare("people", 1985, 1984).confidence
+        0.95
         """
         raise RefusalError(_NOT_BY_GROUP.format("compare"))
 
@@ -278,6 +327,13 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or it does not add up.
             RefusalError: the release keeps no noisy parts to compare.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2, 3], "year": [1984, 1984, 1985]}), privacy_unit="id")
+        >>> by_year = visits.group_by("year", keys=[1984, 1985]).bound(groups=1)
+        >>> release = by_year.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.share_of_total("people").column_names
+        ['year', 'share', 'low', 'high']
         """
         raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
 
@@ -310,6 +366,16 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             QueryError: a name of an error bar's column is taken.
             RefusalError: error bars are asked for, and there are none; or of a release that was streamed.
             OSError: the file cannot be written; nothing is drawn where that shows before.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     release.write(f"{folder}/people.csv", errors=True)
+        ...     print((Path(folder) / "people.csv").read_text().split()[0])
+        "people","people_error"
         """
         target = output.checked_path(path, workbook=True)
         truth_value(simultaneous, "simultaneous")
@@ -333,7 +399,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:
-        """Return each step with its noise and cost."""
+        """Return each step with its noise and cost.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> print(str(release.explain()).splitlines()[1])
+        2. Let each id count once.
+        """
 
     def receipt(
         self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
@@ -433,7 +506,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the canonical form of what was asked."""
+        """Return the canonical form of what was asked.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.canonical()["privacy_unit"]
+        'id'
+        """
 
     @abstractmethod
     def check_bars(self, confidence: float, simultaneous: bool) -> None:

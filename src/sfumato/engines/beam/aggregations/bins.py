@@ -20,7 +20,7 @@ from sfumato.query.choices import Bounded
 class Histogram(Aggregation):
     """Return a tuple of the numbers of rows, or units, between edges, by key.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         value: the number of a row; None, NaN and what is no number are in no bin.
@@ -28,6 +28,13 @@ class Histogram(Aggregation):
         options: as for `Aggregation`.
     Raises:
         QueryError: value is no function, or an option does not fit.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | Histogram(lambda row: row[2], [0, 20, 50], rows=1, **by_place)
     """
 
     _takes_weights = True
@@ -54,7 +61,7 @@ class Histogram(Aggregation):
 class ValueCounts(Aggregation):
     """Return a tuple of the numbers of rows, or units, with each value of a list, by key.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.
@@ -63,6 +70,13 @@ class ValueCounts(Aggregation):
         options: as for `Aggregation`.
     Raises:
         ParameterError: a value of the list is of none of these kinds.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | ValueCounts(lambda row: row[1], ["pool", "library"], rows=1, **by_place)
     """
 
     _takes_weights = True

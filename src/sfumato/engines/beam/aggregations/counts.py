@@ -15,7 +15,14 @@ from sfumato.query.choices import Amount
 class Count(Aggregation):
     """Count rows by key; with weights the population that they stand for.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | Count(rows=1, **by_place)
     """
 
     _takes_weights = True
@@ -27,7 +34,14 @@ class Count(Aggregation):
 class CountUnits(Aggregation):
     """Count units (people) by key; each counts once in each of its groups.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | CountUnits(**by_place)
     """
 
     def _aggregates(self) -> dict[str, Aggregate]:
@@ -37,7 +51,13 @@ class CountUnits(Aggregation):
 class SelectGroups(Aggregation):
     """Choose keys that enough units have; gives the keys alone.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1, delta=1e-6), unit=lambda row: row[0])
+    >>> places = private | SelectGroups(lambda row: row[1], groups=1, epsilon=1, delta=5e-7)
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from sfumato.query.choices import DistinctMethod
 class CountDistinct(Aggregation):
     """Count different values by key.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.
@@ -26,6 +26,13 @@ class CountDistinct(Aggregation):
         options: as for `Aggregation`.
     Raises:
         QueryError: value is no function, or an option does not fit.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | CountDistinct(lambda row: row[1], values=2, **by_place)
     """
 
     _value_type = pa.string()

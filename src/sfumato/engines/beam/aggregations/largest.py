@@ -23,7 +23,7 @@ from sfumato.query.top.plan import TopPlan
 class TopGroups(Aggregation):
     """Draw the k largest groups, by units or by a sum; a unit may be in any number of groups.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     It gives (key, (rank, number)), or (key, rank) with counts=False.
 
@@ -35,6 +35,12 @@ class TopGroups(Aggregation):
         candidates, counts: as of `Table.top` and `Top.release`.
     Raises:
         QueryError: an option does not fit, or bounds are given of no value.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1, delta=1e-6), unit=lambda row: row[0])
+    >>> places = private | TopGroups(lambda row: row[1], k=3, epsilon=1, delta=5e-7)
     """
 
     def __init__(

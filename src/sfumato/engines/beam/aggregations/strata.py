@@ -19,7 +19,7 @@ from sfumato.query.aggregates import Aggregate, Number
 class StratifiedProportion(Aggregation):
     """Return a tuple of the proportion of yes, its standard error, and the ends of its interval.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         answer: the answer of a row, True or False; what is neither does not count.
@@ -30,6 +30,13 @@ class StratifiedProportion(Aggregation):
     Raises:
         QueryError: a key is given.
         ParameterError: sizes are not there for the same strata, or out of range.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> design = {"stratum": lambda row: row[1], "asked": {"pool": 40}, "population": {"pool": 90}}
+    >>> share = private | StratifiedProportion(lambda row: row[2] > 20, rows=1, epsilon=1, **design)
     """
 
     _value_type = pa.bool_()

@@ -29,9 +29,16 @@ class OfValues(Aggregation):
 class Sum(OfValues):
     """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     With weights they are of each row.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | Sum(lambda row: row[2], lower=0, upper=50, **by_place)
     """
 
     _takes_weights = True
@@ -50,7 +57,14 @@ class Sum(OfValues):
 class Mean(OfValues):
     """Average values by key; each is clamped to the bounds.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | Mean(lambda row: row[2], lower=0, upper=50, rows=1, **by_place)
     """
 
     _takes_weights = True
@@ -62,7 +76,14 @@ class Mean(OfValues):
 class Variance(OfValues):
     """Return the population variance of values by key; each is clamped to the bounds.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | Variance(lambda row: row[2], lower=0, upper=50, rows=1, **by_place)
     """
 
     def _aggregates(self) -> dict[str, Aggregate]:

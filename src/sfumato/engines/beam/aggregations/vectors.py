@@ -17,7 +17,7 @@ from sfumato.query.choices import Bounded, VectorNorm
 class VectorSum(Aggregation):
     """Add up vectors by key; gives lists.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         value: the vector of a row, a list, tuple or array of numbers; what is no such, or has another length,
@@ -26,6 +26,13 @@ class VectorSum(Aggregation):
         options: as for `Aggregation`.
     Raises:
         QueryError: value is no function, or an option does not fit.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | VectorSum(lambda row: [row[2], 1.0], length=2, bound=50, **by_place)
     """
 
     _value_type = pa.list_(pa.float64())
@@ -55,12 +62,19 @@ class VectorSum(Aggregation):
 class VectorMean(VectorSum):
     """Average vectors by key, over the rows that have one; gives lists.
 
-    Applied to what `MakePrivate` gives, which has an example.
+    Applied to what `MakePrivate` gives.
 
     Args:
         value: as of `VectorSum`.
         length, bound, norm: as of `sfumato.vector_mean`.
         options: as for `Aggregation`.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, MakePrivate
+    >>> rows = beam.Pipeline() | beam.Create([("ann", "pool", 30.0)])
+    >>> private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> by_place = {"key": lambda row: row[1], "public_keys": ["pool"], "groups": 1, "epsilon": 1}
+    >>> numbers = private | VectorMean(lambda row: [row[2], 1.0], length=2, bound=50, rows=1, **by_place)
     """
 
     def __init__(
