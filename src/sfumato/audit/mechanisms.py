@@ -289,6 +289,9 @@ def rows(outputs: Any) -> list[Any]:
     return list(outputs)
 
 
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
 def fingerprint(value: Any) -> Any:
     """Return something that changes when the value does, and is equal to itself for NaN too.
 
@@ -302,6 +305,8 @@ def fingerprint(value: Any) -> Any:
 
 
 def _fingerprint(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return type(value), repr(value)
     if isinstance(value, (list, tuple)):
         return type(value), tuple(map(_fingerprint, value))
     if isinstance(value, dict):

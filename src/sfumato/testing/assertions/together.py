@@ -142,14 +142,14 @@ def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
 
 def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector], body: ConeBody) -> float:
     """Return the norm of noises by a body; by that of the plan it has a Gamma law."""
-    names, units = plan.body.names, plan.drawn.cone.units
+    names, bounds, units = plan.body.names, plan.body.bounds, plan.drawn.cone.units
     vectors = []
     for own in noises.values():
         vector = [own.get(n, Fraction(0)) for n in names]
         if units and (names[0] in own) != (names[1] in own):
             # A number of units that is not known is taken from rows, and these from units: no norm is less.
             known = 0 if names[0] in own else 1
-            share = plan.body.bounds[1 - known] / plan.body.bounds[known]
+            share = bounds[1 - known] / bounds[known]
             vector[1 - known] = vector[known] * share
         vectors.append(vector)
     return float(replace(plan.metric, body=body).of(vectors) * (plan.epsilon - plan.chosen_with))
@@ -162,14 +162,13 @@ def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:
         own = moved[r.group]
         rest = sum((abs(Fraction(w)) * own.get(n, _HALF) for n, w in r.others.items()), Fraction(0))
         own[r.name] = Fraction(r.slack) + _HALF + rest
-    names, bounds, units = plan.body.names, plan.body.bounds, plan.drawn.cone.units
-    sides = []
+    body, units, sides = plan.body, plan.drawn.cone.units, []
     for own in moved.values():
-        x = [own.get(n, _HALF) / bound for n, bound in zip(names, bounds, strict=True)]
+        x = [own.get(n, _HALF) / bound for n, bound in zip(body.names, body.bounds, strict=True)]
         largest = max(x[units:]) + (x[0] if units else 0)
         # Neither side is above the largest, and both together are not above this and what is in units more.
         both = largest + (x[1] if units else 0)
-        if isinstance(plan.body, ParabolaBody):
+        if isinstance(body, ParabolaBody):
             largest, both = _CORNER * largest, _CORNER * both
         apart = isinstance(plan.drawn, SeparateNoise)
         sides.append((both, Fraction(0)) if apart else (largest, largest))
