@@ -72,6 +72,13 @@ def reach(case: Case, noise: str | None = None, *, public: bool = True) -> dict[
     return dict(zip(STRANGERS, moved(case, WORLDS, noise, public), strict=True))
 
 
+def reaches_too_far(case: Case) -> bool:
+    """Whether a stranger moves the exact numbers by more than the noise hides; the first that does is enough."""
+    if case.whole:
+        return any(moved(case, [world], None, True)[0] > 1 for world, _ in enumerate(STRANGERS))
+    return max(reach(case).values()) > 1
+
+
 def moved(case: Case, worlds: Sequence[int], noise: str | None, public: bool) -> list[Fraction]:
     """Return how far the strangers of these worlds move the exact numbers."""
     planning._chosen.cache_clear()
@@ -189,8 +196,7 @@ def test_with_other_noise_and_private_groups_neither(name, noise, public):
 )
 def test_planted_defects_are_found(name, defect, monkeypatch):
     CASES[name].defects[defect](monkeypatch)
-    found = reach(CASES[name])
-    assert max(found.values()) > 1, found
+    assert reaches_too_far(CASES[name])
 
 
 def of_few_pairs(monkeypatch):
