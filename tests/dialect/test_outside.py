@@ -157,7 +157,7 @@ def test_one_draw_serves_all_looks(tmp_path: Path) -> None:
     release = ask(BY_YEAR)
     release.write(tmp_path / "out.parquet", confidence=0.9)
     kept = pq.read_table(tmp_path / "out.parquet")
-    assert kept.schema.names == ["year", "n", "twice", "n_error"]
+    assert kept.schema.names == ["year", "n", "n_error", "twice"]
     assert kept.select(["year", "n", "twice"]) == release.to_arrow()
     assert release.to_pandas()["n"].tolist() == release.to_polars()["n"].to_list() == kept["n"].to_pylist()
     assert kept["n_error"] == release.errors(0.9)["n"]

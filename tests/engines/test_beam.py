@@ -127,7 +127,7 @@ def test_both_ways_to_write_a_release(released):
     assert transform.spent == question().release(**BIG).spent == (1e5, 1e-6)
     assert "epsilon" in str(transform.explain())
     (row, *_) = released(visits().to_pylist(), transform)
-    assert list(row) == ["place", "n", "people", "total", "n_error", "people_error", "total_error"]
+    assert list(row) == ["place", "n", "n_error", "people", "people_error", "total", "total_error"]
     assert row["total_error"] > 0
 
 

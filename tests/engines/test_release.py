@@ -58,7 +58,7 @@ def test_error_bars_that_were_asked_for_are_in_every_look_at_a_release(engine, t
     )  # fmt: skip
     release = released(question, confidence=0.9)
     table, bars = release.to_arrow(), release.errors(0.9)
-    assert table.schema.names == ["g", "n", "m", "n_error", "m_error"]
+    assert table.schema.names == ["g", "n", "n_error", "m", "m_error"]
     assert [table[f"{name}_error"] for name in ("n", "m")] == [bars[name] for name in ("n", "m")]
     release.write(tmp_path / "looked at.parquet")
     streamed = released(question, confidence=0.9)

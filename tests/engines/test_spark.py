@@ -231,7 +231,7 @@ def test_error_columns_are_those_of_the_release(collected, frame_of):
     release = collected(engine, plan)
     frame = engine.released(replace(release.work, confidence=0.9))
     table = frame.orderBy("g").toArrow()
-    assert table.column_names == ["g", "n", "s", "m", "n_error", "s_error", "m_error"]
+    assert table.column_names == ["g", "n", "n_error", "s", "s_error", "m", "m_error"]
     assert table.select(["g", "n", "s", "m"]).equals(release.to_arrow())
     errors = release.errors(0.9)
     assert all(table[f"{name}_error"].equals(errors[name]) for name in "nsm")
@@ -458,7 +458,7 @@ def test_planning_starts_no_job(unreadable, no_job):
     assert "Read with Spark" in str(asked.plan(**BUDGET).explain())
     work = asked.table.engine.work(asked.plan(**BUDGET), 0.9)
     frame = asked.table.engine.released(work)  # which a release computes and keeps
-    assert frame.columns == ["g", "n", "s", "m", "n_error", "s_error", "m_error"]
+    assert frame.columns == ["g", "n", "n_error", "s", "s_error", "m", "m_error"]
 
 
 # What is sent to workers.

@@ -54,7 +54,7 @@ def test_formats(asked: Asked) -> None:
     made = asked.post("/v1/release", accept=ARROW, sql=EXACT)
     table = pa.ipc.open_stream(made.content).read_all()
     assert (
-        table.column_names == ["year", "n", "v", "n_error", "v_error"] and table["n"].to_pylist() == [300] * 3
+        table.column_names == ["year", "n", "n_error", "v", "v_error"] and table["n"].to_pylist() == [300] * 3
     )
     about = json.loads(table.schema.metadata[ABOUT])
     assert about["errors"] == {"n": "n_error", "v": "v_error"} and about["spent"]["epsilon"] == 1e6

@@ -13,7 +13,6 @@ from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign
-from sfumato.query.released.beside import beside
 from sfumato.query.released.output import require
 from sfumato.query.released.tabular import Tabular
 
@@ -175,8 +174,8 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             column = f"{name}_error"
             if column in taken:
                 raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
-            made = made.append_column(column, width)
-        return beside(made, self._widths).to_pandas()
+            made = made.add_column(made.column_names.index(name) + 1, column, width)
+        return made.to_pandas()
 
     def errors(self, confidence: float | None = None) -> pa.Table:
         """Return half-widths of error bars, row by row; NULL for what has none.

@@ -126,7 +126,8 @@ class Work:
         if self.confidence is None:
             return bare
         estimates = self.noising.requirements.estimates
-        return pa.schema([*bare, *(pa.field(f"{e.name}_error", e.error_type) for e in estimates)])
+        bars = {e.name: pa.field(f"{e.name}_error", e.error_type) for e in estimates}
+        return pa.schema([each for one in bare for each in (one, bars.get(one.name)) if each is not None])
 
 
 def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWords:

@@ -314,7 +314,8 @@ class ProcessedRelease(NoisyTable):
         """Return the table with error bars, as `write` writes it."""
         table, widths = self.to_arrow(), self.errors(confidence, simultaneous=simultaneous)
         for name in self.measured:
-            table = table.append_column(f"{name}_error", widths[name])
+            behind = table.column_names.index(name) + 1
+            table = table.add_column(behind, f"{name}_error", widths[name])
         return table
 
     def check_bars(self, confidence: float, simultaneous: bool) -> None:

@@ -144,7 +144,7 @@ def with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
     table, names = made.table, {}
     for name, column in made.widths.items():
         names[name] = _free(f"{name}_error", table.column_names)
-        table = table.append_column(names[name], column)
+        table = table.add_column(table.column_names.index(name) + 1, names[name], column)
     return table, names
 
 

@@ -178,8 +178,8 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     @property
     def _names(self) -> list[str]:
         query = self.plan.query
-        errors = [f"{name}_error" for name in query.output_names] if self._work.confidence else []
-        return [*query.shown_keys, *query.output_names, *errors]
+        behind = ("", "_error") if self._work.confidence else ("",)
+        return [*query.shown_keys, *(f"{name}{end}" for name in query.output_names for end in behind)]
 
 
 def check_collection(rows: object) -> None:

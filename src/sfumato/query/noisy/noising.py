@@ -253,15 +253,18 @@ class NoisyBatch:
         self.numbers = numbers
 
     def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
-        """Return the keys and one column for each output; then, with a confidence, one for each error bar.
+        """Return the keys and one column for each output; with a confidence, behind it that of its error bar.
 
         Args:
             confidence, among: as of `half_widths`.
         """
         estimates = self.noising.requirements.estimates
-        columns = {e.name: e.output(self.numbers) for e in estimates}
-        if confidence is not None:
-            columns |= {f"{name}_error": c for name, c in self._half_widths(confidence, among).items()}
+        widths = {} if confidence is None else self._half_widths(confidence, among)
+        columns: dict[str, pa.Array] = {}
+        for estimate in estimates:
+            columns[estimate.name] = estimate.output(self.numbers)
+            if estimate.name in widths:
+                columns[f"{estimate.name}_error"] = widths[estimate.name]
         return self.with_keys(columns)
 
     def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:

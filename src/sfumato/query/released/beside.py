@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def with_errors(release: NoisyTable, confidence: float, simultaneous: bool) -> pa.Table:
-    """Return the table with error bars, each in a column behind that of its number.
+    """Return the table with error bars, each in a column behind that of its number; as it is written.
 
     Args:
         release: whose noise is drawn, if it was not.
@@ -25,14 +25,7 @@ def with_errors(release: NoisyTable, confidence: float, simultaneous: bool) -> p
         ParameterError, QueryError, RefusalError: as of `NoisyTable.write`; nothing is drawn then.
     """
     release.check_bars(confidence, simultaneous)
-    return beside(release.with_bars(confidence, simultaneous), release.measured)
-
-
-def beside(table: pa.Table, measured: Iterable[str]) -> pa.Table:
-    """Return a table in which the error bar of each measured column `n`, `n_error`, stands behind it."""
-    bars = {name: f"{name}_error" for name in measured}
-    names = [name for name in table.column_names if name not in bars.values()]
-    return table.select([both for name in names for both in (name, bars.get(name)) if both is not None])
+    return release.with_bars(confidence, simultaneous)
 
 
 def write_workbook(

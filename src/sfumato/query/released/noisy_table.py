@@ -354,9 +354,9 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
         Args:
             path: where to; the ending names the format.
-            errors: also write error bars, in columns named `<output>_error`, at 0.95 or what the release was
-                asked for; a workbook has them anyway. Of what SQL computes of a release they are those of
-                numbers that stand there as they were released.
+            errors: also write error bars, in columns named `<output>_error`, each behind that of its
+                number, at 0.95 or what the release was asked for; a workbook has them anyway. Of what SQL
+                computes of a release they are those of numbers that stand there as they were released.
             confidence: also write them, and at this confidence.
             simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
         Raises:

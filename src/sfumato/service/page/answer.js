@@ -51,9 +51,9 @@ async function copy(text) {
   }
 }
 
-/** Return CSV as the service writes it: error bars as columns, lists as JSON. */
+/** Return CSV as the service writes it: error bars as columns behind their numbers, lists as JSON. */
 export function csv(data, names) {
-  const barred = names.filter((name) => Object.hasOwn(data.errors, name)); // and not constructor, which every object has
+  const barred = (name) => Object.hasOwn(data.errors, name); // and not constructor, which every object has
   const free = (name) => { let found = `${name}_error`; while (names.includes(found)) found += "_"; return found; };
   const plain = data.columns.map((column) => /^(u?int|float|double|half|decimal|date|time|duration|bool)/.test(column.type));
   const cell = (value, i) => {
@@ -61,8 +61,10 @@ export function csv(data, names) {
     if (typeof value === "number" || typeof value === "boolean" || plain[i]) return String(value); // also numbers too long for JavaScript
     return `"${(typeof value === "string" ? value : JSON.stringify(value)).replaceAll('"', '""')}"`;
   };
-  const line = (cells) => cells.map(cell).join(",");
-  const heads = [...names, ...barred.map(free)].map((text) => `"${text.replaceAll('"', '""')}"`).join(",");
-  const rows = data.rows.map((row, i) => line([...row, ...barred.map((name) => data.errors[name][i])]));
+  const heads = names.flatMap((name) => barred(name) ? [name, free(name)] : [name]).map((text) => `"${text.replaceAll('"', '""')}"`).join(",");
+  const rows = data.rows.map((row, i) => names.flatMap((name, j) => {
+    const number = cell(row[j], j);
+    return barred(name) ? [number, cell(data.errors[name][i])] : [number];
+  }).join(","));
   return `${[heads, ...rows].join("\n")}\n`;
 }
