@@ -94,6 +94,12 @@ def test_a_port_in_use_is_said_before_anything_is_made(clinic: Path, run: Any) -
     )
 
 
+def test_a_catalog_that_is_not_there_is_said_before_a_port_in_use(clinic: Path, run: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("serve", "nowhere.toml", "--port", str(taken.getsockname()[1]))
+    assert done.exit_code == 1 and "nowhere.toml" in done.stderr and "in use" not in done.stderr
+
+
 def test_a_port_is_held_on_each_address_and_given_back() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -150,6 +150,8 @@ def test_nothing_is_sent_before_a_release(asked: Asked) -> None:
     near = CHAINS["domain"][0](Near(TABLES))
     sizes: dict[str, Any] = {"epsilon": [1, 2], "units": [10, 100]}
     assert question.preview(**sizes).to_arrow() == near.preview(**sizes).to_arrow()
+    part: dict[str, Any] = {"share": "1/12", "budget": sf.Budget(epsilon=3), "units": 100}
+    assert question.preview(**part).to_arrow() == near.preview(**part).to_arrow()
     assert question.epsilon_for(n=20, units=100) == near.epsilon_for(n=20, units=100)
     assert [path for path, _ in ann.sent] == ["/v1/tables"]  # once
     before = ann.spent.epsilon

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from sfumato.display.fields import spelled_fields
 
 
-class Cost(NamedTuple):
+class ExactCost(NamedTuple):
     """An epsilon and a delta, exactly.
 
-    >>> cost = Cost(Fraction(1, 4), Fraction(1, 10**6))
+    >>> cost = ExactCost(Fraction(1, 4), Fraction(1, 10**6))
     >>> cost
-    Cost(epsilon=0.25, delta=1e-06)
+    ExactCost(epsilon=0.25, delta=1e-06)
     >>> cost.epsilon * 4 == 1, cost == (Fraction(1, 4), Fraction(1, 10**6))
     (True, True)
     """

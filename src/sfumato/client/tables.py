@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from sfumato.budget import Budget
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
@@ -288,16 +289,29 @@ class RemoteQuestion(_Remote):
     def preview(
         self,
         *,
-        epsilon: Amount | Sequence[Amount],
+        epsilon: Amount | Sequence[Amount] | None = None,
         units: int | Sequence[int] = (100, 1_000, 10_000),
         rows: int = 1,
         confidence: float = 0.95,
         means: Mapping[str, Number] | None = None,
+        share: Number | None = None,
+        budget: Budget | None = None,
         **options: Any,
     ) -> Preview:
-        """Say how wide error bars will be, and which groups are shown, as `Question.preview`."""
+        """Say how wide error bars will be, and which groups are shown, as `Question.preview`.
+
+        Nothing is sent. With `share`, `budget` is one of this process, such as `sf.Budget(epsilon=3)`; the
+        preview's column `epsilon` says what to give to `release`.
+        """
         return self.local.preview(
-            epsilon=epsilon, units=units, rows=rows, confidence=confidence, means=means, **options
+            epsilon=epsilon,
+            units=units,
+            rows=rows,
+            confidence=confidence,
+            means=means,
+            share=share,
+            budget=budget,
+            **options,
         )
 
     def epsilon_for(

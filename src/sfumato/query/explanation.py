@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
 from sfumato.display.card import Card
 from sfumato.display.displayed import Told
@@ -83,12 +83,12 @@ class Explanation(Told):
         return explain_epsilon(*self.spent)
 
     @property
-    def spent(self) -> Cost:
+    def spent(self) -> ExactCost:
         """The budget (epsilon, delta) of all, exactly: with what looks before it and diagnostics cost."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
         beside = self.content.get("diagnostics")
         looks = sum((Fraction(one["epsilon"]) for one in self.content.get("found", ())), Fraction(0))
-        return Cost(epsilon + looks + (Fraction(beside["epsilon"]) if beside else 0), delta)
+        return ExactCost(epsilon + looks + (Fraction(beside["epsilon"]) if beside else 0), delta)
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
@@ -105,10 +105,10 @@ class ProcessedRelease(NoisyTable):
         return tuple(found for release in self.releases for found in release.found)
 
     @property
-    def _spent(self) -> Cost:
+    def _spent(self) -> ExactCost:
         """The sums of all budgets, exactly: basic composition."""
         epsilons, deltas = zip(*(release._spent for release in self.releases), strict=True)
-        return Cost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+        return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
 
     @property
     def drawn(self) -> bool:

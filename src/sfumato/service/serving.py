@@ -222,10 +222,11 @@ def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.s
         limits: of one request.
         sockets: of `listening`; None to listen as the settings say.
     Raises:
-        SfumatoError: port, tables, ledger or tokens are not as they must be. The port is looked at first,
-            and no file is made or opened where it cannot be had.
+        SfumatoError: port, tables, ledger or tokens are not as they must be. The catalog is read first,
+            then the port is looked at, and no other file is made or opened where it cannot be had.
     """
     if sockets is None:
+        catalog(settings.catalog)  # whoever misspells its path learns that, and not that a port is taken
         with listening(settings) as held:
             return run(settings, limits, held)
     write_lines()

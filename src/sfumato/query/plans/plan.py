@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from sfumato.budget import Loss
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
@@ -116,12 +116,12 @@ class Plan(Displayed):
     found: tuple[Found, ...] = field(default=(), kw_only=True)
 
     @property
-    def spent(self) -> Cost:
+    def spent(self) -> ExactCost:
         """The budget (epsilon, delta) of all: basic composition, with looks before and what goes beside."""
         epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
         if (beside := self.diagnostics) is None:
-            return Cost(epsilon, self.delta)
-        return Cost(epsilon + beside.epsilon, self.delta + beside.delta)
+            return ExactCost(epsilon, self.delta)
+        return ExactCost(epsilon + beside.epsilon, self.delta + beside.delta)
 
     @property
     def steps(self) -> dict[str, Fraction]:

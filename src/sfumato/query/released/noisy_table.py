@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import pyarrow as pa
 
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.errors import EngineError, RefusalError, in_own_words
@@ -84,7 +84,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @property
     @abstractmethod
-    def _spent(self) -> Cost:
+    def _spent(self) -> ExactCost:
         """What `spent` says, exactly."""
 
     @property

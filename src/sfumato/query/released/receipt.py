@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato import __version__
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card, Facts
 from sfumato.display.displayed import Displayed, Told
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
@@ -46,7 +46,7 @@ class Receipt(Displayed):
             where looks for bounds were paid by themselves; None without a ledger.
     """
 
-    spent: Cost
+    spent: ExactCost
     plan: Mapping[str, Any] = field(hash=False)
     answer: Answer
     with_error_bars: Answer | None = None
@@ -154,7 +154,7 @@ class Receipt(Displayed):
             raise ValueError(f"it has too few fields or too many: {', '.join(odd)}")
         spent, bars = given["spent"], given["with_error_bars"]
         made = cls(
-            Cost(_fraction(spent["epsilon"]), _fraction(spent["delta"])),
+            ExactCost(_fraction(spent["epsilon"]), _fraction(spent["delta"])),
             _of(dict, given["plan"]),
             _answer(given["answer"]),
             None if bars is None else _answer(bars),

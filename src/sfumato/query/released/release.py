@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
@@ -86,7 +86,7 @@ class Release(NoisyTable):
         self._written: tuple[Path, tuple[int, ...]] | None = None
 
     @property
-    def _spent(self) -> Cost:
+    def _spent(self) -> ExactCost:
         return self.plan.spent
 
     @property

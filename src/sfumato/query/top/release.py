@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.budget.cost import Cost
+from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
@@ -51,8 +51,8 @@ class TopRelease(NoisyTable):
         self._started = False
 
     @property
-    def _spent(self) -> Cost:
-        return Cost(self.plan.epsilon, self.plan.delta)
+    def _spent(self) -> ExactCost:
+        return ExactCost(self.plan.epsilon, self.plan.delta)
 
     @property
     def drawn(self) -> bool:
