@@ -77,7 +77,7 @@ def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> 
     if prepare == "two kinds":
         more = '[tables.years]\nsource = "visits.parquet"\nprivacy_unit = ["id", "year"]\n'
         catalog.write_text(catalog.read_text() + more)
-    done = run("serve", "clinic.toml")
+    done = run("serve", "clinic.toml", "--port", "0")
     assert done.exit_code in (1, 2) and "Traceback" not in done.output
     assert says in done.stderr, done.stderr
 
