@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,7 +30,7 @@ from sfumato.query.automatic.bounds import (
 )
 from sfumato.query.automatic.looking import Looking
 from sfumato.query.automatic.resolve import admissible
-from sfumato.query.automatic.tail import Side, _log_probability
+from sfumato.query.automatic.tail import Side, log_probability
 
 AUTO = {"lower": "auto", "upper": "auto"}
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
@@ -279,15 +280,54 @@ def test_noise_nearer_to_zero_does_not_draw_bounds_of_close_values_there(level, 
     assert (lower == 1024) == near
 
 
-@pytest.mark.noise_cannot_matter("the generator is seeded")
-def test_runs_of_noise_are_as_rare_as_they_say():
-    rng, draws = np.random.default_rng(8), 200_000
-    for terms in (1, 4, 16):
-        sums = rng.laplace(0, 1, (draws, terms)).sum(axis=1)
-        for level in (0.1, 0.01):
-            often = (np.exp(_log_probability(sums, terms)) <= level).mean()
-            assert often <= level
-            assert often > level / 30
+def beyond(t: float, terms: int) -> mpmath.mpf:
+    """Return how often a sum of Laplace noises is above t: the difference of two sums of exponential numbers."""
+
+    def density(y):
+        more = mpmath.gammainc(terms, t + y, regularized=True)
+        return mpmath.exp((terms - 1) * mpmath.log(y) - y - mpmath.loggamma(terms)) * more
+
+    return mpmath.quad(density, [terms * x / 8 for x in range(17)] + [4 * terms, mpmath.inf])
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@pytest.mark.parametrize("terms", [1, 2, 3, 16, 75, 200])
+def test_runs_of_noise_are_as_rare_as_they_say(terms):
+    totals = np.array([1e-9, 0.3, 1, 4, 20, 90, 400])
+    direct = [float(mpmath.log(beyond(t, terms))) for t in totals]
+    got = log_probability(np.append(totals, [0.0, -5.0]), np.full(9, terms))
+    assert got[:7] == pytest.approx(direct, rel=1e-9)
+    assert got[7:] == pytest.approx(math.log(0.5))
+
+
+def chernoff(totals, terms):
+    """A planted defect: a bound of the probability, which was used before."""
+    t = np.maximum(totals, 1e-9)
+    s = (np.sqrt(terms**2 + t**2) - terms) / t
+    return np.where(totals > 0, -s * t - terms * np.log1p(-(s**2)), 0.0)
+
+
+@pytest.mark.noise_cannot_matter("the counts have none")
+@pytest.mark.parametrize("plant", [False, True])
+def test_a_long_tail_of_few_in_each_bin_is_seen(plant, monkeypatch):
+    """As sizes of cities have: 170 of 2,197 that were beyond all others were cut off in one release of fifty."""
+    if plant:
+        monkeypatch.setattr("sfumato.query.automatic.tail.log_probability", chernoff)
+    counts = np.where(FARTHER[:-1] < 2**5, 120.0, np.where(FARTHER[:-1] < 2**7, 25.0, 0.0))
+    first, _ = Side(FARTHER, counts, np.ones(len(counts), int), 6.1).last_run() or (0, 0)
+    assert (FARTHER[first] >= 2**6) == (not plant)
+
+
+@pytest.mark.noise_cannot_matter("the counts are given")
+@pytest.mark.parametrize("plant", [False, True])
+def test_a_long_run_of_noise_does_not_draw_a_bound_to_its_end(plant, monkeypatch):
+    """Of flights: a few are in the run's first bins, all others of which noise filled."""
+    if plant:  # the end of the run was allowed
+        monkeypatch.setattr("sfumato.query.automatic.tail._FURTHEST", 2.0**4)
+    noise = [-12, 16, 30, 11, 9, 2, 12, -3, 1, 8, 3, 12, 16, 31, 11, 8, 35, -2, 3, -2, -5, 6, 19, -7, 5]
+    counts = np.concatenate([np.full(20, 500.0), noise])
+    bound = Side(FARTHER, counts[:44], np.ones(44, int), 7.2).bound(1.7, 0.0, math.inf)
+    assert (bound <= 4 * FARTHER[22]) == (not plant)
 
 
 @pytest.mark.noise_cannot_matter("the counts have none")
@@ -297,7 +337,7 @@ def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
     for power in (1.5, 2, 3):
         tail = 10_000 * np.concatenate([[1.0], edges[1:] ** -power])
         counts = tail - np.append(tail[1:], 0)
-        bound = Side(edges, counts[:-1], np.full(len(edges) - 1, 4.0)).bound(1.5, 0.0, math.inf)
+        bound = Side(edges, counts[:-1], np.ones(len(edges) - 1, int), 4.0).bound(1.5, 0.0, math.inf)
 
         def error(c, power=power):
             return math.hypot(1.5 * c, 10_000 * c ** (1 - power) / (power - 1))
@@ -312,14 +352,15 @@ def flights(apart: float, scale: float) -> Side:
     """Return many values up to 2^8, and some apart from them, in the bin from 2^9 on."""
     counts = np.where(FARTHER[:-1] < 2**8, 500.0, 0.0)
     counts[np.searchsorted(FARTHER, 2.0**9)] = apart
-    return Side(FARTHER, counts, np.full(len(counts), scale))
+    return Side(FARTHER, counts, np.ones(len(counts), int), scale)
 
 
 def octaves(apart: float, scale: float) -> Side:
     return Side(
         FARTHER[1::4],
         np.where(FARTHER[1:-1:4] == 2**9, apart, 2000.0 * (FARTHER[1:-1:4] < 2**8)),
-        np.full(11, scale),
+        np.ones(11, int),
+        scale,
     )
 
 
@@ -394,14 +435,14 @@ def test_more_units_are_looked_at_with_less_of_the_share(monkeypatch):
 def test_less_is_enough_beside_the_middle_of_values():
     """Where there are values on the other side of it."""
     edges = np.concatenate([[0.0], 2.0 ** (np.arange(9) / 4)])
-    weak = Side(edges, np.where(edges[:-1] < 3, 28.0, 0.0), np.full(9, 10.0))
+    weak = Side(edges, np.where(edges[:-1] < 3, 28.0, 0.0), np.ones(9, int), 10.0)
     assert weak.last_run() is None
     assert weak.bound(1.0, 0.0, 0.25) == 0.25
     assert weak.bound(1.0, 0.0, 0.25, inside=True) > 2
-    one = Side(edges, np.where(edges[:-1] == 0, 120.0, 0.0), np.full(9, 10.0))
+    one = Side(edges, np.where(edges[:-1] == 0, 120.0, 0.0), np.ones(9, int), 10.0)
     assert one.last_run() is None and one.last_run(inside=True) == (0, 1)
     for noise in (30.0, 60.0):  # of no values, next to the middle of values that are one number
-        none = Side(edges, np.where(edges[:-1] == 0, noise, 0.0), np.full(9, 10.0))
+        none = Side(edges, np.where(edges[:-1] == 0, noise, 0.0), np.ones(9, int), 10.0)
         assert none.last_run(inside=True) is None
 
 

@@ -51,10 +51,10 @@ class Histogram:
         """Return the bins below a centre and those above, outwards from it, without one that it is within."""
         below = int(np.searchsorted(self.edges, centre, side="right")) - 1
         above = int(np.searchsorted(self.edges, centre))
-        scales = np.full(len(self.counts), self.scale)
+        ones = np.ones(len(self.counts), np.int64)
         return (
-            Side(centre - self.edges[below::-1], self.counts[:below][::-1], scales[:below]),
-            Side(self.edges[above:] - centre, self.counts[above:], scales[above:]),
+            Side(centre - self.edges[below::-1], self.counts[:below][::-1], ones[:below], self.scale),
+            Side(self.edges[above:] - centre, self.counts[above:], ones[above:], self.scale),
         )
 
     @property
@@ -225,7 +225,7 @@ def _reached(seen: Histogram) -> tuple[float, float]:
     for side, sign in zip(sides, (-1, 1), strict=True):
         last = side.last_run()
         if last is not None:
-            turned = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.scales[::-1])
+            turned = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.terms[::-1], side.scale)
             inwards = turned.run_beyond_noise(_INWARDS)
             first = len(side.counts) - 1 - (last if inwards is None else inwards)[0]
             ends += [sign * side.edges[min(first, last[0])], sign * side.edges[last[0] + 1]]

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 FINE = 4  # bins for each octave
 _SAME = 1e-9  # floats that were computed in two ways are still the same edge
 # Runs of so many bins are looked at together.
 _RUNS = (1, 2, 4, 8, 16)
 # With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
-# with each octave further out, that a bound is ten times too wide about once in a hundred million.
-_ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-3, 5.0
-_INSIDE = 1e-3  # anywhere beside the middle of values, and next to it
+# with each octave further out, that a run of noise ten times as far out as values is seen about once in a
+# hundred million looks.
+_ANYWHERE, _NEAR, _BY_OCTAVE = 1e-5, 3e-5, 5.0
+_INSIDE, _NEXT = 1e-4, 1e-3  # beside the middle of values: anywhere, and next to it
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
 _UNUSUAL = 0.2
 # A tail is described from where it still has so many times the scale of the noise, with these powers of the
@@ -33,7 +36,7 @@ _BINS_BEYOND, _EDGES_BEYOND = 8, 4
 _SPREAD, _TOGETHER = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)
 # How probable each kind of outliers is, where that there are none has 1.
 _SPREAD_ODDS, _TOGETHER_ODDS = 0.5, 0.2
-# A bound is no further out than so many times where values are.
+# A bound is no further out than so many times where values are: noise may fill the end of a long run.
 _FURTHEST = 4.0
 
 
@@ -44,12 +47,19 @@ class Side:
     Args:
         edges: distances from the centre, of the bins' ends; one more than bins, increasing.
         counts: noisy numbers of units.
-        scales: of each number's Laplace noise.
+        terms: how many Laplace noises each number has.
+        scale: of each of these.
     """
 
     edges: Floats
     counts: Floats
-    scales: Floats
+    terms: Integers
+    scale: float
+
+    @property
+    def scales(self) -> Floats:
+        """Of one Laplace noise that is as wide as all that a number has."""
+        return self.scale * np.sqrt(self.terms)
 
     def coarse(self) -> Side:
         """Return bins such together that they are at least a quarter of an octave wide."""
@@ -58,9 +68,9 @@ class Side:
             reached = self.edges[starts[-1]] * 2 ** (1 / FINE) * (1 - 1e-9)
             starts.append(max(starts[-1] + 1, min(int(np.searchsorted(self.edges, reached)), size)))
         if not size:
-            return Side(np.array([0.0]), np.empty(0), np.empty(0))
-        squares = np.add.reduceat(self.scales**2, starts[:-1])
-        return Side(self.edges[starts], np.add.reduceat(self.counts, starts[:-1]), np.sqrt(squares))
+            return Side(np.array([0.0]), self.counts, self.terms, self.scale)
+        counts, terms = (np.add.reduceat(each, starts[:-1]) for each in (self.counts, self.terms))
+        return Side(self.edges[starts], counts, terms, self.scale)
 
     def last_run(self, inside: bool = False) -> tuple[int, int] | None:
         """Return the outermost bins that have values, as first and behind the last; None where none has.
@@ -89,7 +99,7 @@ class Side:
         """Return bins next to the centre that noise alone fills seldom; None where it may well have."""
         logs = [(float(self._logs(run)[0]), run) for run in _RUNS if run <= len(self.counts)]
         least, run = min(logs, default=(0.0, 0))
-        return (0, run) if least < math.log(_INSIDE / len(_RUNS)) else None
+        return (0, run) if least < math.log(_NEXT / len(_RUNS)) else None
 
     def run_beyond_noise(self, probability: float) -> tuple[int, int] | None:
         """Return the outermost bins that noise alone fills with at most a probability, over all of them."""
@@ -107,13 +117,11 @@ class Side:
         return best
 
     def _logs(self, run: int) -> Floats:
-        """Return the log of a bound of the probability of each run of so many bins, by its first bin."""
+        """Return the log of how often noise alone gives as many to a run of bins, by its first bin."""
         if run > len(self.counts):
             return np.empty(0)
-        sums = np.concatenate([[0.0], np.cumsum(self.counts)])
-        squares = np.concatenate([[0.0], np.cumsum(self.scales**2)])
-        scale = np.sqrt((squares[run:] - squares[:-run]) / run)
-        return _log_probability((sums[run:] - sums[:-run]) / scale, run)
+        counts, terms = (np.concatenate([[0], np.cumsum(each)]) for each in (self.counts, self.terms))
+        return log_probability((counts[run:] - counts[:-run]) / self.scale, terms[run:] - terms[:-run])
 
     def _last_run(self, levels: Floats) -> tuple[int, int] | None:
         """Return the outermost run that noise gives with at most the probability of its first bin's level."""
@@ -159,8 +167,10 @@ class Side:
         tails, likely = _likely(tails, logs)
         errors = np.hypot(noise * (tried + other), _cut_off(tails, tried))
         # Of the logarithm: the mean of errors would pay for a few bad releases with all others.
-        allowed = tried <= max(_FURTHEST * self.edges[last[0] + 1], self.edges[last[1]])
-        return float(tried[allowed][(likely @ np.log(np.maximum(errors, 1e-300)))[allowed].argmin()])
+        # Beside a middle of values, distances that are near to zero say nothing of how far values go.
+        furthest = max(_FURTHEST * self.edges[last[0] + 1], self.edges[last[1]] if inside else 0.0)
+        errors = errors[:, tried <= furthest]
+        return float(tried[(likely @ np.log(np.maximum(errors, 1e-300))).argmin()])
 
     def log_likelihood(self, edges: Floats, expected: Floats) -> Floats:
         """Return how probable these bins are, between edges that both have, given what is expected in others.
@@ -224,11 +234,26 @@ def _cut_off(tails: Floats, edges: Floats) -> Floats:
     return np.concatenate([beyond, np.zeros((*beyond.shape[:-1], 1))], axis=-1)
 
 
-def _log_probability(total: Floats, terms: int) -> Floats:
-    """Return a bound of the log of the probability that so many Laplace noises of scale 1 exceed a total.
+def log_probability(totals: Floats, terms: Integers) -> Floats:
+    """Return the log of the probability that so many Laplace noises of scale 1 exceed each total above 0.
 
-    Chernoff's bound, exp(-s t) / (1 - s^2)^n with the best s.
+    A sum of n is the difference of two sums of n exponential numbers: exp(-t) times the sum over i < n of
+    t^i / i! P(N < n - i), where N has the negative binomial law of n successes at odds of one half.
     """
-    t = np.maximum(total, 1e-9)
-    s = (np.sqrt(terms**2 + t**2) - terms) / t
-    return np.where(total > 0, -s * t - terms * np.log1p(-(s**2)), 0.0)
+    logs = np.empty(len(totals))
+    for n in np.unique(terms):
+        chosen = terms == n
+        t = np.maximum(totals[chosen], 1e-300)[:, None]
+        each = np.log(t) * np.arange(n) + _log_weights(int(n))
+        most = each.max(axis=1)
+        logs[chosen] = most + np.log(np.exp(each - most[:, None]).sum(axis=1)) - t[:, 0]
+    return logs
+
+
+@lru_cache(maxsize=512)
+def _log_weights(terms: int) -> Floats:
+    """Return the log of 1 / i! P(N < n - i), by i."""
+    log_factorials = np.array([math.lgamma(i + 1.0) for i in range(2 * terms)])
+    i = np.arange(terms)
+    chances = log_factorials[terms - 1 + i] - log_factorials[i] - log_factorials[terms - 1]
+    return np.log(np.cumsum(np.exp(chances - (terms + i) * math.log(2))))[::-1] - log_factorials[:terms]
