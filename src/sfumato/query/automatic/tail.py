@@ -256,4 +256,5 @@ def _log_weights(terms: int) -> Floats:
     log_factorials = np.array([math.lgamma(i + 1.0) for i in range(2 * terms)])
     i = np.arange(terms)
     chances = log_factorials[terms - 1 + i] - log_factorials[i] - log_factorials[terms - 1]
-    return np.log(np.cumsum(np.exp(chances - (terms + i) * math.log(2))))[::-1] - log_factorials[:terms]
+    below = np.logaddexp.accumulate(chances - (terms + i) * math.log(2))
+    return np.asarray(below[::-1] - log_factorials[:terms], dtype=np.float64)
