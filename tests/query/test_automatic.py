@@ -300,6 +300,19 @@ def test_runs_of_noise_are_as_rare_as_they_say(terms):
     assert got[7:] == pytest.approx(math.log(0.5))
 
 
+@pytest.mark.noise_cannot_matter("the counts are given")
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bounds_of_close_values_are_in_order_where_noise_is_on_the_other_side_of_zero(sign):
+    """They were 0 and a number below it, and so put around one number."""
+
+    def look(edges, part):
+        place = sign * 1.5 * 2**10 if part == PARTS[0] else sign * -1e90
+        counts = np.where((edges[:-1] < place) & (place < edges[1:]), 50_000.0, 0.0)
+        return Histogram(edges, counts, 10.0)
+
+    assert find_bounds(look, ladder(None, False), 1.5) == tuple(sorted((sign * 2.0**10, sign * 2.0**11)))
+
+
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_sums_of_thousands_of_noises_are_near_a_normal_law():
     got = log_probability(np.array([0.0, 300.0]), np.array([5000, 5000]))

@@ -178,8 +178,9 @@ def _close(
         looks.append(seen)
         if high - low > width * _RESOLVED * 2 / bins:
             break
-    # No values were seen on the other side of zero.
-    return (max(low, 0.0), high) if reached[0] > 0 else (low, min(high, 0.0))
+    # No values were seen on the other side of zero: where a closer look sees all of them there, it is noise.
+    low, high = (max(low, 0.0), high) if reached[0] > 0 else (low, min(high, 0.0))
+    return (low, high) if low < high else reached
 
 
 def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: float) -> float:

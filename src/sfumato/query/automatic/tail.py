@@ -26,7 +26,7 @@ _RUNS = (1, 2, 4, 8, 16)
 _ANYWHERE, _NEAR, _BY_OCTAVE = 1e-5, 3e-5, 5.0
 _INSIDE, _NEXT = 1e-4, 1e-3  # beside the middle of values: anywhere, and next to it
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
-_UNUSUAL = 0.2
+_UNUSUAL = 0.3
 # A tail is described from where it still has so many times the scale of the noise, with these powers of the
 # distance, and an end at one of the edges, or beyond them.
 _WELL_KNOWN = 8.0
