@@ -27,7 +27,6 @@ import gmpy2
 import mpmath
 import numpy as np
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
@@ -165,7 +164,7 @@ def pytest_collection(session: pytest.Session) -> None:
     """Look for no garbage while modules are read: there is next to none, and looking takes time.
 
     In a fresh checkout the processes of pytest-xdist compile a share of all modules each, before each reads
-    all of them.
+    all of them. Tests are left out: pytest writes what their assertions tell into these.
     """
     gc.disable()
     if worker := getattr(session.config, "workerinput", None):
@@ -173,20 +172,8 @@ def pytest_collection(session: pytest.Session) -> None:
         folders = [Path(named) for named in session.config.args if Path(named).is_dir()]
         modules = sorted({module for folder in folders for module in folder.rglob("*.py")})
         for module in modules[number :: worker["workercount"]]:
-            compiled(module, session.config)
-
-
-def compiled(module: Path, config: pytest.Config) -> None:
-    """Write the bytecode of a module where there is none: of a test with what its assertions tell."""
-    if not module.name.startswith("test_"):
-        compileall.compile_file(module, quiet=2)
-        return
-    folder = rewrite.get_cache_dir(module)
-    file = folder / f"{module.stem}{rewrite.PYC_TAIL}"
-    if rewrite.try_makedirs(folder) and not file.exists():
-        state = config.stash[rewrite.assertstate_key]
-        status, code = rewrite._rewrite_test(module, config)
-        rewrite._write_pyc(state, code, status, file)
+            if not module.name.startswith("test_"):
+                compileall.compile_file(module, quiet=2)
 
 
 @pytest.hookimpl(trylast=True)
