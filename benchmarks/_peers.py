@@ -53,6 +53,31 @@ print(json.dumps(found))
 """
 )
 
+# In how many groups a unit counts at most, found for counts of public groups with Laplace noise: of pairs of units and
+# groups. It says what it found in each release.
+PIPELINEDP_GROUPS = """
+import json, logging, sys, warnings
+warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
+import pandas as pd
+import pipeline_dp
+from pipeline_dp import pipeline_backend
+path, given = sys.argv[1], json.loads(sys.argv[2])
+frame = pd.read_parquet(path)
+data, keys = list(zip(frame.id.tolist(), frame.g.tolist())), list(range(given["groups"]))
+params = pipeline_dp.CalculatePrivateContributionBoundsParams(
+    aggregation_noise_kind=pipeline_dp.NoiseKind.LAPLACE, aggregation_eps=given["epsilon"] - given["look"],
+    aggregation_delta=0, calculation_eps=given["look"], max_partitions_contributed_upper_bound=given["most"])
+extractors = pipeline_dp.DataExtractors(
+    privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: 0)
+found = []
+for _ in range(given["releases"]):
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=given["epsilon"], total_delta=0)
+    engine = pipeline_dp.DPEngine(accountant, pipeline_backend.LocalBackend())
+    (bounds,) = engine.calculate_private_contribution_bounds(data, params, extractors, keys)
+    found.append(int(bounds.max_partitions_contributed))
+print(json.dumps(found))
+"""
+
 # Cumulative counts by a tree of Laplace noise, made consistent: of no rows, as they do not change errors.
 TREE = """
 import json, sys

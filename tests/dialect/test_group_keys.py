@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SqlError
 
-pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
+pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn, or names are looked at")
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,23 @@ def test_a_group_key_that_is_not_selected(key: str, told: str) -> None:
     )
     with pytest.raises(SqlError, match="^" + re.escape(f"the group key {key} is not selected; {told}\n")):
         sf.sql(text, tables={"people": rows})
+
+
+@pytest.mark.parametrize(
+    ("selected", "grouped", "names"),
+    [
+        ("LOWER(TRIM(Town)) AS town, COUNT(*) AS n", "town", ["town", "n"]),
+        ("UPPER(Town) AS TOWN, COUNT(DISTINCT Town, contribution_bounds_per_group => (0, 1)) AS n", "Town", ["TOWN", "n"]),
+        ("LOWER(Town) AS town, Age // 10 AS age, COUNT(*) AS n", "1, 2", ["town", "age", "n"]),
+        ("Town, COUNT(*) AS n", "town", ["Town", "n"]),
+    ],
+)  # fmt: skip
+def test_a_computed_key_is_called_as_it_is_written(selected: str, grouped: str, names: list[str]) -> None:
+    """Also where a column of the table has that name in other letters, which stood in the answer before."""
+    rows = pa.table({"id": range(900), "Town": ["A ", "B", "b"] * 300, "Age": [31, 32, 45] * 300})
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 9, delta = 1e-3, privacy_unit_column = id) "
+        f"{selected} FROM people GROUP BY {grouped}"
+    )
+    release = sf.sql(text, tables={"people": rows}, budget=sf.Budget(epsilon=9, delta="0.002"))
+    assert release.to_arrow().column_names == names

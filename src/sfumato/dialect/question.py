@@ -286,7 +286,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
     for name, expression in query.derived:
         final, now = name, expression
         if name in grouped and name.casefold() in hiding:
-            final = source[name.casefold()]
+            final = name
             if len(hiding) > 1:
                 early.append((fresh(f"_{name}"), expression))
                 now = quoted(early[-1][0])
