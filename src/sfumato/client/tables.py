@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from sfumato.budget import Budget
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
@@ -26,6 +25,7 @@ from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Recorded, SentCall, written
 
 if TYPE_CHECKING:
+    from sfumato.budget import Budget
     from sfumato.engines.catalog import Catalog
     from sfumato.query.plans.plan import Plan
     from sfumato.query.top.plan import TopPlan
