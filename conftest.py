@@ -93,7 +93,9 @@ def settings() -> dict[str, Any]:
     }
     if "matplotlib" in sys.modules:
         # As they are kept: its own way to read one takes as long as all the rest here, for each test.
-        found["matplotlib.rcParams"] = dict(dict.items(sys.modules["matplotlib"].rcParams))
+        matplotlib = sys.modules["matplotlib"]
+        matplotlib.get_backend()  # which it becomes when it is first asked for
+        found["matplotlib.rcParams"] = dict(dict.items(matplotlib.rcParams))
     return found
 
 

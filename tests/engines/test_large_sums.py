@@ -113,7 +113,7 @@ def test_every_form_of_output(tmp_path, value):
         written.write(path, confidence=0.95)
         again = written.to_arrow()  # read back from the file alone
         assert again["of_unit"].to_pylist() == expected
-        assert again.schema.types[1:] == [*answer.schema.types[1:], *[pa.float64()] * 3]
+        assert again.schema.types[1:] == [t for own in answer.schema.types[1:] for t in (own, pa.float64())]
     lines = (tmp_path / "out.json").read_text().splitlines()
     assert [json.loads(line)["of_unit"] for line in lines] == expected
     assert pyarrow.csv.read_csv(tmp_path / "out.csv")["of_unit"].cast(pa.float64()).to_pylist() == expected
