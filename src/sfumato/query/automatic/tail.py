@@ -235,8 +235,9 @@ def _cut_off(tails: Floats, edges: Floats) -> Floats:
 
 
 def log_probability(totals: Floats, terms: Integers) -> Floats:
-    """Return the log of the probability that so many Laplace noises of scale 1 exceed each total above 0.
+    """Return the log of the probability that so many Laplace noises of scale 1 exceed each total.
 
+    Of a total that is not above 0 that of one half, as no more is needed of what is no sign of values.
     A sum of n is the difference of two sums of n exponential numbers: exp(-t) times the sum over i < n of
     t^i / i! P(N < n - i), where N has the negative binomial law of n successes at odds of one half.
     """
