@@ -20,8 +20,10 @@ MAX_HALF_RANGE_BITS = 31
 class Grid:
     """Multiples of 2**exponent.
 
-    >>> Grid(-2).step, Grid(0).steps_at_most(Fraction(7, 2))
-    (Fraction(1, 4), 3)
+    >>> Grid(-2).step, Grid(0).steps_at_most(Fraction(7, 2)), Grid(0).steps_at_least(Fraction(7, 2))
+    (Fraction(1, 4), 3, 4)
+    >>> Grid.for_noise(Fraction(1000), bits=10).step
+    Fraction(1, 2)
     """
 
     exponent: int

@@ -43,6 +43,11 @@ class Lattice:
     >>> fine = Lattice(0.0, 1e6)
     >>> [fine.value(fine.place(x)) for x in (0.3, 3.2, 47_111.3)]
     [0.29998779296875, 3.199951171875, 47112.0]
+    >>> fine.nearest(3.2), fine.nearest(None)
+    (3.199951171875, None)
+    >>> nearest = fine.all_nearest(np.array([3.2, 47_111.3]))
+    >>> fine.places(nearest).tolist()
+    [78643, 192002]
     """
 
     lower: float
@@ -148,7 +153,7 @@ class Lattice:
         """Return the number at a place, within the bounds.
 
         Args:
-            place: a whole number from 0.
+            place: a whole number, counted from zero to both sides.
         """
         size, half = abs(place), 1 << (BITS - 1)
         if size <= 1 << BITS:
@@ -165,7 +170,7 @@ class Lattice:
         """Return the number with the fewest decimal digits that belongs to a place, within the bounds.
 
         Args:
-            place: a whole number from 0.
+            place: a whole number, counted from zero to both sides.
 
         >>> fine = Lattice(0.0, 10.0)
         >>> fine.value(fine.place(2.8)), fine.decimal(fine.place(2.8))

@@ -137,6 +137,8 @@ class RowsInBins(Statistic):
     >>> ages = RowsInBins("age", "age", rows=2, bins=Edges((0.0, 18.0, 65.0)), exponent=-2)
     >>> ages.contribution([{"age": 3}, {"age": 30}, {"age": 40}])
     Counter({'age.bin1': 5, 'age.bin0': 2})
+    >>> ages.what(1)
+    'rows in bin 2 of age'
 
     Proof: docs/proofs/rows_in_bins.md.
     """

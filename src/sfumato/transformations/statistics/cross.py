@@ -63,11 +63,13 @@ class CrossMoments(Statistic):
         ParameterError: a pair is twice there, not in order, or of no columns.
 
     >>> axes = Axis("x", "x", ValueGrid(0, 0, 30)), Axis("y", "y", ValueGrid(0, 0, 10))
-    >>> cross = CrossMoments("", axes, 1, ((0, 1),))
+    >>> cross = CrossMoments("both", axes, 1, ((0, 1),))
     >>> list(cross.contribution([{"x": 20, "y": 2}]).values())
     [5, -3, -15]
     >>> list(cross.contribution([{"x": 20, "y": None}]).values())
     [0, 0, 0]
+    >>> cross.row({"x": 20, "y": 2}), cross.sum_name(1), cross.product_name(0, 1)
+    ((5, -3, -15), 'both.y.rows_sum', "both.('x', 'y').rows_products")
 
     Proof: docs/proofs/cross_moments.md.
     """

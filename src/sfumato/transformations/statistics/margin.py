@@ -37,6 +37,8 @@ class Margin(Spelled, Statistic):
     >>> margin = Margin(leaves, Fraction(1, 2), at=(4, 6))
     >>> margin.total({3: 10, 5: 20, 7: 11}) / 2**20  # 10 below 4, 30 up to 6, and half of all are 20.5
     9.5
+    >>> margin.between(below=10, upto=30, counted=41) / 2**20
+    9.5
 
     Proof: docs/proofs/margin.md.
     """

@@ -111,6 +111,10 @@ class Moments(Statistic):
 
         Args:
             value: of a row; None for NULL.
+
+        >>> age = Moments("age", "age", 1, ValueGrid(0, 0, 100), null_count_exponent=0, square_bits=0)
+        >>> age.row(57), age.row(200), age.row(None)
+        ((7, 0, 49), (50, 0, 2500), (0, 1, 0))
         """
         x = self.grid.centred(value)
         if x is None:

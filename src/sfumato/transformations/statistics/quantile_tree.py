@@ -39,6 +39,10 @@ class QuantileTree(Statistic):
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
     >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
     Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})
+    >>> tree.leaf(2.5), tree.leaf(None), tree.all_leaves(np.array([2.5, 1e9])).tolist()
+    (2, None, [2, 65535])
+    >>> tree.leaves([{"x": 2.5}, {"x": 1e9}])
+    Counter({2: 1, 65535: 1})
 
     Proof: docs/proofs/quantile_tree.md.
     """

@@ -94,6 +94,14 @@ class Statistic(ABC):
     For most that is the sum itself, so adding or removing a unit changes it by that unit's contribution and
     by nothing else. `body` holds every change that one unit makes, and is the only privacy claim. One that
     is not `additive` is made of other statistics and of what was released before.
+
+    >>> from sfumato.transformations import UnitSum
+    >>> hours = UnitSum("hours", "hours", exponent=0, lower=0, upper=40, integer=True)
+    >>> one, other = [{"hours": 30}, {"hours": 25}], [{"hours": 12}]
+    >>> hours.of_added(hours.contribution(one) + hours.contribution(other))
+    Counter({'hours.total': 52})
+    >>> hours.body
+    Segment(name='hours.total', bound=40)
     """
 
     additive: ClassVar[bool] = True

@@ -20,6 +20,8 @@ class YesInStrata(RowsInBins):
     >>> awards = YesInStrata("school", "school", 1, Listed(("E", "H")), exponent=-2, answer="award")
     >>> awards.contribution([{"school": "H", "award": True}, {"school": "H", "award": None}])
     Counter({'school.bin1': 2})
+    >>> awards.what(1)
+    'yes-answers of award where school is H'
 
     Proof: docs/proofs/yes_in_strata.md.
     """

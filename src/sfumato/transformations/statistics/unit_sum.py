@@ -62,6 +62,10 @@ class UnitSum(Statistic):
 
         Args:
             value: of a row; None for NULL.
+
+        >>> hours = UnitSum("hours", "hours", exponent=-1, lower=0, upper=80, integer=False)
+        >>> [hours.row_steps(value) for value in (7.3, 90, None)]
+        [15, 180, 0]
         """
         if self.integer:
             return 0 if value is None else min(max(int(value), -HUGE_STEPS), HUGE_STEPS)

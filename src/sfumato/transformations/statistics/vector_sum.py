@@ -95,6 +95,10 @@ class VectorSum(Statistic):
 
         Args:
             value: of a row; None for NULL.
+
+        >>> place = VectorSum("place", "place", length=2, exponent=-1, radius=10, ball=Ball.L2)
+        >>> [place.row_steps(value) for value in ([1.5, 30], [1.5], [1.5, None])]
+        [[3, 60], None, None]
         """
         if value is None or len(value) != self.length:
             return None

@@ -130,6 +130,10 @@ class WeightedSum(Statistic):
 
         Args:
             row: its values by column.
+
+        >>> income = WeightedSum("income", "w", 1, WeightGrid(0, 50), "income", ValueGrid(0, 0, 90))
+        >>> [income.row({"income": 60, "w": w}) for w in (4, 1000, None)]
+        [(4, 60), (50, 750), (0, 0)]
         """
         w = self.weights.steps(row[self.weight])
         if w is None or (self.column is not None and not has_value(row[self.column])):
