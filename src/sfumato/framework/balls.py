@@ -51,6 +51,8 @@ class BallBody(Spelled, Body):
     >>> body = BallBody("v", 4, Fraction(3), Ball.L2)
     >>> body.size(Norm.L1, [Fraction(1)]), body.size(Norm.L2, [Fraction(1)])
     (Fraction(6, 1), Fraction(9, 1))
+    >>> body.split(Norm.L1), body.split(Norm.L2)
+    ((Fraction(6, 1),), (Fraction(3, 1),))
 
     Source:
         Cauchy and Schwarz. Proof: docs/proofs/vector_sum.md.

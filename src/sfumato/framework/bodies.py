@@ -33,6 +33,11 @@ class Body(ABC):
 
     Source:
         Hardt and Talwar 2010, "On the geometry of differential privacy".
+
+    >>> person = Product((Segment("visits", Fraction(3)), Segment("hours", Fraction(24))))
+    >>> scales = person.split(Norm.L1)  # as much noise for each number as one person may add
+    >>> scales, person.size(Norm.L1, scales)  # with which both together cost epsilon 2
+    ((Fraction(3, 1), Fraction(24, 1)), Fraction(2, 1))
     """
 
     # Whether each coordinate is one number. A unit's part of a tree is spread over several of its nodes.
@@ -79,8 +84,9 @@ class Body(ABC):
 class Segment(Spelled, Body):
     """One number in [-bound, bound].
 
-    >>> Segment("rows", Fraction(3)).size(Norm.L2, [Fraction(2)])
-    Fraction(9, 4)
+    >>> rows = Segment("rows", Fraction(3))
+    >>> rows.size(Norm.L2, [Fraction(2)]), rows.split(Norm.L2)
+    (Fraction(9, 4), (Fraction(3, 1),))
     """
 
     name: str
@@ -110,8 +116,10 @@ class Product(Body):
     """Vectors side by side, each from its own body, whatever the others are.
 
     >>> both = Product((Segment("units", Fraction(1)), Segment("rows", Fraction(3))))
-    >>> both.size(Norm.L1, [Fraction(2), Fraction(6)])
-    Fraction(1, 1)
+    >>> both.size(Norm.L1, [Fraction(2), Fraction(6)]), both.split(Norm.L1)
+    (Fraction(1, 1), (Fraction(1, 1), Fraction(3, 1)))
+    >>> [(part.name, str(*scales)) for part, scales in both.of_parts([Fraction(2), Fraction(6)])]
+    [('units', '2'), ('rows', '6')]
     """
 
     factors: tuple[Body, ...]
@@ -169,6 +177,8 @@ class RowsBody(Body):
     >>> body = RowsBody(Product((units, rows)), Product((units, Segment("rows", Fraction(4)))), 4)
     >>> body.size(Norm.L1, [Fraction(1), Fraction(1)]), body.size(Norm.L2, [Fraction(1), Fraction(1)])
     (Fraction(8, 1), Fraction(17, 1))
+    >>> body.split(Norm.L1), body.split(Norm.L2)
+    ((Fraction(4, 1), Fraction(4, 1)), (Fraction(2, 1), Fraction(4, 1)))
 
     Proof: docs/proofs/bound_total_rows.md.
     """

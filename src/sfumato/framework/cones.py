@@ -36,6 +36,9 @@ class ConeBody(Spelled, Body):
     >>> body = ConeBody(("rows", "visits"), (Fraction(2), Fraction(30)))
     >>> body.holds((1, -15)), body.holds((1, -16)), body.sides((0, 30))
     (True, False, (Fraction(1, 2), Fraction(1, 2)))
+    >>> scales = body.split(Norm.L1)
+    >>> scales, body.size(Norm.L1, scales)
+    ((Fraction(2, 1), Fraction(30, 1)), Fraction(2, 1))
     """
 
     coordinates: tuple[str, ...]
@@ -97,6 +100,10 @@ class ConeBody(Spelled, Body):
         Args:
             vector: a number for each coordinate, in grid steps.
             names: of the coordinates that are looked at; none for all.
+
+        >>> body = ConeBody(("rows", "visits"), (Fraction(2), Fraction(30)))
+        >>> body.largest((1, -30)), body.largest((1, -30), names=["rows"])
+        (Fraction(1, 1), Fraction(1, 2))
         """
         own = list(zip(self.names, vector, self.bounds, strict=True))[self.units :]
         return max(abs(Fraction(value) / bound) for name, value, bound in own if not names or name in names)
@@ -231,6 +238,13 @@ class KNormDistance(Spelled, Metric):
 
         Args:
             sides: of each group, as `ConeBody.sides` gives them.
+
+        >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
+        >>> came, went = body.sides((1, 30)), body.sides((-1, -12))  # one row in a group, another in another
+        >>> KNormDistance(body).norm([came, came]), KNormDistance(body).norm([came, went])
+        (Fraction(1, 1), Fraction(2, 1))
+        >>> KNormDistance(body, groups=1).norm([came, came])  # of a unit that is in one group alone
+        Fraction(2, 1)
         """
         parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
         if self.apart:

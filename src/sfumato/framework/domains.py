@@ -23,6 +23,12 @@ class Domain(ABC):
     """A set of values.
 
     Such as `AtomDomain` and `VectorDomain`.
+
+    >>> ages, numbers = VectorDomain(AtomDomain(int, lower=0, upper=120)), VectorDomain(AtomDomain(int))
+    >>> ages.contains([30, 41]), ages.contains([30, -1])
+    (True, False)
+    >>> numbers.includes(ages), ages.includes(numbers)
+    (True, False)
     """
 
     @abstractmethod
@@ -163,8 +169,9 @@ class VectorDomain(Short, Domain):
         size: the length, at least 1, or None.
         null: whether None is a member: NULL, in the place of a vector.
 
-    >>> VectorDomain(AtomDomain(int), size=2).contains([3, 4])
-    True
+    >>> pairs = VectorDomain(AtomDomain(int), size=2)
+    >>> pairs.contains([3, 4]), VectorDomain(AtomDomain(int)).includes(pairs)
+    (True, True)
     """
 
     element: Domain
@@ -203,8 +210,9 @@ class ProductDomain(Domain):
     Raises:
         ParameterError: there is no domain.
 
-    >>> ProductDomain((AtomDomain(int), AtomDomain(str))).contains((1, "a"))
-    True
+    >>> visits = ProductDomain((AtomDomain(int, lower=0), AtomDomain(str)))
+    >>> visits.contains((3, "Ulm")), ProductDomain((AtomDomain(int), AtomDomain(str))).includes(visits)
+    (True, True)
     """
 
     parts: tuple[Domain, ...]
@@ -282,8 +290,11 @@ class RowsDomain(Domain):
     Args:
         columns: pairs of a name and the domain of its values, as far as they matter.
 
-    >>> RowsDomain((("age", AtomDomain(int)),)).contains([Row("ann", "Ulm", {"age": 30})])
+    >>> people = RowsDomain((("age", AtomDomain(int)),))
+    >>> people.contains([Row("ann", "Ulm", {"age": 30})])
     True
+    >>> RowsDomain().includes(people), people.includes(RowsDomain())  # more columns do no harm
+    (True, False)
     """
 
     columns: tuple[tuple[str, Domain], ...] = ()

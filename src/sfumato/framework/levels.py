@@ -35,6 +35,10 @@ class LevelsDistance(Spelled, Metric):
     >>> metric = LevelsDistance(("n",), (Fraction(1),), (Fraction(2), Fraction(4)), rollup, ("a", "b"))
     >>> metric.distance({"a": {"n": 4}, "b": {"n": -4}}, {}) ** 2 <= 8
     True
+    >>> from sfumato.framework import Segment
+    >>> one = Segment("n", Fraction(4))  # what a unit may add to a group
+    >>> metric.moved(one, groups=1), metric.moved(one, groups=2)
+    (Fraction(5, 1), Fraction(12, 1))
 
     Proof: docs/proofs/levels_gaussian.md.
     """

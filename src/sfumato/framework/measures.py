@@ -16,6 +16,10 @@ class Measure(ABC):
     """A unit of privacy loss.
 
     Such as `PureDP` and `ApproximateDP`.
+
+    >>> loss = PureDP().total([Fraction(1, 2), Fraction(1, 4)])
+    >>> loss, PureDP().within(loss, Fraction(1)), PureDP().within(loss, Fraction(1, 2))
+    (Fraction(3, 4), True, False)
     """
 
     @abstractmethod
@@ -53,6 +57,10 @@ class Filter(Measure):
 
     Source:
         above, and docs/proofs/odometer.md.
+
+    >>> budget = PureDP().budget("0.8")
+    >>> PureDP().remaining(Fraction(1, 2), budget)
+    Fraction(3, 10)
     """
 
     @abstractmethod
@@ -127,6 +135,11 @@ class ApproximateDP(Filter):
 
     >>> ApproximateDP().total([(Fraction(1), Fraction(1, 10)), (Fraction(2), Fraction(1, 10))])
     (Fraction(3, 1), Fraction(1, 5))
+    >>> budget, spent = ApproximateDP().budget((1, "1e-6")), (Fraction(3, 4), Fraction(0))
+    >>> ApproximateDP().remaining(spent, budget)
+    (Fraction(1, 4), Fraction(1, 1000000))
+    >>> ApproximateDP().within((Fraction(1, 2), Fraction(1, 1000)), budget)  # delta is too large
+    False
     """
 
     def total(self, losses: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
@@ -168,6 +181,9 @@ class GaussianDP(Filter):
 
     >>> GaussianDP().total([Fraction(3), Fraction(4)])
     Fraction(5, 1)
+    >>> budget = GaussianDP().budget(5)
+    >>> GaussianDP().remaining(Fraction(3), budget), GaussianDP().within(Fraction(6), budget)
+    (Fraction(4, 1), False)
     """
 
     def total(self, losses: Sequence[Fraction]) -> Fraction:

@@ -35,6 +35,12 @@ class Metric(ABC):
     """A distance on the domains that it admits.
 
     Such as `AbsoluteDistance` and `SymmetricDistance`.
+
+    >>> visits = VectorDomain(AtomDomain(int))  # of each person
+    >>> SymmetricDistance().admits(visits), SymmetricDistance().distance([2, 5, 3], [2, 3])
+    (True, Fraction(1, 1))
+    >>> AbsoluteDistance().admits(visits), AbsoluteDistance().admits(visits.element)
+    (False, True)
     """
 
     @abstractmethod
@@ -267,8 +273,11 @@ class ContributionDistance(Metric):
 
     >>> from fractions import Fraction
     >>> from sfumato.framework import Segment
-    >>> ContributionDistance(Segment("rows", Fraction(2)), 3).distance({"a": {"rows": 5}}, {"b": {"rows": 1}})
+    >>> metric = ContributionDistance(Segment("rows", Fraction(2)), 3)
+    >>> metric.distance({"a": {"rows": 5}}, {"b": {"rows": 1}})
     Fraction(5, 2)
+    >>> metric.admits(GroupedIntegers(("rows",))), metric.admits(GroupedIntegers(("units",)))
+    (True, False)
 
     Source:
         the norm whose unit ball is the sensitivity hull: Awan and Slavković 2021, "Structure and

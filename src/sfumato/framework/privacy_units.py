@@ -26,6 +26,9 @@ class PrivacyUnitDistance(Metric):
     >>> from sfumato.transformations import Row
     >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
     Fraction(2, 1)
+    >>> limited = PrivacyUnitDistance(groups=3, rows=5)  # of contributions with the same limits
+    >>> limited.admits(ContributionDomain(groups=3, rows=5)), limited.admits(ContributionDomain(groups=4))
+    (True, False)
     """
 
     groups: int | None = None

@@ -29,6 +29,10 @@ class SeriesDistance(TimeStepsDistance):
     >>> metric = SeriesDistance(("n",), (Fraction(1),), factor, (("jan", "feb", "mar"),))
     >>> round(float(metric.distance({"jan": {"n": 1}}, {})) ** 2, 9), float(factor.squared_sum(1))
     (1.390625, 1.390625)
+    >>> from sfumato.framework import Segment
+    >>> one = Segment("n", Fraction(1))  # what a unit may add to a month
+    >>> float(metric.moved(one, groups=1)), float(metric.moved(one, groups=2))
+    (1.390625, 4.015625)
 
     Proof: docs/proofs/series_gaussian.md.
     """

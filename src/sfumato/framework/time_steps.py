@@ -29,6 +29,16 @@ class TimeStepsDistance(Spelled, Metric):
     Raises:
         ParameterError: a group is in two series, a series has not as many groups as there are steps, or
             scales are not one above 0 for each coordinate.
+
+    >>> from sfumato.exact.trees import Tree
+    >>> from sfumato.framework import Segment, TreeDistance
+    >>> metric = TreeDistance(("visits",), (Fraction(2),), Tree(3, (1, 2)), (("jan", "feb", "mar"),))
+    >>> metric.admits(GroupedIntegers(("visits",))), metric.admits(GroupedIntegers(("hours",)))
+    (True, False)
+    >>> metric.changes({"jan": {"visits": 5}}, {"jan": {"visits": 4}, "mar": {"visits": 2}})
+    [(Fraction(2, 1), [1, 0, -2])]
+    >>> metric.moved(Segment("visits", Fraction(3)), groups=1)  # of a person with 3 visits in one month
+    Fraction(3, 1)
     """
 
     names: tuple[str, ...]

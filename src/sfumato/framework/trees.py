@@ -27,6 +27,9 @@ class TreeDistance(TimeStepsDistance):
     >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(3, (1, 2)), (("jan", "feb", "mar"),))
     >>> metric.distance({"jan": {"n": 1}}, {"feb": {"n": 1}})
     Fraction(1, 1)
+    >>> from sfumato.framework import Segment
+    >>> metric.moved(Segment("n", Fraction(1)), groups=2)  # two months, each in a block of both levels
+    Fraction(2, 1)
 
     Proof: docs/proofs/tree_laplace.md.
     """
