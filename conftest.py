@@ -229,6 +229,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.advice.advise.advise": "exact epsilons alone are shown",
     "sfumato.query.table.Table.totals": "keys alone are shown",
+    "sfumato.query.table.Table.union": (100, "noise of scale 1 moves no count of 4,000 people by 500"),
+    "sfumato.query.question.Question.release": (21, "noise of scale 1 moves none of two counts by 51"),
     "sfumato.query.released.noisy_table.NoisyTable.compare": "its confidence is shown",
     "sfumato.query.released.noisy_table.NoisyTable.errors": "widths alone are shown",
     "sfumato.query.released.noisy_table.NoisyTable.explain": "what is done is shown",

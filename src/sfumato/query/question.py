@@ -105,6 +105,15 @@ class Question(Helpful, Displayed, Generic[Released]):
         Raises:
             QueryError: there is no such name.
             ParameterError: a weight is out of range.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> minutes = sf.sum("minutes", lower=0, upper=120)
+        >>> question = visits.bound(rows=1).agg(n=sf.count(), minutes=minutes)
+        >>> for one in (question, question.weigh(n=4)):
+        ...     print({name: round(of) for name, of in one.plan(epsilon=1, noise="laplace").expected.items()})
+        {'n': 3, 'minutes': 240}
+        {'n': 2, 'minutes': 437}
         """
         return replace(self, weights=tuple((dict(self.weights) | weights).items()))
 
@@ -371,6 +380,14 @@ class Question(Helpful, Displayed, Generic[Released]):
             computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": range(2_000), "town": ["A", "B"] * 1_000}), privacy_unit="id")
+        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
+        >>> year = sf.Budget(epsilon=3)
+        >>> release = question.release(epsilon=1, budget=year)
+        >>> [round(n, -2) for n in release.to_arrow()["n"].to_pylist()], year.remaining.epsilon
+        ([1000, 1000], 2.0)
         """
         options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
         options["group_selection"] = group_selection

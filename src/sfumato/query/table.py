@@ -118,6 +118,11 @@ class Table(Helpful, Displayed, Generic[Released]):
             A table of these rows; this one is as it was.
         Raises:
             QueryError: the expression is not admissible or names an unknown column.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> visits.filter("minutes BETWEEN 1 AND 120")
+        <Table (read with DuckDB): 2 columns; privacy unit id; keep rows where minutes BETWEEN 1 AND 120>
         """
         return self._with_step(Filter(checked_expression("filter", expression)))
 
@@ -130,6 +135,11 @@ class Table(Helpful, Displayed, Generic[Released]):
             A table with these columns; this one is as it was.
         Raises:
             QueryError: an expression is not admissible, or would replace the privacy unit.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> list(visits.with_columns(hours="minutes / 60", long="minutes > 120").schema)
+        ['id', 'minutes', 'hours', 'long']
         """
         table = self
         for name, expression in expressions.items():
@@ -196,6 +206,13 @@ class Table(Helpful, Displayed, Generic[Released]):
             QueryError: the columns differ, or the other table is public.
         Source:
             docs/many_tables.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> spring = sf.scan(pa.table({"id": range(3_000)}), privacy_unit="id")
+        >>> autumn = sf.scan(pa.table({"id": range(1_000, 4_000)}), privacy_unit="id")
+        >>> release = spring.union(autumn).agg(people=sf.count_units()).release(epsilon=1)
+        >>> round(release.to_arrow()["people"][0].as_py(), -3)  # 2,000 of them are in both
+        4000
         """
         self._check_rows_alone("union")
         if not isinstance(other, (Table, PublicTable)):
@@ -274,6 +291,13 @@ class Table(Helpful, Displayed, Generic[Released]):
             A table that is asked by groups; this one is as it was.
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> visits.group_by("town", keys=["A", "B", "C"])
+        <Table (read with DuckDB): 2 columns; privacy unit id; group by town (3 public groups)>
+        >>> visits.group_by("town")
+        <Table (read with DuckDB): 2 columns; privacy unit id; group by town (chosen privately)>
         """
         if self.grouping is not None:
             raise QueryError(
@@ -354,6 +378,11 @@ class Table(Helpful, Displayed, Generic[Released]):
             QueryError: a column or a key does not fit, or limits were set.
         Source:
             docs/statistics.md, "The largest groups".
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> orders = sf.scan(pa.table({"id": [1, 1, 2], "product": ["tea", "jam", "tea"]}), privacy_unit="id")
+        >>> orders.top("product", k=10).release(epsilon=1, delta="1e-6")
+        <TopRelease of 10 by product; epsilon=1, delta=1e-06>
         """
         if (self.groups, self.rows, self.total_rows) != (None, None, None):
             raise QueryError("top: a privacy unit counts in all of its groups, however many; leave bound out")
@@ -404,6 +433,13 @@ class Table(Helpful, Displayed, Generic[Released]):
 
         `groups` and `rows` may be "auto": then a release finds them by a noisy look at what units contribute,
         for a share of its epsilon, and tells them in `found` (docs/choosing.md).
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> towns = visits.group_by("town", keys=["A", "B"])
+        >>> questions = [towns.bound(groups=1, rows=rows).agg(n=sf.count()) for rows in (1, 5)]
+        >>> [round(one.plan(epsilon=1).expected["n"], 1) for one in questions]  # errors grow with limits
+        [1.4, 7.1]
         """
         limits = ("groups", groups), ("rows", rows), ("total_rows", total_rows)
         given: dict[str, Any] = {n: 1 if _is_auto(n, v) else _limit(v, n) for n, v in limits if v is not None}
@@ -472,6 +508,11 @@ class Table(Helpful, Displayed, Generic[Released]):
             A question; nothing is read before it is released.
         Raises:
             QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> visits.bound(rows=3).agg(visits=sf.count(), mean=sf.mean("minutes", lower=0, upper=120))
+        <Question: visits, mean>
         """
         if unnamed:
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")

@@ -48,6 +48,11 @@ class PublicTable(Helpful, Displayed):
 
         Returns:
             A table with these columns; this one is as it was.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> towns = sf.public(pa.table({"town": ["Bonn", "Ulm"], "people": [322_000, 129_000]}))
+        >>> list(towns.with_columns(large="people > 200000").schema)
+        ['town', 'people', 'large']
         """
         table = self
         for name, expression in expressions.items():
