@@ -41,6 +41,12 @@ class Words(ABC):
 
         Args:
             count: how many, at least 0.
+
+        >>> words = SeededWords("test_visits")
+        >>> words.take(2)
+        array([14165359568198459285, 11496448651826474814], dtype=uint64)
+        >>> words.take(1)  # no word is given out twice
+        array([17090493476538518474], dtype=uint64)
         """
 
 
