@@ -352,7 +352,13 @@ class SecretAccuracy:
         return "SecretAccuracy(not shown: it tells of the secret)"
 
     def leak(self) -> float:
-        """Return the number. It tells of the secret value, and nothing has paid for that."""
+        """Return the number. It tells of the secret value, and nothing has paid for that.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> secret = mechanism.accuracy_from_secret(10, 1e-6)  # of a value that is invented
+        >>> round(secret.leak(), 1), round(mechanism.accuracy(1e-6), 1)
+        (14.1, 14.8)
+        """
         return self._accuracy
 
 

@@ -74,6 +74,10 @@ class BoundedStatistic:
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+
+        >>> mechanism = Mean(200, lower=0, upper=100).mechanism(epsilon=1)
+        >>> mechanism.sensitivity, round(mechanism.accuracy(0.05), 3)  # of the mean age of 200 people
+        (Fraction(1, 2), 1.998)
         """
         lower, upper = self.range
         return SnappingMechanism(epsilon, sensitivity=self.sensitivity, lower=lower, upper=upper, gamma=gamma)
@@ -85,6 +89,10 @@ class BoundedStatistic:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
         Returns:
             A Measurement to pure DP, from the data to a release.
+
+        >>> measurement = Mean(200, lower=0, upper=100).measurement(epsilon=1)
+        >>> measurement.name, float(measurement.map(1)), float(measurement.map(2))  # one record, or two
+        ('impute >> clamp >> mean >> snapping', 1.0, 2.0)
         """
         return self.transformation >> self.mechanism(epsilon, gamma).measurement()
 
@@ -100,6 +108,11 @@ class BoundedStatistic:
             A float; for a histogram, float64 of shape (bins,).
         Raises:
             ParameterError: there are not n records, or epsilon or gamma is not admissible.
+
+        >>> from sfumato.noise import SeededWords
+        >>> ages = [30] * 120 + [50] * 80
+        >>> Mean(200, lower=0, upper=100).release(ages, epsilon=1, words=SeededWords(2))  # in tests alone
+        37.0
         """
         return self.mechanism(epsilon, gamma).release(self(data), words)
 
@@ -186,6 +199,9 @@ class Histogram(BoundedStatistic):
 
     >>> Histogram(4, edges=[0, 1, 2])([0.5, 1, 1.5, 9])
     [1, 3]
+    >>> ages = Histogram(200, edges=[0, 40, 65, 120])
+    >>> ages.mechanism(epsilon=1).epsilon, float(ages.measurement(epsilon=1).map(1))
+    (Fraction(1, 2), 1.0)
 
     Source:
         Covington 2020, section 7.4. Proof: docs/proofs/snapping_statistics.md.
