@@ -110,12 +110,24 @@ class Account:
             The k with which the assertion may fail: with probability at most 10^-k.
         Raises:
             ParameterError: k is not a number greater than 0, is missing, or is more than is left.
+
+        >>> account = Account("test_visits", k=23)
+        >>> round(account.charge(), 2), account.charge(k=24), round(account.left, 2)
+        (23.3, 24.0, 0.4)
         """
         self.made += 1
         return self._take(k)
 
     def charge_given(self) -> None:
-        """Note an assertion with a tolerance of which nobody said how likely it fails."""
+        """Note an assertion with a tolerance of which nobody said how likely it fails.
+
+        >>> account = Account("test_visits", k=23)
+        >>> k = account.share()
+        >>> account.charge_given()  # the share has paid for this one
+        >>> account.charge_given()
+        >>> account.made, account.uncounted
+        (2, 1)
+        """
         self.made += 1
         if self.prepaid:
             self.prepaid -= 1

@@ -33,6 +33,11 @@ class Interval(NamedTuple):
     """Where a part of a ratio lies: its smallest value, the one without noise, the largest.
 
     Part of what `mean_tolerance` gives.
+
+    >>> from sfumato.testing import mean_tolerance
+    >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
+    >>> mean_tolerance(9, **visits).intervals["count"]
+    Interval(low=157, raw=200, high=243)
     """
 
     low: float
@@ -109,7 +114,16 @@ class RatioTolerance(float):
         return tolerance
 
     def explain(self) -> str:
-        """Return one line for each part, and the result."""
+        """Return one line for each part, and the result.
+
+        >>> from sfumato.testing import mean_tolerance
+        >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
+        >>> print(mean_tolerance(9, **visits).explain())
+                  sum: -454.16413 <= -240 <= -25.8358698
+                count: 157 <= 200 <= 243
+                 mean: -2.89276516 <= -1.2 <= -0.106320452
+            tolerance: 1.69276516 (rule joint, k = 9, 9.30103 for each noise)
+        """
         rows = [
             f"{name:>13}: {i.low:.9g} <= {i.raw:.9g} <= {i.high:.9g}" for name, i in self.intervals.items()
         ]
