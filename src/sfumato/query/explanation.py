@@ -46,6 +46,12 @@ class Explanation(Told):
 
         Numbers that a recomputation needs are given exactly, as text of a fraction; all scales are
         in grid steps, next to the step.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> explanation = visits.plan(epsilon=1).explain()
+        >>> [(one["what"], one["noise_scale"], one["step"]) for one in explanation.to_dict()["statistics"]]
+        [('rows', '2', '1')]
         """
         return self.content
 
@@ -54,6 +60,12 @@ class Explanation(Told):
 
         Args:
             indent: spaces for each level; None for one line.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> explanation = visits.plan(epsilon=1).explain()
+        >>> print(explanation.to_json(indent=None))
+        {"privacy_unit": "id", "engine": "DuckDB", "steps": [], "group_by": [], ...
         """
         return json.dumps(self.content, indent=indent, ensure_ascii=False)
 

@@ -137,6 +137,14 @@ class Advice(Told):
             The releases by name. Each call makes new ones, and costs as much again.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> year = sf.Budget(epsilon=4)
+        >>> advice.release(budget=year)["long"], year.remaining.epsilon
+        (<Release of n; epsilon=0.75, delta=0>, 3.0)
         """
         if confidence is not None:
             for one in self.questions.values():
@@ -169,7 +177,15 @@ class Advice(Told):
         return exp(sum(logs) / len(logs)) if logs else 1.0
 
     def to_arrow(self) -> pa.Table:
-        """Return a row for each output: its question, what that may cost, limits, noise, and errors."""
+        """Return a row for each output: its question, what that may cost, limits, noise, and errors.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> advice.to_arrow().select(["question", "epsilon"]).to_pylist()
+        [{'question': 'all', 'epsilon': 0.25}, {'question': 'long', 'epsilon': 0.75}]
+        """
         rows = [
             {
                 "question": one.name,
@@ -195,6 +211,15 @@ class Advice(Told):
 
         Raises:
             EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> advice.to_pandas()[["question", "epsilon", "expected_error", "by_default"]].round(2)
+          question  epsilon  expected_error  by_default
+        0      all     0.25            5.66        2.83
+        1     long     0.75            1.89        2.83
         """
         output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
@@ -205,6 +230,17 @@ class Advice(Told):
         Returns:
             A row for each question, choice and value of it: the error and its part by noise, of the error
             with what is advised, and whether that is it.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> curves = advice.curves().to_pandas()
+        >>> curves[curves["question"] == "long"][["choice", "value", "error", "advised"]].round(2).tail(3)
+             choice  value  error  advised
+        12  epsilon   0.50   1.50    False
+        13  epsilon   0.75   1.00     True
+        14  epsilon   1.00   0.75    False
         """
         columns: dict[str, list[Any]] = {
             name: [] for name in ("question", "choice", "value", "error", "noise", "advised")
@@ -225,6 +261,16 @@ class Advice(Told):
         Raises:
             ParameterError: the path is not admissible.
             EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     advice.plot(f"{folder}/errors.svg")
+        ...     os.listdir(folder)
+        ['errors.svg']
         """
         draw([(one.name, one.curves) for one in self.questions.values()], path)
 

@@ -135,6 +135,12 @@ class NonPrivateAnalysis(Displayed):
             output: of one output; without it over all, by the geometric mean of their errors.
         Raises:
             ParameterError: there is no such output.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> print(analysis.best())
+        rows=1
         """
         return self.points[self._best(self.outputs if output is None else [self._known(output)])].limits
 
@@ -143,6 +149,12 @@ class NonPrivateAnalysis(Displayed):
 
         Args:
             by_group: the bias of each group with its sign, its noise, and the chance that it is shown.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_arrow().select(["rows", "bias"]).to_pylist()  # who has 3 rows
+        [{'rows': 1, 'bias': 2.0}, {'rows': 2, 'bias': 1.0}, {'rows': 3, 'bias': 0.0}]
         """
         return self._by_group() if by_group else self._totals()
 
@@ -153,6 +165,15 @@ class NonPrivateAnalysis(Displayed):
             by_group: a row for each group too.
         Raises:
             EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_pandas()[["rows", "bias", "noise", "error"]].round(1)
+           rows  bias  noise  error
+        0     1   2.0    1.4    2.4
+        1     2   1.0    2.8    3.0
+        2     3   0.0    4.2    4.2
         """
         output.require("pandas", "pandas")
         return self.to_arrow(by_group=by_group).to_pandas()
@@ -162,6 +183,12 @@ class NonPrivateAnalysis(Displayed):
 
         Args:
             by_group: a row for each group too.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_polars().select("rows", "bias").rows()
+        [(1, 2.0), (2, 1.0), (3, 0.0)]
         """
         return output.to_polars(self.to_arrow(by_group=by_group))
 
@@ -173,6 +200,15 @@ class NonPrivateAnalysis(Displayed):
         Raises:
             ParameterError: the path is not admissible.
             EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     analysis.plot(f"{folder}/errors.svg")
+        ...     os.listdir(folder)
+        ['errors.svg']
         """
         across = [
             p.limits.groups if p.limits.total_rows is None else p.limits.total_rows for p in self.points

@@ -120,6 +120,12 @@ class Diagnostics(Displayed, Owned):
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: rows cannot be read.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> diagnostics = visits.diagnose(epsilon=1)
+        >>> [(one.limit, one.of) for one in diagnostics.findings()]
+        [('rows=1', 'rows'), ('rows=1', 'units')]
         """
         shares = self._drawn(confidence)
         (row,), (bars,) = shares.to_arrow().to_pylist(), shares.errors(confidence).to_pylist()
@@ -147,6 +153,12 @@ class Diagnostics(Displayed, Owned):
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: rows cannot be read.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> diagnostics = visits.diagnose(epsilon=1)
+        >>> diagnostics.to_arrow().column_names
+        ['limit', 'of', 'share', 'half_width', 'confidence', 'suggestion']
         """
         found = self.findings(confidence)
         return pa.table(
@@ -168,6 +180,14 @@ class Diagnostics(Displayed, Owned):
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> diagnostics = visits.diagnose(epsilon=1)
+        >>> diagnostics.to_pandas()[["limit", "of", "confidence"]]
+            limit     of  confidence
+        0  rows=1   rows        0.95
+        1  rows=1  units        0.95
         """
         output.require("pandas", "pandas")
         return self.to_arrow(confidence).to_pandas()
@@ -177,6 +197,12 @@ class Diagnostics(Displayed, Owned):
 
         Args:
             confidence: in (0, 1), of each error bar.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> diagnostics = visits.diagnose(epsilon=1)
+        >>> print(diagnostics.sentences()[0])
+        about ...% of rows and ...% of units were beyond rows=1...
         """
         found, told = self.findings(confidence), []
         by_limit: dict[tuple[str, str], list[Finding]] = {}

@@ -225,7 +225,18 @@ class Plan(Displayed):
         return visible(f"<Plan: {self.query.told}; {price(*self.spent)}, {titled(self.noise.name)} noise>")
 
     def explain(self) -> Explanation:
-        """Return each step with its bounds, noise scale and share of the budget."""
+        """Return each step with its bounds, noise scale and share of the budget.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> print(visits.plan(epsilon=1).explain())
+        1. Read with DuckDB; drop rows without id, the privacy unit.
+        2. Let each id count as at most 2 rows in all.
+        3. Add exactly rounded Laplace noise to these numbers. Together they cost at most epsilon 1 and ...
+             rows; noise σ 2.828; 100.0% of the budget; for n
+        4. Compute the outputs from the noisy numbers alone, which costs nothing more.
+        ...
+        """
         query, noise = self.query, self.noise
         estimates = self.requirements.estimates
         asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}

@@ -60,7 +60,14 @@ class Preview(Told):
     notes: tuple[str, ...]
 
     def to_arrow(self) -> pa.Table:
-        """Return the numbers: a row for each budget and size."""
+        """Return the numbers: a row for each budget and size.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
+        >>> preview.to_arrow().select(["epsilon", "n"]).to_pylist()  # n will be within 6, or 3
+        [{'epsilon': 1.0, 'n': 6.0}, {'epsilon': 2.0, 'n': 3.0}]
+        """
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -68,12 +75,27 @@ class Preview(Told):
 
         Raises:
             EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
+        >>> preview.to_pandas()
+           epsilon  units  shown    n  n_error
+        0      1.0   1000    1.0  6.0      6.0
+        1      2.0   1000    1.0  3.0      3.0
         """
         output.require("pandas", "pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the numbers as a Polars data frame."""
+        """Return the numbers as a Polars data frame.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
+        >>> preview.to_polars().select("epsilon", "units", "n").rows()
+        [(1.0, 1000, 6.0), (2.0, 1000, 3.0)]
+        """
         return output.to_polars(self.table)
 
     @property
@@ -89,6 +111,15 @@ class Preview(Told):
         Raises:
             ParameterError: the path is not admissible.
             EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     preview.plot(f"{folder}/errors.svg")
+        ...     os.listdir(folder)
+        ['errors.svg']
         """
         draw(self, path)
 

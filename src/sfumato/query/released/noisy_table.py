@@ -55,6 +55,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     Args:
         engine: what reads the rows.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+    >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+    >>> import pickle
+    >>> table = release.to_arrow()  # before it is drawn, it stays where it is
+    >>> pickle.loads(pickle.dumps(release)).to_arrow() == table
+    True
     """
 
     _foreign = foreign.RELEASE
@@ -141,16 +149,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             return rebuilt, (type(self), self.passed_on())
 
     def passed_on(self) -> dict[str, Any]:
-        """Return what of a finished release goes to another process: numbers, plan, and no rows.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> import pickle
-        >>> table = release.to_arrow()  # before it is drawn, it stays where it is
-        >>> pickle.loads(pickle.dumps(release)).to_arrow() == table
-        True
-        """
+        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
         return {"unsafe": self._unsafe, "entered": self._entered}
 
     def arrive(self, state: Mapping[str, Any]) -> None:
@@ -165,15 +164,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def kept(self) -> Any:
-        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> _ = release.to_arrow()
-        >>> release.kept() is None
-        False
-        """
+        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
 
     @abstractmethod
     def restore(self, kept: Any) -> None:

@@ -56,7 +56,15 @@ class Receipt(Displayed):
     ledger: Any = field(default=None, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the receipt as plain data, as the file has it."""
+        """Return the receipt as plain data, as the file has it.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon="1/2").receipt()
+        >>> told = receipt.to_dict()
+        >>> told["spent"], told["plan"]["outputs"], told["answer"]["rows"]
+        ({'epsilon': '1/2', 'delta': '0'}, [['people', {'kind': 'CountPrivacyUnits'}]], 1)
+        """
         return self._signed | {"ledger": self.ledger, "sha256": self.sha256}
 
     @property
@@ -83,7 +91,7 @@ class Receipt(Displayed):
     def _card(self) -> Card:
         names = ", ".join(column.name for column in self.answer.columns)
         facts = [
-            ("answer", f"{self.answer.rows:,} rows of {names}"),
+            ("answer", f"{_rows(self.answer)} of {names}"),
             ("spent", price(*self.spent)),
             ("ledger", _entered(self.ledger)),
             ("sha256", self.sha256),
@@ -93,7 +101,7 @@ class Receipt(Displayed):
         return Card("Receipt of a release", [Facts(facts)], " ".join(warnings))
 
     def __repr__(self) -> str:
-        return f"<Receipt of {self.answer.rows:,} rows; {price(*self.spent)}; sha256 {self.sha256[:12]}...>"
+        return f"<Receipt of {_rows(self.answer)}; {price(*self.spent)}; sha256 {self.sha256[:12]}...>"
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write it to a .json file.
@@ -103,6 +111,16 @@ class Receipt(Displayed):
         Raises:
             ParameterError: the path is not admissible.
             OSError: the file cannot be written.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon="1/2").receipt()
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     receipt.write(f"{folder}/receipt.json")
+        ...     print(json.loads((Path(folder) / "receipt.json").read_text())["spent"])
+        {'epsilon': '1/2', 'delta': '0'}
         """
         with replacing(checked_place(path, "receipt path", (".json",))) as file:
             text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
@@ -120,6 +138,16 @@ class Receipt(Displayed):
             ParameterError: it is no path.
             EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
                 later version.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon="1/2")
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     release.receipt().write(f"{folder}/receipt.json")
+        ...     release.write(f"{folder}/people.csv")
+        ...     sf.Receipt.read(f"{folder}/receipt.json").verify(f"{folder}/people.csv").ok
+        True
         """
         if not isinstance(path, str | PathLike):
             raise ParameterError("receipt", path, "the path of a file")
@@ -143,6 +171,14 @@ class Receipt(Displayed):
             given: what `to_dict` gave.
         Raises:
             ValueError, TypeError, KeyError: it is none, or something in it was changed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon="1/2").receipt()
+        >>> import json
+        >>> kept = json.dumps(receipt.to_dict())  # in a database, or in a message
+        >>> sf.Receipt.of_dict(json.loads(kept)).spent.epsilon
+        Fraction(1, 2)
         """
         if not isinstance(given, Mapping) or not isinstance(given.get("receipt"), int):
             raise ValueError("it does not say that it is one")
@@ -219,10 +255,9 @@ class Verification(Told):
         receipt, answer = self.receipt, self.released
         lines = [f"{self.what} is not the answer of this receipt:", *(f"- {d}" for d in self.differences)]
         if not self.differences:
-            rows = "1 row" if answer.rows == 1 else f"{answer.rows:,} rows"
             names = ", ".join(column.name for column in answer.columns)
             lines = [
-                f"{self.what} agrees with the receipt: {rows} of {names}.",
+                f"{self.what} agrees with the receipt: {_rows(answer)} of {names}.",
                 "Checked: the names of its columns, the number of its rows, and the SHA-256 of all values, "
                 "whose order does not matter.",
             ]
@@ -236,6 +271,10 @@ class Verification(Told):
         lines.append(f"Ledger: {_entered(receipt.ledger)}.")
         lines.append("A receipt is not signed: who can change both files can make them agree.")
         return "\n".join(lines)
+
+
+def _rows(answer: Answer) -> str:
+    return "1 row" if answer.rows == 1 else f"{answer.rows:,} rows"
 
 
 def _entered(ledger: Any) -> str:
