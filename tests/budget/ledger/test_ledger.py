@@ -387,6 +387,7 @@ def test_any_words_may_be_said_of_a_question(place, what):
     budget.spend(1, what=what)
     (entry,) = budget.history
     assert entry.what == what or (len(entry.what) <= 2000 and entry.what[:1] in (what[0], "\\"))
+    assert repr(entry).isprintable()
 
 
 def test_losses_beyond_all_budgets_are_refused(file):

@@ -24,9 +24,11 @@ from sfumato.budget.ledger.written import (
     understood,
 )
 from sfumato.budget.loss import Loss
+from sfumato.display.numbers import exact
+from sfumato.display.text import visible
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kept:
     """A cap of a dataset, over all analysts or of one, and what was paid of it.
 
@@ -73,6 +75,14 @@ class Kept:
             if period_of(entry.day, self.period) == self.since:
                 account = _after(account, entry)
         return replace(self, account=account, lifetime=life)
+
+    def __repr__(self) -> str:
+        cap, whose = self.account.cap, "" if self.analyst is None else f" for {self.analyst}"
+        since = f" in {self.since}" if self.since else ""
+        return visible(
+            f"<Budget of {self.dataset!r}{whose}{since}: epsilon={exact(cap.epsilon)}, "
+            f"delta={exact(cap.delta)}, {float(self.account.left.share):.1%} left>"
+        )
 
 
 def _after(account: Account, asked: Spent) -> Account:

@@ -7,6 +7,8 @@ from datetime import date, datetime
 from typing import Any
 
 from sfumato.budget.filters import Spent
+from sfumato.display.numbers import exact
+from sfumato.display.text import visible
 
 KINDS = ("create", "grant", "spend")
 
@@ -55,6 +57,13 @@ class Entry(Spent):
             "composition": self.composition,
             "period": self.period,
         }
+
+    def __repr__(self) -> str:
+        whose = "" if self.analyst is None else f" for {self.analyst}"
+        return visible(
+            f"<Entry {self.number} of {self.dataset!r}{whose}: {self.what}, epsilon={exact(self.epsilon)}, "
+            f"delta={exact(self.delta)}>"
+        )
 
 
 @dataclass(frozen=True)

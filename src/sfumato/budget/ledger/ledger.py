@@ -158,6 +158,17 @@ class Ledger(Displayed, Transactions):
             dataset: its name; None for all.
         Raises:
             EngineError: the ledger cannot be read.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     ledger.grant("hospital", "ann", epsilon=1)
+        ...     _ = ledger.budget("hospital", "ann").spend("0.25", what="patients by year")
+        ...     for kept in ledger.accounts():
+        ...         print(kept)
+        <Budget of 'hospital': epsilon=3, delta=0, 91.7% left>
+        <Budget of 'hospital' for ann: epsilon=1, delta=0, 75.0% left>
         """
 
         def work(connection: Connection, day: date) -> tuple[Kept, ...]:
@@ -174,6 +185,15 @@ class Ledger(Displayed, Transactions):
             dataset, analyst: their names; None for all.
         Raises:
             EngineError: the ledger cannot be read.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     ledger.grant("hospital", "ann", epsilon=1)
+        ...     _ = ledger.budget("hospital", "ann").spend("0.25", what="patients by year")
+        ...     print(ledger.history("hospital", "ann")[-1])  # after what was granted
+        <Entry 3 of 'hospital' for ann: patients by year, epsilon=0.25, delta=0>
         """
 
         def work(connection: Connection, day: date) -> tuple[Entry, ...]:
@@ -188,6 +208,12 @@ class Ledger(Displayed, Transactions):
 
         Raises:
             EngineError: an account has less than what was entered; or the ledger cannot be read.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     ledger.check()  # says nothing, as all of it adds up
         """
 
         def work(connection: Connection, day: date) -> None:
