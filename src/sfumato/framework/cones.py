@@ -240,7 +240,7 @@ class KNormDistance(Spelled, Metric):
             sides: of each group, as `ConeBody.sides` gives them.
 
         >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
-        >>> came, went = body.sides((1, 30)), body.sides((-1, -12))  # one row in a group, another in another
+        >>> came, went = body.sides((1, 30)), body.sides((-1, -12))  # a row more in a group, a row less
         >>> KNormDistance(body).norm([came, came]), KNormDistance(body).norm([came, went])
         (Fraction(1, 1), Fraction(2, 1))
         >>> KNormDistance(body, groups=1).norm([came, came])  # of a unit that is in one group alone
