@@ -263,6 +263,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.measurements.selection.TruncatedGeometric": "the two probabilities are 0 and 1",
     "sfumato.measurements.sparse_vector.AboveThreshold": (100, "scale 7 or less against 999,000"),
     "sfumato.measurements.sparse_vector.above_threshold": (100, "scale 7 or less against 999,000"),
+    "sfumato.measurements.stratified.survey.StratifiedProportion": (
+        28,
+        "noise of scale 1/2 on 1,200 and 600 answers does not move an end of the interval by 0.02",
+    ),
     "sfumato.measurements.stratified.survey.stratified_proportion": (
         100,
         "noise of scale 0.002 takes a share of 0.5 to 0 or 1",

@@ -44,6 +44,9 @@ class Raised:
     Args:
         kind: name of the exception's type.
         message: its text, cut to 200 characters.
+
+    >>> Raised.of(ValueError("no rows"))
+    Raised(kind='ValueError', message='no rows')
     """
 
     kind: str
@@ -94,6 +97,8 @@ class Mechanism:
     >>> coin = Mechanism(lambda dataset: len(dataset))
     >>> coin.vectorised, coin.draw([1, 2, 3], 2)
     (False, [3, 3])
+    >>> coin.draw_both(([1, 2, 3], [1, 2]), 4)
+    ([3, 3, 3, 3], [2, 2, 2, 2])
     """
 
     def __init__(

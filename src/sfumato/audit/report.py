@@ -42,6 +42,19 @@ class Report(Told):
         closest: where nothing was found, the pair that was looked at most and the event with the most
             evidence there; None if violated, or if there was nothing to bet on.
         settings: options of the audit and their values, in words.
+
+    >>> import json, pathlib, tempfile
+    >>> from sfumato.audit import audit
+    >>> def exact_count(dataset, size):  # without noise
+    ...     return [len(dataset)] * size
+    >>> report = audit(exact_count, epsilon=1, pairs=[([1.0], [])])
+    >>> report.to_dict()["witness"]["event"], json.loads(report.to_json())["violated"]
+    ('exact value is 1', True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "audit.html"
+    ...     report.write(file)
+    ...     file.read_text() == report.to_html()
+    True
     """
 
     mechanism: str

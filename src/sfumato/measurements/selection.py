@@ -118,6 +118,12 @@ class TruncatedGeometric(Spelled, GroupSelection):
     >>> rule = TruncatedGeometric(epsilon=1, delta="1e-6")
     >>> rule.expected_threshold, rule.select([0, 1000]).keep
     (14, array([False,  True]))
+    >>> [round(rule.chance(units), 3) for units in (1, 10, 14, 20)]
+    [0.0, 0.013, 0.7, 0.999]
+    >>> rule.probability(1) <= rule.delta < rule.probability(2)  # exact: a unit alone is hardly ever shown
+    True
+    >>> rule.loss(groups=3).approximate  # epsilon, delta and how often
+    ((Fraction(1, 1), Fraction(1, 1000000), 3),)
     """
 
     epsilon: Fraction

@@ -40,6 +40,15 @@ class WideIntegers:
     >>> column = WideIntegers.from_arrow(pa.array([2**62, -1], pa.int64()))
     >>> (column + np.array([2**62, 1])).scaled(Fraction(1)).tolist()
     [9.223372036854776e+18, 0.0]
+    >>> minutes = WideIntegers.from_int64(np.array([90, 45, 30]))
+    >>> minutes.cumulated(np.array([[0, 1, 2]])).scaled(Fraction(1)).tolist()
+    [90.0, 135.0, 165.0]
+    >>> minutes.added_up(np.array([0, 1, 0]), count=2).scaled(Fraction(1)).tolist()
+    [120.0, 45.0]
+    >>> minutes.finer(bits=3).scaled(Fraction(1, 8)).tolist()  # the same numbers, in eighths
+    [90.0, 45.0, 30.0]
+    >>> WideIntegers.from_integers([2**100]).to_arrow()[0].as_py() == 2**100
+    True
     """
 
     high: NDArray[np.int64]

@@ -35,7 +35,13 @@ class HistogramMethod:
     Raises:
         ParameterError: a parameter is outside its range.
 
-    >>> HistogramMethod(tolerated_buckets=0.05).buckets is None
+    >>> from sfumato.audit import audit
+    >>> def exact_count(dataset, size):  # without noise
+    ...     return [len(dataset)] * size
+    >>> method = HistogramMethod(datasets=3, size=2, samples=1000, buckets=40)
+    >>> method.data()
+    [[0.5, 0.3333333333333333], [0.25, 0.6666666666666666], [0.75, 0.1111111111111111]]
+    >>> audit(exact_count, epsilon=1, method=method).violated
     True
 
     Source:
@@ -87,5 +93,18 @@ class HistogramMethod:
             task: what is to be audited.
         Returns:
             A `Report`.
+
+        A method of one's own can go on to it, here after a quick look:
+
+        >>> from sfumato.audit import audit
+        >>> class QuickFirst:
+        ...     def run(self, task):
+        ...         quick = HistogramMethod(samples=500).run(task)
+        ...         return quick if quick.violated else HistogramMethod().run(task)
+        >>> def exact_count(dataset, size):  # without noise
+        ...     return [len(dataset)] * size
+        >>> report = audit(exact_count, epsilon=1, pairs=[([1.0], [])], method=QuickFirst())
+        >>> report.violated, report.samples
+        (True, 500)
         """
         return Run(self, task).report()

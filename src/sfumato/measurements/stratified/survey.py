@@ -39,6 +39,25 @@ class StratifiedProportion(Displayed):
         counts: the noisy number of yes-answers in each.
         law: the noise on each count, before it was rounded to a whole number.
         spent: (epsilon, delta).
+
+    >>> import sfumato as sf
+    >>> people = {"town": ["Bonn"] * 1200 + ["Ulm"] * 600, "bike": [True, True, True, False] * 450}
+    >>> population = {"Bonn": 330_000, "Ulm": 128_000}
+    >>> share = sf.stratified_proportion(
+    ...     people, stratum="town", answer="bike", yes=True, population=population, epsilon=2
+    ... )
+    >>> low, high = share.interval(confidence=0.95)
+    >>> round(low, 1), round(high, 1)
+    (0.7, 0.8)
+    >>> share.to_arrow().column_names
+    ['stratum', 'population', 'asked', 'yes', 'proportion', 'low', 'high']
+    >>> share.to_pandas()[["stratum", "population", "asked"]]
+      stratum  population  asked
+    0    Bonn      330000   1200
+    1     Ulm      128000    600
+    >>> print(share.explain())
+    Budget: epsilon 2, for the answer of each respondent (one row).
+    ...
     """
 
     strata: tuple[Hashable, ...]
