@@ -12,6 +12,7 @@ from __future__ import annotations
 import compileall
 import decimal
 import gc
+import importlib.util
 import locale
 import logging
 import multiprocessing
@@ -26,6 +27,7 @@ from typing import Any
 import gmpy2
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -140,6 +142,52 @@ def nothing_is_left_behind() -> Iterator[None]:
         pytest.fail(told, pytrace=False)
 
 
+CLINIC = Path(__file__).parent / "tests" / "service" / "asking.py"
+PEOPLE, YEARS = 3_000, range(1984, 1989)
+
+
+@pytest.fixture(scope="session")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
+    """Serve made-up visits to doctors, for the examples of the client."""
+    spec = importlib.util.spec_from_file_location("asking", CLINIC)
+    assert spec is not None and spec.loader is not None
+    asking = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(asking)
+    visits = {"id": [i for i in range(PEOPLE) for _ in YEARS], "year": [*YEARS] * PEOPLE}
+    visits |= {"age": [25 + i % 40 for i in visits["id"]], "docvis": [i % 7 for i in visits["id"]]}
+    late = {"id": [*range(PEOPLE)], "year": [1988] * PEOPLE, "age": [64] * PEOPLE, "docvis": [1] * PEOPLE}
+    own = {"privacy_unit": "id", "max_groups": 5, "max_rows": 5}
+    columns = {
+        "year": {"domain": [*YEARS]},
+        "docvis": {"lower": 0, "upper": 30},
+        "age": {"lower": 25, "upper": 64},
+    }
+    reform = {"year": [*YEARS], "reform": ["before"] * 3 + ["after"] * 2}
+    declared = {
+        "visits": own | {"source": pa.table(visits), "columns": columns},
+        "late_visits": own | {"source": pa.table(late), "columns": columns},
+        "reforms": {"source": pa.table(reform), "public": True},
+    }
+    asked = asking.Asked(tmp_path_factory.mktemp("clinic"), 5, declared)
+    with asking.served(asked) as url:
+        yield asked, url
+
+
+@pytest.fixture(autouse=True)
+def analyst(request: pytest.FixtureRequest) -> None:
+    """Give the examples of the client a service, a token, and a budget of which nothing is spent."""
+    if not isinstance(request.node, pytest.DoctestItem) or not request.node.name.startswith(
+        "sfumato.client."
+    ):
+        return
+    asked, url = request.getfixturevalue("clinic")
+    asked.budgets.made.clear()
+    names = request.getfixturevalue("doctest_namespace")
+    patch = request.getfixturevalue("monkeypatch")
+    for name, value in {"url": url, "token": asked.secrets["ann"]}.items():
+        patch.setitem(names, name, value)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -224,6 +272,15 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sql.md": (100, "noise of scale 0.1 or less against thousands, in a ratio that is rounded to a tenth"),
     "totals.md": "keys are shown, and that whole or dyadic numbers add up, whatever they are",
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
+    "sfumato.client.questions.RemoteQuestion.release": "its columns, groups and cost are shown",
+    "sfumato.client.questions.RemoteTop.release": (100, "thousands above the end, or equal groups"),
+    "sfumato.client.released.RemoteRelease": "its columns and cost are shown",
+    "sfumato.client.released.RemoteRelease.errors": "widths alone are shown",
+    "sfumato.client.released.RemoteRelease.explain": "what is done is shown",
+    "sfumato.client.released.RemoteRelease.frame": "names of columns are shown",
+    "sfumato.client.released.RemoteRelease.receipt": "whether digests agree is shown",
+    "sfumato.client.released.RemoteRelease.to_arrow": "types of columns are shown",
+    "sfumato.client.service.Client.sql": "its columns, groups and cost are shown",
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
@@ -253,6 +310,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.diagnostics.release.Diagnostics.to_arrow": "names of columns are shown",
     "sfumato.query.diagnostics.release.Diagnostics.to_pandas": "limits alone are shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
+    "sfumato.query.top.asked.Top.release": (100, "e^-350 that groups thousands apart change places"),
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
     "sfumato.measurements.peeling.limited_top_k": (100, "e^-399 against the end, or of the end"),

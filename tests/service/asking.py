@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import sfumato as sf
 from sfumato.service.app import Limits, Service
 from sfumato.service.desk import Desk
 from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.serving import Settings, server
 from sfumato.service.tokens import Tokens
 from sfumato.service.worker import Inline
 
@@ -104,3 +108,20 @@ class Asked:
 
     def post(self, path: str, name: str = "ann", accept: str = "*/*", **body: Any) -> Any:
         return self.send(path, json.dumps(body).encode(), name, accept=accept)
+
+
+@contextmanager
+def served(asked: Asked) -> Iterator[str]:
+    """Serve on a port that is free, in a thread."""
+    running = server(asked.service, Settings("", port=0))
+    thread = threading.Thread(target=running.run)
+    running.install_signal_handlers = lambda: None
+    thread.start()
+    try:
+        while not running.started:
+            assert thread.is_alive()
+        port = running.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.should_exit = True
+        thread.join()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import sfumato.client.tables as tables
+import sfumato.client.questions as questions
 import sfumato.service.chain as chain
 import sfumato.service.desk as desk
 import sfumato.service.recorded as recorded
@@ -63,7 +63,7 @@ def an_option_is_the_services_own(patch: Patch) -> str:
     patch.setattr(
         RemoteQuestion,
         "_sent",
-        lambda self, options: tables._body(self.recorded, {**options, "noise": "auto"}),
+        lambda self, options: questions._body(self.recorded, {**options, "noise": "auto"}),
     )
     return "derived"
 
@@ -72,7 +72,7 @@ def steps_of_a_public_table_are_lost(patch: Patch) -> str:
     """All towns are joined, and not those that were asked for."""
 
     def then(self: Any, name: str, /, *args: Any, **named: Any) -> Any:
-        return replace(self, local=self._next(name, args, named, self.local)[0])
+        return replace(self, local=self._next(name, args, named)[0])
 
     patch.setattr(RemotePublicTable, "_then", then)
     return "join public"

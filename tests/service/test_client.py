@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -15,28 +14,10 @@ from sfumato import errors
 from sfumato.client import Client, connect
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, SfumatoError, SqlError
 from sfumato.service.faults import KINDS, as_data, of_data
-from sfumato.service.serving import Settings, server
 
-from .asking import DECLARED, QUESTION, Asked
+from .asking import DECLARED, QUESTION, Asked, served
 
 EXACT = QUESTION.replace("epsilon = 1", "epsilon = 1000000")
-
-
-@contextmanager
-def served(asked: Asked) -> Iterator[str]:
-    """Serve on a port that is free, in a thread."""
-    running = server(asked.service, Settings("", port=0))
-    thread = threading.Thread(target=running.run)
-    running.install_signal_handlers = lambda: None
-    thread.start()
-    try:
-        while not running.started:
-            assert thread.is_alive()
-        port = running.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        running.should_exit = True
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -103,6 +103,15 @@ class RemoteRelease(Helpful, Tabular, Displayed):
 
     Args:
         stream: the answer, an Arrow stream.
+
+    >>> from sfumato.client import connect
+    >>> import sfumato as sf
+    >>> visits = connect(url, token).table("visits")
+    >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+    >>> answer
+    <RemoteRelease of year, n; epsilon=1, delta=0>
+    >>> answer.spent, answer.dummy, answer.repeats, answer.hints
+    ((1.0, 0.0), False, None, ())
     """
 
     _foreign: ClassVar[Mapping[str, str]] = foreign.RELEASE | {
@@ -137,7 +146,15 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         return bool(self._about["dummy"])
 
     def receipt(self) -> Receipt:
-        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md)."""
+        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md).
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+        >>> answer.receipt().verify(answer.to_arrow()).ok
+        True
+        """
         from sfumato.query.released.receipt import Receipt
 
         return Receipt.of_dict(self._about["receipt"])
@@ -148,7 +165,16 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         return tuple(self._about["hints"])
 
     def to_arrow(self) -> pa.Table:
-        """Return the released table."""
+        """Return the released table.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+        >>> answer.to_arrow().schema
+        year: int64
+        n: int64
+        """
         return self._table
 
     def frame(self, *, errors: bool = False, confidence: float | None = None) -> pandas.DataFrame:
@@ -162,6 +188,13 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             QueryError: a name of an error bar's column is taken.
             RefusalError: there are no error bars.
             EngineError: pandas is not installed.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+        >>> list(answer.frame(errors=True))
+        ['year', 'n', 'n_error']
         """
         if not truth_value(errors, "errors"):
             return self.to_pandas()
@@ -184,6 +217,13 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             confidence: that which was asked for, or left out: the service keeps no release.
         Raises:
             ParameterError: it is another one.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+        >>> answer.errors().to_pylist()[0]
+        {'year': 1984, 'n': 6.0}
         """
         import pyarrow as pa
 
@@ -198,7 +238,18 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
 
     def explain(self) -> str:
-        """Return each step with its bounds, noise scale and share of the budget."""
+        """Return each step with its bounds, noise scale and share of the budget.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
+        >>> print(answer.explain())
+        1. Read with DuckDB; drop rows without id, the privacy unit.
+        2. Group by year (5 public groups). Let each id count in at most 5 groups, taken at random.
+        3. Let each id count in each of them once.
+        4. Add exactly rounded K-norm noise to these numbers of each group...
+        """
         return str(self._about["explanation"])
 
     def _card(self) -> Card:

@@ -24,7 +24,16 @@ _URL = "the address of a service, such as https://data.example.org"
 
 
 class Client:
-    """Somebody at a service. Made by `connect`."""
+    """Somebody at a service. Made by `connect`.
+
+    >>> clinic = connect(url, token)  # as `sfumato serve` and `sfumato token create` have printed them
+    >>> sorted(clinic.tables)
+    ['late_visits', 'reforms', 'visits']
+    >>> [column["name"] for column in clinic.tables["visits"]["columns"]]
+    ['id', 'year', 'age', 'docvis']
+    >>> clinic.spent, clinic.remaining.epsilon, clinic.history
+    (Cost(epsilon=0.0, delta=0.0), 5.0, ())
+    """
 
     def __init__(self, url: str, token: str, seconds: float, context: ssl.SSLContext | None) -> None:
         parts = _address(url)
@@ -58,6 +67,14 @@ class Client:
             QueryError, SqlError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
             EngineError: the service does not answer. Where it had the question, it may have spent its cost:
                 `history` tells.
+
+        >>> clinic = connect(url, token)
+        >>> answer = clinic.sql(
+        ...     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, max_rows_per_group = 1) "
+        ...     "year, COUNT(*) AS n FROM visits GROUP BY year"
+        ... )
+        >>> answer.to_arrow().column_names, answer["year"], clinic.remaining.epsilon
+        (['year', 'n'], [1984, 1985, 1986, 1987, 1988], 4.5)
         """
         flags = {"simultaneous": simultaneous, "dummy": dummy}
         for name, given in flags.items():
@@ -76,6 +93,9 @@ class Client:
         Raises:
             QueryError: there is no such table, or it is public.
             EngineError: the service does not answer.
+
+        >>> connect(url, token).table("visits")
+        <RemoteTable visits (read with DuckDB): 4 columns; privacy unit id>
         """
         return RemoteTable.opened(self, self._catalog, name)
 
@@ -87,6 +107,9 @@ class Client:
         Raises:
             QueryError: there is no such table, or it is private.
             EngineError: the service does not answer.
+
+        >>> connect(url, token).public("reforms")
+        <RemotePublicTable reforms: 2 columns, 0 steps>
         """
         return RemotePublicTable.opened(self, self._catalog, name)
 
@@ -115,6 +138,13 @@ class Client:
         Raises:
             QueryError, SqlError, BudgetError, RefusalError: as from `sql`.
             EngineError: the service does not answer.
+
+        >>> asked = connect(url, token).ask(
+        ...     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits",
+        ...     units=[1000],
+        ... )
+        >>> asked.cost, asked.remaining.epsilon, asked.previews[0]["n_error"].to_pylist()
+        (Cost(epsilon=1.0, delta=0.0), 5.0, [15.0])
         """
         return self._ask({"sql": _text(text)}, units, confidence)
 

@@ -28,6 +28,7 @@ from sfumato.query.logs import planned
 from sfumato.query.payment import payment, same_question
 from sfumato.query.schema import Kind, Schema, Step
 from sfumato.query.top.draw import RANK, SUM, UNITS, TopDraw
+from sfumato.query.top.explanation import TopExplanation
 from sfumato.query.top.plan import TopPlan, make_top_plan
 from sfumato.query.top.release import TopRelease
 from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
@@ -50,6 +51,14 @@ class Top(Helpful, Displayed):
         candidates: of private groups, how many of the largest may be shown.
         notes: what whoever asks should know of the source.
         by: a sum with bounds on what each unit adds to a group, by which groups are large; None for units.
+    Raises:
+        ParameterError: `k` or `candidates` are no such numbers.
+        QueryError: `by` is no such sum, or a key has a name that the output needs.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
+    >>> sf.scan(rows, privacy_unit="person").top("product", k=2)
+    <Top: the 2 largest groups by product>
     """
 
     _foreign = foreign.QUESTION
@@ -179,7 +188,21 @@ class Top(Helpful, Displayed):
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
     ) -> TopPlan:
-        """Say what a release with these options would do and cost; takes the options of `release`."""
+        """Say what a release with these options would do and cost; nothing is read or spent.
+
+        Args:
+            epsilon, delta, counts, counts_share: as of `release`.
+        Returns:
+            A TopPlan; `explain` tells it in words.
+        Raises:
+            ParameterError, BudgetError: the options are not those of a release.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
+        >>> sales = sf.scan(rows, privacy_unit="person")
+        >>> sales.top("product", k=2).plan(epsilon=1, delta="1e-6").spent
+        ExactCost(epsilon=1, delta=1e-06)
+        """
         share = as_fraction(counts_share, "counts_share")
         if not 0 < share < 1:
             raise ParameterError(
@@ -191,6 +214,34 @@ class Top(Helpful, Displayed):
         spread, largest = self.sensitivities
         plan = TopPlan(self.k, self.candidates, *budget, share, None, spread, largest)
         return make_top_plan(plan)
+
+    def explain(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number = 0,
+        counts: bool = True,
+        counts_share: Number = Fraction(1, 2),
+    ) -> TopExplanation:
+        """Tell in words what a release with these options would do; nothing is read or spent.
+
+        Args:
+            epsilon, delta, counts, counts_share: as of `release`.
+        Returns:
+            What `TopRelease.explain` tells of a release: each step with its noise and cost.
+        Raises:
+            ParameterError, BudgetError: as from `plan`.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
+        >>> sales = sf.scan(rows, privacy_unit="person")
+        >>> print(sales.top("product", k=1, keys=["tea", "ink"]).explain(epsilon=1, counts=False))
+        Count the different person, the privacy unit, in each group of product...
+        Draw a group, each with a chance in proportion to e^(1 x units).
+        Together this costs at most epsilon 1 and delta 0, composed by pure DP.
+        """
+        plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
+        return TopExplanation(self, plan)
 
     def release(
         self,
@@ -216,6 +267,12 @@ class Top(Helpful, Displayed):
             `sfumato.beam.Release`.
         Raises:
             ParameterError, BudgetError: before anything is read or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> words = ["tea"] * 5_000 + ["ink"] * 3_000 + ["wax"] * 1_000
+        >>> sales = sf.scan(pa.table({"person": range(9_000), "product": words}), privacy_unit="person")
+        >>> sales.top("product", k=2).release(epsilon=2, delta="1e-6")["product"]
+        ['tea', 'ink']
         """
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")

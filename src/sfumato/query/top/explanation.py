@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class TopExplanation(Told):
-    """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data."""
+    """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data.
+
+    Made by `Top.explain`, and by `TopRelease.explain`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
+    >>> told = sf.scan(rows, privacy_unit="person").top("product", k=1).explain(epsilon=1, delta="1e-6")
+    >>> told.to_dict()["groups_are"], len(told.to_json()) > 500, len(told.steps)
+    ('private', True, 5)
+    """
 
     question: Top
     plan: TopPlan
@@ -46,7 +55,11 @@ class TopExplanation(Told):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict()` as JSON text."""
+        """Return `to_dict()` as JSON text.
+
+        Args:
+            indent: blanks before each level; None for one line.
+        """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     @property
@@ -75,7 +88,9 @@ class TopExplanation(Told):
         lines = [
             f"{first}{', '.join(question.keys)}. A unit may be in any number of groups.",
             f"Draw {plan.k} groups, one after another, each with a chance in proportion to "
-            f"e^({rate:.4g} x {name}) among those that are left.",
+            f"e^({rate:.4g} x {name}) among those that are left."
+            if plan.k > 1
+            else f"Draw a group, each with a chance in proportion to e^({rate:.4g} x {name}).",
         ]
         if plan.margin is not None:
             lines.append(

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sfumato.budget import Loss
 from sfumato.budget.conversions import zcdp_rho
+from sfumato.budget.cost import ExactCost
 from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact import root_down, root_up
@@ -34,6 +35,8 @@ class TopPlan(Spelled):
         rho: the zCDP that the peels and the numbers share; None where they share epsilon itself.
         spread: by how much one unit moves one group's score more than another's, at most, in steps.
         largest: by how much one unit moves a group's number, at most, in steps.
+
+    Made by `Top.plan`.
     """
 
     k: int
@@ -51,6 +54,11 @@ class TopPlan(Spelled):
         if self.rho is None:
             return (1 - self.share) * self.epsilon / self.k
         return root_down(8 * (1 - self.share) * self.rho / self.k)
+
+    @property
+    def spent(self) -> ExactCost:
+        """The budget (epsilon, delta) of a release."""
+        return ExactCost(self.epsilon, self.delta)
 
     @property
     def loss(self) -> Loss:

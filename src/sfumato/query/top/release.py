@@ -52,7 +52,7 @@ class TopRelease(NoisyTable):
 
     @property
     def _spent(self) -> ExactCost:
-        return ExactCost(self.plan.epsilon, self.plan.delta)
+        return self.plan.spent
 
     @property
     def drawn(self) -> bool:
