@@ -587,6 +587,12 @@ CHOICES = {
 }  # fmt: skip
 
 
+def test_errors_that_are_alike_are_called_so():
+    plan = sf.scan(TABLE, privacy_unit="id").agg(n=sf.count_units()).plan(epsilon=1)
+    (note,) = (note for note in plan.notes if "noise" in note)
+    assert note.endswith("are about as large as those with K-norm noise.")
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_what_auto_chooses_has_the_smallest_errors(name):
     groups, most, public, aggregates, expected = CHOICES[name]

@@ -80,6 +80,13 @@ def told_table(table: Table[Any]) -> str:
     return visible("; ".join([f"<Table {_source(table.engine)}: {len(table.schema)} columns", *said]) + ">")
 
 
+def told_public(table: PublicTable) -> str:
+    """Say in a line what a public table is, and what is done with it."""
+    said = [f"{about} {text}" for about, text in _steps(table.steps)]
+    columns = f"{len(table.schema)} columns"
+    return visible("; ".join([f"<PublicTable {_source(table.engine)}: {columns}", *said]) + ">")
+
+
 def _source(engine: Any) -> str:
     """Say where rows come from, without folders."""
     # An address of a database has a user, perhaps a password.

@@ -204,7 +204,7 @@ class Plan(Displayed):
         ]
         if self.others:
             compared = " and ".join(
-                f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
+                f"{_times(share)} those with {titled(name)} noise" for name, share in self.others
             )
             found.append(
                 f"With {titled(self.noise.name)} noise the errors of the outputs are about {compared}."
@@ -272,6 +272,11 @@ class Plan(Displayed):
         needed = self.requirements
         bodies = [needed.body_of(s) for s in needed.statistics]
         return numbers_content(needed.statistics, bodies, self.noise.norm, dict(self.laws))
+
+
+def _times(share: float) -> str:
+    told = f"{share:.2g}"
+    return "as large as" if told == "1" else f"{told} times"
 
 
 def bounded(query: Query, rows: RowsDomain) -> Transformation:

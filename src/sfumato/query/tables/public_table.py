@@ -8,7 +8,7 @@ from typing import Any
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.names import Helpful
-from sfumato.query.cards.asked import public_card
+from sfumato.query.cards.asked import public_card, told_public
 from sfumato.query.engine import Engine
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
 from sfumato.query.tables.part import Part
@@ -22,8 +22,8 @@ class PublicTable(Helpful, Displayed):
 
     >>> import pyarrow as pa, sfumato as sf
     >>> towns = sf.public(pa.table({"town": ["A", "B"], "region": ["north", "south"]}))
-    >>> list(towns.filter("region = 'north'").schema)
-    ['town', 'region']
+    >>> towns.filter("region = 'north'")
+    <PublicTable (read with DuckDB): 2 columns; keep rows where region = 'north'>
     """
 
     engine: Engine[Any]
@@ -63,7 +63,7 @@ class PublicTable(Helpful, Displayed):
         return public_card(self)
 
     def __repr__(self) -> str:
-        return f"<PublicTable: {len(self.schema)} columns, {len(self.steps)} steps>"
+        return told_public(self)
 
     @property
     def _part(self) -> Part:
