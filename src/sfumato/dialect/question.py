@@ -186,6 +186,22 @@ class SqlQuery(Spelled):
             SqlError: a group key is not selected.
         Source:
             docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> from sfumato.dialect import parse
+        >>> visits = pa.table({"id": [1, 2], "age": [30, 40]})
+        >>> asked = parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) "
+        ...               "COUNT(*) AS n FROM visits WHERE age >= 35")
+        >>> print(asked.question(lambda source, unit: sf.scan(visits, privacy_unit=unit)))
+        Question: n
+        <BLANKLINE>
+        name  what is asked   columns
+        n     number of rows  n
+        <BLANKLINE>
+        of               private table (read with DuckDB)
+        privacy unit     id
+        keep rows where  age >= 35
+        ...
         """
         try:
             table = self._table(Inside(open_table, self.joined_rows))

@@ -118,6 +118,13 @@ class Catalog(Declarations):
             A `CatalogCheck`: `ok` where all that is declared holds; `str()` says what does not. NOT PRIVATE.
         Raises:
             EngineError: rows cannot be read.
+
+        >>> import pyarrow as pa
+        >>> ages = pa.table({"id": [1, 2, 3], "age": [30, 40, 150]})
+        >>> visits = {"source": ages, "privacy_unit": "id", "columns": {"age": {"lower": 0, "upper": 120}}}
+        >>> check = catalog({"tables": {"visits": visits}}).check()
+        >>> check.ok, [finding.text for finding in check.findings if finding.wrong]
+        (False, ['1 row outside 0 to 120'])
         """
         from sfumato.engines.catalog_check import checked
 

@@ -54,8 +54,15 @@ class Secret(ABC):
     def taken(self) -> str:
         """Return the fingerprint of the secret that is found here.
 
+        Returns:
+            A text for `fingerprint`, which may be known to everybody.
         Raises:
             EngineError: there is none.
+
+        >>> import secrets
+        >>> secret = secrets.token_bytes(32)  # yours asks a key service
+        >>> CallableSecret(lambda: secret).taken()
+        'fingerprint:...'
         """
         return _mark(self._checked())
 
@@ -155,6 +162,12 @@ class EnvironmentSecret(Secret):
 
         Raises:
             EngineError: the variable is not set, or has no hexadecimal digits.
+
+        >>> import secrets
+        >>> os.environ["VISITS_SECRET"] = secrets.token_hex(32)  # in the environment of each worker
+        >>> len(EnvironmentSecret("VISITS_SECRET").read())
+        32
+        >>> del os.environ["VISITS_SECRET"]
         """
         text = os.environ.get(self.name)
         if text is None:
@@ -194,6 +207,14 @@ class FileSecret(Secret):
         Raises:
             EngineError: the file cannot be read, others may read or change it, or it has no hexadecimal
                 digits.
+
+        >>> import pathlib, secrets, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "visits"
+        ...     path.touch(mode=0o600)
+        ...     _ = path.write_text(secrets.token_hex(32))
+        ...     len(FileSecret(path).read())
+        32
         """
         try:
             with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:

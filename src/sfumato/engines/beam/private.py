@@ -69,6 +69,19 @@ class PrivateCollection:
     What is done to it is done to one row at a time, and does not see whose the row is. A callable must
     depend on its row alone: one that counts rows, or that remembers them, undoes the guarantee. One that
     raises drops its row.
+
+    >>> import apache_beam as beam
+    >>> from sfumato.beam import Budget, Count, MakePrivate
+    >>> of_person = MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row[0])
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     may = pipeline | "May" >> beam.Create([("ann", "Pool Library"), ("bob", None)]) | "1" >> of_person
+    ...     june = pipeline | "June" >> beam.Create([("ann", "Library")]) | "2" >> of_person
+    ...     visits = may.union(june).map(lambda row: row[1]).filter(lambda places: places is not None)
+    ...     places = visits.flat_map(str.split).map(str.lower)
+    ...     by_place = {"key": lambda place: place, "public_keys": ["pool"]}
+    ...     counts = places | Count(epsilon=1, groups=1, rows=1, **by_place)
+    ...     _ = counts | beam.Keys() | beam.Map(print)
+    pool
     """
 
     def __init__(
