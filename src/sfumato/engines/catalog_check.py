@@ -62,7 +62,8 @@ class CatalogCheck(Told):
     def __str__(self) -> str:
         lines = [f"{'WRONG' if f.wrong else 'ok   '} {f.where}: {f.text}" for f in self.findings]
         wrong = sum(finding.wrong for finding in self.findings)
-        told = "the rows are as it declares" if self.ok else f"{wrong} of these contradict{'s' if wrong == 1 else ''} it"
+        contradicts = "contradicts" if wrong == 1 else "contradict"
+        told = "the rows are as it declares" if self.ok else f"{wrong} of these {contradicts} it"
         return "\n".join([NOT_PRIVATE, "", *lines, "", f"{self.catalog}: {told}"])
 
 
