@@ -319,6 +319,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.measurements.noisy_max.permute_and_flip": (100, "scale 2 against a million"),
     "sfumato.measurements.randomized_response.randomized_response": SHOWN,
     "sfumato.measurements.selection.TruncatedGeometric": "the two probabilities are 0 and 1",
+    "sfumato.measurements.selection.GaussianThreshold": (100, "sigma 2 against 988"),
+    "sfumato.measurements.selection.LaplaceThreshold": (100, "scale 1 against 985"),
     "sfumato.measurements.sparse_vector.AboveThreshold": (100, "scale 7 or less against 999,000"),
     "sfumato.measurements.sparse_vector.above_threshold": (100, "scale 7 or less against 999,000"),
     "sfumato.measurements.stratified.survey.StratifiedProportion": (

@@ -344,6 +344,11 @@ class LaplaceThreshold(Spelled, _Threshold):
     >>> rule = LaplaceThreshold(Laplace(scale=1), "1e-6")
     >>> rule.tau, rule.expected_threshold, float(rule.loss(groups=2).epsilon("2e-6"))
     (15, 15, 2.0)
+    >>> [round(rule.chance(units), 3) for units in (10, 15, 20)]
+    [0.006, 0.697, 0.998]
+    >>> noisy = rule.noisy([0, 1000])
+    >>> rule.keep(noisy), rule.select([0, 1000]).keep
+    (array([False,  True]), array([False,  True]))
     """
 
     law: Laplace
@@ -377,6 +382,11 @@ class GaussianThreshold(Spelled, _Threshold):
     >>> rule = GaussianThreshold(Gaussian(sigma=2), "1e-6")
     >>> rule.tau, rule.loss(groups=4).gaussian
     (12, Fraction(1, 1))
+    >>> [round(rule.chance(units), 3) for units in (6, 12, 18)]
+    [0.003, 0.599, 0.999]
+    >>> noisy = rule.noisy([0, 1000])
+    >>> rule.keep(noisy), rule.select([0, 1000]).keep
+    (array([False,  True]), array([False,  True]))
     """
 
     law: Gaussian
