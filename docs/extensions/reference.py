@@ -101,6 +101,11 @@ def said_of_results(app: Any, what: str, name: str, value: Any, options: Any, li
             lines[i + 1] = f"{' ' * (len(lines[i + 1]) - len(text))}: {text}"
 
 
+def described_above(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out fields of named tuples, "Alias for field number 0": their class describes them."""
+    return True if type(value).__name__ == "_tuplegetter" else None
+
+
 def whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Put together again what napoleon took for a type: a sentence with a colon."""
     kind = next((line for line in lines if line.startswith(":type:")), None)
@@ -111,6 +116,7 @@ def whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[
 
 def setup(app: Any) -> dict[str, Any]:
     """Sphinx calls it. Napoleon reads with a priority of 500."""
+    app.connect("autodoc-skip-member", described_above)
     app.connect("autodoc-process-signature", without_parameters)
     app.connect("autodoc-process-docstring", from_above, priority=400)
     app.connect("autodoc-process-docstring", said_of_results, priority=450)

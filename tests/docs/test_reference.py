@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import importlib.util
 import inspect
@@ -192,40 +193,49 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
     return [*parameters, *([] if example else ["an example"])]
 
 
-def without_their_own(entries: Iterator[Entry]) -> set[str]:
-    """Return the methods of releases, and the aggregations of Beam, that have no example of their own.
+def called(docstring: str | None) -> set[str]:
+    """Return the methods and attributes that the examples of a docstring use."""
+    found = set[str]()
+    for example in doctest.DocTestParser().get_examples(docstring or ""):
+        tree = ast.parse(example.source)
+        found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return found
 
-    What a method replaces may have it: a release of another kind is looked at in the same way.
+
+def without_their_own(entries: Iterator[Entry]) -> set[str]:
+    """Return the methods that no example calls, and the aggregations of Beam that have none of their own.
+
+    The example of a method is its own, or its class's; or that of a class above, whose method it replaces:
+    a release of another kind is looked at in the same way.
     """
     found = set()
     for entry in entries:
         if entry.owner is not None:
-            names = [kind.__name__ for kind in entry.owner.__mro__]
-            told = [
-                getattr(kind.__dict__.get(entry.value.__name__), "__doc__", "")
-                for kind in entry.owner.__mro__
-            ]
-            asked = "NoisyTable" in names
+            name = entry.value.__name__
+            told = [kind.__doc__ for kind in entry.owner.__mro__ if kind is not object]
+            told += [getattr(vars(kind).get(name), "__doc__", None) for kind in entry.owner.__mro__]
+            lacks = not any(name in called(one) for one in told)
         else:
             kinds = entry.value.__mro__ if isinstance(entry.value, type) else ()
-            told, asked = [entry.value.__doc__], "Aggregation" in [kind.__name__ for kind in kinds]
-        if asked and not any(PROMPT in (one or "") for one in told):
+            lacks = "Aggregation" in [kind.__name__ for kind in kinds] and not called(entry.value.__doc__)
+        if lacks:
             found.add(entry.name)
     return found
 
 
 @pytest.mark.long  # it imports Beam and all else
-def test_releases_and_aggregations_of_beam_have_an_example_each(pages: dict[str, str]) -> None:
+def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None:
     assert without_their_own(shown(pages)) == set()
 
 
-def test_a_method_of_a_release_without_an_example_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from sfumato import NoisyTable, Release
 
     asked = Entry("Release.errors", Release.errors, Release)
     assert without_their_own(iter([asked])) == set()
-    monkeypatch.setattr(NoisyTable.errors, "__doc__", "Return half-widths, as `frame` shows them.")
-    assert without_their_own(iter([asked])) == {"Release.errors"}
+    for told in ("Return half-widths, as `frame` shows them.", f"Return them.\n\n{PROMPT} release.frame()\n"):
+        monkeypatch.setattr(NoisyTable.errors, "__doc__", told)
+        assert without_their_own(iter([asked])) == {"Release.errors"}
 
 
 @pytest.mark.long  # it imports Beam and all else
@@ -368,3 +378,19 @@ def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:
     page = (REFERENCE / "releases.md").read_text()
     (options,) = re.findall(r"^\.\. autoclass:: sfumato.Question\n((?:   :.*\n)*)", page, re.M)
     assert {"query", "engine", "told", "automatic"} <= {*re.findall(r"\w+", options)}
+
+
+def test_fields_of_named_tuples_are_described_by_their_class(pages: dict[str, str]) -> None:
+    named = {
+        e.name: e.value for e in shown(pages) if isinstance(e.value, type) and issubclass(e.value, tuple)
+    }
+    assert len(named) > 5 and not {
+        name: left for name, kind in named.items() if (left := reference.undescribed(kind))
+    }
+    assert reference.described_above(
+        None, "class", "low", vars(named["sfumato.testing.Interval"])["low"], False, {}
+    )
+    assert (
+        reference.described_above(None, "class", "of", named["sfumato.testing.Interval"].of, False, {})
+        is None
+    )

@@ -11,6 +11,9 @@ from sfumato.display.fields import spelled_fields
 class ExactCost(NamedTuple):
     """An epsilon and a delta, exactly.
 
+    Args:
+        epsilon, delta: fractions, shown as one writes them.
+
     >>> cost = ExactCost(Fraction(1, 4), Fraction(1, 10**6))
     >>> cost
     ExactCost(epsilon=0.25, delta=1e-06)

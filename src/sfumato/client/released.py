@@ -41,6 +41,9 @@ class Cost(NamedTuple):
     """An epsilon and a delta.
 
     Part of what a `Client` says, which `connect` gives.
+
+    Args:
+        epsilon, delta: as floats.
     """
 
     epsilon: float
@@ -51,6 +54,11 @@ class Left(NamedTuple):
     """What is left of a budget, as `Budget.remaining` says it.
 
     What a `Client` that `connect` gives says by `remaining`.
+
+    Args:
+        epsilon: what the next question may surely ask for.
+        delta: what it may name beside.
+        share: the part of the budget that is left, from 0 to 1.
     """
 
     epsilon: float
@@ -59,9 +67,15 @@ class Left(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """One question that was paid; `at` is when, in UTC, and `analyst` by whom.
+    """One question that was paid.
 
     An entry of the `history` of what `connect` gives.
+
+    Args:
+        what: was asked, in a few words.
+        epsilon, delta: what it cost.
+        at: when, in UTC.
+        analyst: by whom.
     """
 
     what: str

@@ -274,6 +274,11 @@ class TableDomain(Domain):
 class Row(NamedTuple):
     """One row: its privacy unit, its group key, and its values by column name.
 
+    Args:
+        unit: whose row it is.
+        key: the group that it is in.
+        values: by column name.
+
     >>> Row("ann", "Ulm", {"age": 30}).key
     'Ulm'
     """
@@ -320,6 +325,10 @@ WHOLE = 1 << WEIGHT_BITS
 
 class Part(NamedTuple):
     """A part of a unit: its rows in a group, and how much of what they add counts, of `WHOLE`.
+
+    Args:
+        rows: values by column name, of each.
+        weight: from 0 to `WHOLE`, which is 2^20.
 
     >>> Part([Row("ann", "Ulm", {})], 2**19).weight  # a half of her
     524288

@@ -34,6 +34,9 @@ class Interval(NamedTuple):
 
     Part of what `mean_tolerance` gives.
 
+    Args:
+        low, raw, high: numbers in the statistic's own unit.
+
     >>> from sfumato.testing import mean_tolerance
     >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
     >>> mean_tolerance(9, **visits).intervals["count"]
