@@ -71,19 +71,19 @@ class SqlQuery(Spelled):
     """
 
     tables: From
-    where: str | None
-    derived: tuple[tuple[str, str], ...]
-    keys: tuple[str, ...]
-    aggregates: tuple[tuple[str, Aggregate], ...]
     epsilon: str
     delta: str
     privacy_unit_column: str
-    groups: int | Literal["auto"] | None
-    rows: int | Literal["auto"] | None
-    noise: str | None
-    group_selection: str | None
-    pre_threshold: int | None
-    notes: tuple[str, ...]
+    where: str | None = None
+    derived: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    groups: int | Literal["auto"] | None = None
+    rows: int | Literal["auto"] | None = None
+    noise: str | None = None
+    group_selection: str | None = None
+    pre_threshold: int | None = None
+    notes: tuple[str, ...] = ()
     types: dict[str, str] | None = None
     multiline: bool = True
     weights: tuple[tuple[str, Fraction], ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from sfumato.display.card import Card, Listing
 from sfumato.display.html import html
 
@@ -14,8 +16,8 @@ class Displayed:
 
     __slots__ = ()
 
-    def _card(self) -> Card:
-        raise NotImplementedError
+    @abstractmethod
+    def _card(self) -> Card: ...
 
     def _repr_html_(self) -> str:
         return html(self._card())

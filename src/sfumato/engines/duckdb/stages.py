@@ -177,7 +177,7 @@ class Stages:
     def _reached(
         self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
     ) -> Iterator[Payload]:
-        raise NotImplementedError  # there are no hops
+        raise AssertionError("there are no hops")
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,9 +19,9 @@ class Derived(Aggregate):
     """What is computed of outputs of the same question."""
 
     @property
+    @abstractmethod
     def of(self) -> tuple[str, ...]:
         """The outputs' names."""
-        raise NotImplementedError
 
     @property
     def derived(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -22,9 +23,9 @@ class DerivedEstimate(Estimate):
     derived = True
 
     @property
+    @abstractmethod
     def parts(self) -> tuple[tuple[float, Estimate], ...]:
         """The outputs, each with what it is multiplied by, where it is."""
-        raise NotImplementedError
 
     @property
     def coordinates(self) -> tuple[str, ...]:
