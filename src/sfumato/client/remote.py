@@ -34,13 +34,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Remote(Helpful, Displayed):
-    """What is here of something at a service.
-
-    Args:
-        service: whose it is.
-        recorded: the calls that made it.
-        local: what stands for it here, without rows.
-    """
+    """What is here of something at a service: whose it is, the calls that made it, and what stands for it."""
 
     service: Service
     recorded: Recorded
