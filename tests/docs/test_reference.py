@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import doctest
 import importlib
 import importlib.util
 import inspect
@@ -191,51 +190,6 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
     )
     parameters = [] if isinstance(entry.value, type) else reference.undescribed(entry.value)
     return [*parameters, *([] if example else ["an example"])]
-
-
-def called(docstring: str | None) -> set[str]:
-    """Return the methods and attributes that the examples of a docstring use."""
-    found = set[str]()
-    for example in doctest.DocTestParser().get_examples(docstring or ""):
-        tree = ast.parse(example.source)
-        found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return found
-
-
-def without_their_own(entries: Iterator[Entry]) -> set[str]:
-    """Return the methods that no example calls, and the aggregations of Beam that have none of their own.
-
-    The example of a method is its own, or its class's; or that of a class above, whose method it replaces:
-    a release of another kind is looked at in the same way.
-    """
-    found = set()
-    for entry in entries:
-        if entry.owner is not None:
-            name = entry.value.__name__
-            told = [kind.__doc__ for kind in entry.owner.__mro__ if kind is not object]
-            told += [getattr(vars(kind).get(name), "__doc__", None) for kind in entry.owner.__mro__]
-            lacks = not any(name in called(one) for one in told)
-        else:
-            kinds = entry.value.__mro__ if isinstance(entry.value, type) else ()
-            lacks = "Aggregation" in [kind.__name__ for kind in kinds] and not called(entry.value.__doc__)
-        if lacks:
-            found.add(entry.name)
-    return found
-
-
-@pytest.mark.long  # it imports Beam and all else
-def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None:
-    assert without_their_own(shown(pages)) == set()
-
-
-def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato import NoisyTable, Release
-
-    asked = Entry("Release.errors", Release.errors, Release)
-    assert without_their_own(iter([asked])) == set()
-    for told in ("Return half-widths, as `frame` shows them.", f"Return them.\n\n{PROMPT} release.frame()\n"):
-        monkeypatch.setattr(NoisyTable.errors, "__doc__", told)
-        assert without_their_own(iter([asked])) == {"Release.errors"}
 
 
 @pytest.mark.long  # it imports Beam and all else

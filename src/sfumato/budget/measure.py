@@ -17,6 +17,7 @@ class PrivacyLoss(Measure):
     Closed forms or privacy-loss distributions give the numbers, whichever is tighter. A budget is
     (epsilon, delta).
 
+    >>> from sfumato.budget import Loss
     >>> measure = PrivacyLoss()
     >>> both = measure.total([Loss(gaussian=Fraction(1, 4)), Loss(laplace=((Fraction(1, 2), 1),))])
     >>> measure.within(both, (Fraction(3), Fraction(1, 1000)))

@@ -163,6 +163,7 @@ class EnvironmentSecret(Secret):
         Raises:
             EngineError: the variable is not set, or has no hexadecimal digits.
 
+        >>> import os
         >>> import secrets
         >>> os.environ["VISITS_SECRET"] = secrets.token_hex(32)  # in the environment of each worker
         >>> len(EnvironmentSecret("VISITS_SECRET").read())

@@ -31,6 +31,7 @@ class LevelsDistance(Spelled, Metric):
     Raises:
         ParameterError: keys, scales or sizes are not one for each cell, coordinate or level, or out of range.
 
+    >>> from sfumato.exact.rollup import Rollup
     >>> rollup = Rollup(((0,), ()), (2,), ((0, 1), (0, 0)))
     >>> metric = LevelsDistance(("n",), (Fraction(1),), (Fraction(2), Fraction(4)), rollup, ("a", "b"))
     >>> metric.distance({"a": {"n": 4}, "b": {"n": -4}}, {}) ** 2 <= 8

@@ -25,6 +25,7 @@ class SeriesDistance(TimeStepsDistance):
         factor: the weights of these sums.
         series: for each series its groups, in order of time.
 
+    >>> from sfumato.exact.toeplitz import Toeplitz
     >>> factor = Toeplitz.of_power(Fraction(1, 2), 3)
     >>> metric = SeriesDistance(("n",), (Fraction(1),), factor, (("jan", "feb", "mar"),))
     >>> round(float(metric.distance({"jan": {"n": 1}}, {})) ** 2, 9), float(factor.squared_sum(1))

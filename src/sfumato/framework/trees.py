@@ -24,6 +24,7 @@ class TreeDistance(TimeStepsDistance):
         factor: the blocks.
         series: for each series its groups, in order of time.
 
+    >>> from sfumato.exact.trees import Tree
     >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(3, (1, 2)), (("jan", "feb", "mar"),))
     >>> metric.distance({"jan": {"n": 1}}, {"feb": {"n": 1}})
     Fraction(1, 1)

@@ -27,6 +27,7 @@ def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement
         ParameterError: multiplier is not above 0; the part of all units is not on the fine grid of the noise,
             or the noise could leave 64-bit integers.
 
+    >>> from sfumato.framework import CentredDistance
     >>> from sfumato.framework import ConeBody
     >>> body = ConeBody(("n",), (Fraction(1),))
     >>> metric = CentredDistance(body, (Fraction(2),), Fraction(2), Fraction(1, 2), keys=("a", "b"))

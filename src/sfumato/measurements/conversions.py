@@ -43,6 +43,7 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
         BudgetError: delta is not in (0, 1); from `map`, where a `PrivacyLoss` does not reach it.
         ParameterError: delta is missing, or given where it plays no part.
 
+    >>> from sfumato.framework import ApproximateDP, ZeroConcentratedDP
     >>> from sfumato.measurements import gaussian, laplace
     >>> convert(laplace(2), ZeroConcentratedDP()).map(1)
     Fraction(1, 8)

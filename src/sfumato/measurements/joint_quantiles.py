@@ -98,6 +98,7 @@ def joint_quantiles(
     Raises:
         ParameterError: a parameter is not admissible; the error names it.
 
+    >>> from sfumato.transformations import Lattice
     >>> lattice = Lattice(0.0, 30.0, whole=True)
     >>> median = joint_quantiles(2, lattice, [Target(Fraction(1, 2))], name="x.leaves", keys=["a"])
     >>> counts = {("x.leaves", 3): 10**6, ("x.leaves", 4): 10**7, ("x.leaves", 9): 10**6}

@@ -70,6 +70,7 @@ def k_norm(
         ParameterError: epsilon or groups is not greater than 0, shared or total is not in range, body is no
             ConeBody, there are no keys for noise of all together, or the noise could leave 64-bit integers.
 
+    >>> from sfumato.framework import ConeBody
     >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
     >>> release = k_norm("1/2", body, keys=[2020, 2021])
     >>> one, other = {2020: {"rows": 7, "visits": -3}}, {2020: {"rows": 8, "visits": 12}}

@@ -25,6 +25,7 @@ def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
     Raises:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
+    >>> from sfumato.framework import LevelsDistance
     >>> from sfumato.exact.rollup import Rollup
     >>> rollup = Rollup(((0,), ()), (2,), ((0, 1), (0, 0)))
     >>> sizes = Fraction(1), Fraction(1)

@@ -180,6 +180,7 @@ def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Meas
         ParameterError: a scale is not positive, or there is not one for each coordinate; the domain
             is another, or a vector of unknown size that is not of whole numbers.
 
+    >>> from sfumato.framework import GroupedIntegers
     >>> laplace(2).map(1), laplace([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
     (Fraction(1, 2), Fraction(1, 1))
 
@@ -205,6 +206,7 @@ def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Mea
     Raises:
         ParameterError: as `laplace`.
 
+    >>> from sfumato.framework import GroupedIntegers
     >>> gaussian(2).map(1), gaussian([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
     (Fraction(1, 2), Fraction(1, 1))
 

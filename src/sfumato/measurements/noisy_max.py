@@ -35,6 +35,7 @@ def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
         ParameterError: scale is not positive, or domain is another.
         QueryError: from a call, for another number of scores.
 
+    >>> from sfumato.framework import AtomDomain, VectorDomain
     >>> best = permute_and_flip(2, VectorDomain(AtomDomain(int), size=3))
     >>> best([10**6, 0, -7]), best.map(1)
     (0, Fraction(1, 2))
@@ -62,6 +63,7 @@ def exponential_mechanism(scale: Any, domain: Domain) -> Measurement:
         ParameterError: scale is not positive, or domain is another.
         QueryError: from a call, for another number of scores.
 
+    >>> from sfumato.framework import AtomDomain, VectorDomain
     >>> best = exponential_mechanism("0.5", VectorDomain(AtomDomain(int), size=3))
     >>> best([10**6, 0, -7]), best.map(1)
     (0, Fraction(2, 1))

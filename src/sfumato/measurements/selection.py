@@ -341,6 +341,7 @@ class LaplaceThreshold(Spelled, _Threshold):
         Korolova, Kenthapadi, Mishra and Ntoulas 2009, "Releasing search queries and clicks privately";
         Wilson et al. 2020, "Differentially private SQL with bounded user contribution".
 
+    >>> from sfumato.noise import Laplace
     >>> rule = LaplaceThreshold(Laplace(scale=1), "1e-6")
     >>> rule.tau, rule.expected_threshold, float(rule.loss(groups=2).epsilon("2e-6"))
     (15, 15, 2.0)
@@ -379,6 +380,7 @@ class GaussianThreshold(Spelled, _Threshold):
         as `LaplaceThreshold`; Swanberg, Desfontaines and Haney 2023, "DP-SIPS: a simpler, more scalable
         mechanism for differentially private partition selection", section 2.
 
+    >>> from sfumato.noise import Gaussian
     >>> rule = GaussianThreshold(Gaussian(sigma=2), "1e-6")
     >>> rule.tau, rule.loss(groups=4).gaussian
     (12, Fraction(1, 1))

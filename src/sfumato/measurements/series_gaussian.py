@@ -24,6 +24,7 @@ def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
     Raises:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
+    >>> from sfumato.framework import SeriesDistance
     >>> from sfumato.exact.toeplitz import Toeplitz
     >>> factor = Toeplitz.of_power(Fraction(1, 2), 2)
     >>> series_gaussian(4, SeriesDistance(("n",), (Fraction(2),), factor, (("jan", "feb"),))).map(1)

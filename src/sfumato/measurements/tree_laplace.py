@@ -24,6 +24,7 @@ def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
     Raises:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
+    >>> from sfumato.framework import TreeDistance
     >>> from sfumato.exact.trees import Tree
     >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(2, (1,)), (("jan", "feb"),))
     >>> tree_laplace(4, metric).map(1)

@@ -37,6 +37,8 @@ class WideIntegers:
     Noise is added here, in integers, before anything is turned into a float: what leaves is a
     function of statistic plus noise and of nothing else.
 
+    >>> import numpy as np
+    >>> import pyarrow as pa
     >>> column = WideIntegers.from_arrow(pa.array([2**62, -1], pa.int64()))
     >>> (column + np.array([2**62, 1])).scaled(Fraction(1)).tolist()
     [9.223372036854776e+18, 0.0]

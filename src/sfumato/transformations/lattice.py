@@ -37,6 +37,7 @@ class Lattice:
     Source:
         docs/proofs/leaves.md.
 
+    >>> import numpy as np
     >>> lattice = Lattice(0.0, 30.0, whole=True)
     >>> lattice.place(2.0), lattice.place(1e9), lattice.value(2), lattice.count
     (2, 30, 2.0, 31)

@@ -99,6 +99,7 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
     Raises:
         ParameterError: groups is not a whole number of at least 1.
 
+    >>> from sfumato.framework import WHOLE
     >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(2, "b", {}), Row(2, "c", {})]
     >>> scaled = scale_groups(1, keys=["a", "b"])(rows)
     >>> {key: [part.weight / WHOLE for part in parts] for key, parts in scaled.items()}

@@ -53,6 +53,7 @@ def closeness(
     Raises:
         ParameterError: a sample is empty or not one of numbers, or another parameter is not admissible.
 
+    >>> import numpy as np
     >>> from sfumato.noise import Laplace, SeededWords
     >>> noise = Laplace(1000).rounded(20_000, SeededWords(1))
     >>> closeness(noise, Laplace(1000), grid=1).passed

@@ -27,6 +27,7 @@ class VectorLaw:
         projections: for each name a function of all draws, an array whose first axis is the draws, to one
             number for each, and the law of that number: a law of `sfumato.noise` or a distribution function.
 
+    >>> import numpy as np
     >>> from scipy.stats import gamma, laplace
     >>> total = lambda x: abs(x).sum(axis=1), gamma(3).cdf
     >>> law = VectorLaw({"first": (lambda x: x[:, 0], laplace.cdf), "L1": total})

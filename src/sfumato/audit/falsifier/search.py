@@ -130,6 +130,7 @@ def falsify(
         ParameterError: a parameter is not admissible; the error names it.
         QueryError: no pair can be made in this domain and metric.
 
+    >>> from sfumato.framework import Transformation
     >>> from fractions import Fraction
     >>> from sfumato.framework import AbsoluteDistance, AtomDomain, Linear
     >>> numbers = AtomDomain(int, lower=0, upper=10)

@@ -42,6 +42,7 @@ def named(name: str, rows: pa.Schema) -> pa.Schema:
     Raises:
         ParameterError: name is no text, or rows is no Arrow schema.
 
+    >>> import pyarrow as pa
     >>> import sfumato as sf
     >>> order_columns = pa.schema({"id": pa.int64(), "town": pa.string()})
     >>> orders = sf.scan(named("orders", order_columns), privacy_unit="id")

@@ -37,6 +37,7 @@ class Interval(NamedTuple):
     Args:
         low, raw, high: numbers in the statistic's own unit.
 
+    >>> from sfumato.noise import Laplace
     >>> from sfumato.testing import mean_tolerance
     >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
     >>> mean_tolerance(9, **visits).intervals["count"]
@@ -119,6 +120,7 @@ class RatioTolerance(float):
     def explain(self) -> str:
         """Return one line for each part, and the result.
 
+        >>> from sfumato.noise import Laplace
         >>> from sfumato.testing import mean_tolerance
         >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
         >>> print(mean_tolerance(9, **visits).explain())

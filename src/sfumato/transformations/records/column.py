@@ -27,6 +27,7 @@ def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = A
         ParameterError: a parameter is another.
         ColumnError: the tables have no such column.
 
+    >>> from sfumato.framework import TableDomain
     >>> from sfumato.framework import AtomDomain
     >>> people = TableDomain((("age", AtomDomain(int, 0, 120)), ("name", AtomDomain(str))))
     >>> column("age", people)([{"age": 30, "name": "a"}, {"age": 41, "name": "b"}])

@@ -21,6 +21,7 @@ class CountUnits(Statistic):
     Args:
         exponent: log2 of the step, at most 0: of one unit, or of a fraction of one.
 
+    >>> from sfumato.framework import WHOLE
     >>> CountUnits().contribution([{}, {}]), CountUnits(-20).contribution([{}], weight=WHOLE // 4)
     (Counter({'units': 1}), Counter({'units': 262144}))
 

@@ -36,6 +36,7 @@ class QuantileTree(Statistic):
         lower, upper: the bounds, as float64.
         exponent: log2 of the step in which rows are counted.
 
+    >>> import numpy as np
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
     >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
     Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})

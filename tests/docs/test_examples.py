@@ -1,0 +1,108 @@
+"""Examples of the reference: each method is called in one, and whoever copies one has the names that it uses."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .test_reference import PROMPT, REFERENCE, Entry, entries, shown
+
+GIVEN = {"Fraction", "url", "token"}  # as docs/reference/api.md and the page of the client say
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return {page.name: page.read_text() for page in REFERENCE.glob("*.md")}
+
+
+def example(docstring: str | None) -> ast.Module:
+    """Return the program that the examples of a docstring are."""
+    parts = doctest.DocTestParser().get_examples(docstring or "")
+    return ast.parse("".join(part.source for part in parts))
+
+
+def called(docstring: str | None) -> set[str]:
+    """Return the methods and attributes that the examples of a docstring use."""
+    return {node.attr for node in ast.walk(example(docstring)) if isinstance(node, ast.Attribute)}
+
+
+def without_their_own(entries: Iterator[Entry]) -> set[str]:
+    """Return the methods that no example calls, and the aggregations of Beam that have none of their own.
+
+    The example of a method is its own, or its class's; or that of a class above, whose method it replaces:
+    a release of another kind is looked at in the same way.
+    """
+    found = set()
+    for entry in entries:
+        if entry.owner is not None:
+            name = entry.value.__name__
+            told = [kind.__doc__ for kind in entry.owner.__mro__ if kind is not object]
+            told += [getattr(vars(kind).get(name), "__doc__", None) for kind in entry.owner.__mro__]
+            lacks = not any(name in called(one) for one in told)
+        else:
+            kinds = entry.value.__mro__ if isinstance(entry.value, type) else ()
+            lacks = "Aggregation" in [kind.__name__ for kind in kinds] and not called(entry.value.__doc__)
+        if lacks:
+            found.add(entry.name)
+    return found
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None:
+    assert without_their_own(shown(pages)) == set()
+
+
+def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sfumato import NoisyTable, Release
+
+    asked = Entry("Release.errors", Release.errors, Release)
+    assert without_their_own(iter([asked])) == set()
+    for told in ("Return half-widths, as `frame` shows them.", f"Return them.\n\n{PROMPT} release.frame()\n"):
+        monkeypatch.setattr(NoisyTable.errors, "__doc__", told)
+        assert without_their_own(iter([asked])) == {"Release.errors"}
+
+
+def taken_for_granted(docstring: str | None) -> set[str]:
+    """Return the names that the examples of a docstring use and neither import nor make."""
+    used, made = set[str](), set[str](vars(builtins))
+    for node in ast.walk(example(docstring)):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            made |= {(name.asname or name.name).partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+    return used - made
+
+
+def unknown_names(pages: dict[str, str]) -> dict[str, set[str]]:
+    """Return for each entry what its examples take for granted that does not stand on its page."""
+    found: dict[str, set[str]] = {}
+    for text in pages.values():
+        here = {name.rpartition(".")[2] for name in entries({"": text})}
+        for entry in shown({"": text}):
+            if unknown := taken_for_granted(entry.value.__doc__) - here - GIVEN:
+                found[entry.name] = unknown
+    return found
+
+
+@pytest.mark.long  # it imports Beam and all else
+def test_an_example_has_its_names_from_its_page(pages: dict[str, str]) -> None:
+    assert unknown_names(pages) == {}
+
+
+def test_a_name_that_an_example_does_not_import_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sfumato.measurements import PrivacyLoss
+
+    page: dict[str, str] = {"": ".. autoclass:: sfumato.measurements.PrivacyLoss\n   :members:\n"}
+    assert unknown_names(page) == {}
+    planted: Any = (PrivacyLoss.__doc__ or "").replace("from sfumato.budget import Loss", "import sfumato")
+    monkeypatch.setattr(PrivacyLoss, "__doc__", planted)
+    assert unknown_names(page) == {"sfumato.measurements.PrivacyLoss": {"Loss"}}
