@@ -154,6 +154,22 @@ def test_the_report_and_the_table_tell_all(advice):
 
 @pytest.mark.long
 @SEEDED
+def test_advice_speaks_of_groups_where_there_are_some(people, advice):
+    whole = sf.advise(people, {"all": people.agg(people=sf.count_units())}, epsilon=1)
+    assert "those of a group of average size" in str(advice)
+    assert "\nExpected errors are standard deviations" in str(whole)
+    assert "group" not in str(whole)
+
+
+@SEEDED
+def test_an_advised_question_is_told_without_its_curves(advice):
+    for one in advice.questions.values():
+        assert one.curves
+        assert "Curve" not in repr(one)
+        assert len(repr(one)) < 600
+
+
+@SEEDED
 def test_the_picture(advice, tmp_path):
     pytest.importorskip("matplotlib")
     advice.plot(tmp_path / "advice.svg")

@@ -289,12 +289,13 @@ def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
 
 
 def _notes(budgeted: Budgeted) -> tuple[str, ...]:
-    found = [
-        "Expected errors are about those of a group of average size, were all groups alike: standard "
-        "deviations, of which the 95% bars of a release are about twice; by default: an equal part of the "
-        "whole budget, and limits of 1 where they were open."
-    ]
     asked = budgeted.asked
+    grouped = any(one.question.table.keys for one in asked)
+    of_groups = "about those of a group of average size, were all groups alike: " if grouped else ""
+    found = [
+        f"Expected errors are {of_groups}standard deviations, of which the 95% bars of a release are about "
+        "twice; by default: an equal part of the whole budget, and limits of 1 where they were open."
+    ]
     for i, one in enumerate(asked):
         same = next((other for other in asked[:i] if _same(other.question, one.question)), None)
         if same is not None:

@@ -21,6 +21,8 @@ class Curve:
         choice: what is chosen, such as "groups".
         chosen: the advised value.
         points: values, and with each the noise and the error, of the error with the advised one.
+
+    Made by `advise`; `Advice.curves` has all of them in a table.
     """
 
     choice: str

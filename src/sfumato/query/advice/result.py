@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from math import exp, isfinite, log
@@ -38,6 +38,11 @@ class Better(Told):
     Args:
         limits: by name.
         times: the expected error with them, of that with the given ones.
+
+    Made by `advise`, where there are some.
+
+    >>> Better({"groups": 2, "rows": 10}, times=0.5)
+    groups=2 and rows=10
     """
 
     limits: Mapping[str, int]
@@ -61,7 +66,16 @@ class Advised(Spelled):
         by_default: the same with an equal part of the whole budget, and limits of 1 where they were open.
         bounds: that were open, by the name of what is asked.
         better: limits that are better than those that were given, if there are.
-        curves: the error by each choice, the others as they are advised.
+        curves: the error by each choice, the others as they are advised, as `Advice.curves` has them.
+
+    Made by `advise`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+    >>> long = visits.filter("minutes > 60").agg(people=sf.count_units())
+    >>> one = sf.advise(visits, {"long": long}, epsilon=2).questions["long"]
+    >>> one.epsilon, one.noise, round(one.errors["people"], 3)
+    (Fraction(2, 1), 'laplace', 0.707)
     """
 
     name: str
@@ -73,7 +87,7 @@ class Advised(Spelled):
     by_default: Mapping[str, float]
     bounds: Mapping[str, tuple[Fraction, Fraction]]
     better: Better | None
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve, ...] = field(repr=False)  # hundreds of points
 
     @property
     def groups(self) -> int | None:
@@ -95,6 +109,16 @@ class Advised(Spelled):
 
         Args:
             options: others of `Question.release`, such as `budget`.
+        Returns:
+            The release.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> advice = sf.advise(visits, {"all": visits.agg(people=sf.count_units())}, epsilon=1)
+        >>> advice.questions["all"].release(confidence=0.95)
+        <Release of people; epsilon=1, delta=0>
         """
         return self.question.release(epsilon=self.epsilon, delta=self.delta, **options)
 
