@@ -48,11 +48,11 @@ SOURCED = (
 )
 SOURCE = re.compile(r"^ *(Source:$|Proof: docs/)", re.M)
 PLAIN = {
-    "AbsoluteDistance", "AtomDomain", "Axis", "Ball", "CategoryDomain", "ChangeOneDistance",
+    "AbsoluteDistance", "Aggregate", "AtomDomain", "Axis", "Ball", "CategoryDomain", "ChangeOneDistance",
     "ContributionDomain", "Coordinate", "DiscreteDistance", "Domain", "Edges", "FixedWords", "Grid",
     "GroupedIntegers", "L1Distance", "L2Distance", "LInfDistance", "Linear", "Listed", "Measure",
     "Metric", "Norm", "Part", "PrivacyUnitDistance", "Product", "ProductDomain", "Role", "Row",
-    "RowsDomain", "SeededWords", "Segment", "Statistic", "StratifiedProportion", "SymmetricDistance",
+    "RowsDomain", "SeededWords", "Segment", "Selected", "Statistic", "StratifiedProportion", "SymmetricDistance",
     "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "WideIntegers",
     "default_words", "difference",
 }  # fmt: skip
@@ -155,12 +155,12 @@ class Entry:
 
 def shown(pages: dict[str, str]) -> Iterator[Entry]:
     for text in pages.values():
-        for kind, name, options in SHOWN.findall(text):
+        for _, name, options in SHOWN.findall(text):
             module, _, last = name.rpartition(".")
             value = getattr(importlib.import_module(module), last)
             yield Entry(name, value)
             hidden = re.findall(r"\w+", " ".join(re.findall(":exclude-members: (.*)", options)))
-            for member, held in vars(value).items() if kind == "class" else ():
+            for member, held in vars(value).items() if ":members:" in options else ():
                 method = getattr(held, "__func__", held)
                 if inspect.isfunction(method) and not member.startswith("_") and member not in hidden:
                     yield Entry(f"{name}.{member}", method, value)

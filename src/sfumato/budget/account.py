@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.display.fields import Spelled
+from sfumato.display.fields import Spelled, spelled_fields
 from sfumato.errors import BudgetError, shown
 from sfumato.exact import one_of, round_down, round_up
 
@@ -21,12 +21,20 @@ _MOST_EPSILON = 1000  # which protects nobody, however it is composed
 Totals = tuple[tuple[Fraction, Fraction], ...]
 
 
-class Left(NamedTuple):
-    """What is left, exactly; `Remaining` says it in floats."""
+class Unspent(NamedTuple):
+    """What is left, exactly; `Remaining` says it in floats. Made by `Ledger.accounts`, in each account.
+
+    Args:
+        epsilon, delta: that the next question may surely have.
+        share: of the cap.
+    """
 
     epsilon: Fraction
     delta: Fraction
     share: Fraction
+
+    def __repr__(self) -> str:
+        return spelled_fields(self, self._fields)
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +44,8 @@ class Cap(Spelled):
     Args:
         epsilon, delta: as `Budget` takes them.
         composition: "tight" or "adding".
+
+    Made by `Ledger.accounts`, whose example shows what a cap leaves.
     """
 
     epsilon: Fraction
@@ -71,6 +81,16 @@ class Account:
         cap: what may be paid.
         totals: of each of its filters.
         called: what messages call it.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     _ = ledger.budget("hospital").spend("0.75", what="patients by year")
+    ...     account = ledger.accounts("hospital")[0].account
+    >>> account.spent, account.left
+    ((0.75, 0.0), Unspent(epsilon=2.25, delta=0, share=0.75))
     """
 
     cap: Cap
@@ -110,7 +130,7 @@ class Account:
         return min(found, default=(round_up(epsilons), min(1.0, round_up(deltas))))
 
     @property
-    def left(self) -> Left:
+    def left(self) -> Unspent:
         """An epsilon and a delta that the next question may surely have, and the share that is left."""
         left, share = [(Fraction(0), Fraction(0))], Fraction(0)
         for each, total in self._sums:
@@ -119,7 +139,7 @@ class Account:
             first, second = (limit - t for limit, t in zip(each.limit, total, strict=True))
             left.append((each.epsilon(first), second))
             share = max(share, 1 - each.used(total))
-        return Left(*max(left), share)
+        return Unspent(*max(left), share)
 
     def ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.

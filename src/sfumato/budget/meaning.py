@@ -27,6 +27,11 @@ class Belief:
     Args:
         before: that something about a person is so.
         least, most: what it can be after, rounded outward.
+
+    >>> import sfumato as sf
+    >>> (belief,) = sf.explain_epsilon(1, priors=["0.5"]).beliefs
+    >>> f"{belief.before:.0%} before, {belief.least:.0%} to {belief.most:.0%} after"
+    '50% before, 27% to 73% after'
     """
 
     before: float
@@ -43,6 +48,11 @@ class EpsilonMeaning(Told):
         odds: by how much the odds of any belief can change, at most.
         guessed: how often an attacker is right at most, who is right half of the time without the release.
         beliefs: before and after.
+
+    >>> import sfumato as sf
+    >>> meaning = sf.explain_epsilon("0.5")
+    >>> round(meaning.odds, 3), round(meaning.guessed, 3)
+    (1.649, 0.622)
     """
 
     epsilon: Fraction
@@ -52,7 +62,13 @@ class EpsilonMeaning(Told):
     beliefs: tuple[Belief, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data."""
+        """Return the numbers as plain data.
+
+        >>> import sfumato as sf
+        >>> told = sf.explain_epsilon("0.5", priors=["0.1"]).to_dict()
+        >>> told["epsilon"], [round(belief["most"], 3) for belief in told["beliefs"]]
+        ('1/2', [0.155])
+        """
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -68,6 +84,13 @@ class EpsilonMeaning(Told):
             path: where to.
         Raises:
             ImportError: matplotlib is not installed.
+
+        >>> import os, tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sf.explain_epsilon("0.5").plot(f"{folder}/beliefs.svg")
+        ...     os.listdir(folder)
+        ['beliefs.svg']
         """
         from matplotlib.figure import Figure
 

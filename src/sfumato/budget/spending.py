@@ -12,7 +12,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sfumato.budget.account import Account, Cap, Left, told
+from sfumato.budget.account import Account, Cap, Unspent, told
 from sfumato.budget.filters import Spent, Way
 from sfumato.budget.loss import Loss
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
@@ -182,9 +182,9 @@ class Budget(Helpful, Displayed, Owned):
         self._history.append(asked)
         return None
 
-    def _left(self) -> Left:
+    def _left(self) -> Unspent:
         """Return what fits all accounts: less of any of the three fits, where more does."""
-        return Left(*map(min, zip(*(account.left for account in self._accounts()), strict=True)))
+        return Unspent(*map(min, zip(*(account.left for account in self._accounts()), strict=True)))
 
     def _card(self) -> Card:
         cap, left, (epsilon, delta) = self._accounts()[-1].cap, self.remaining, self.spent

@@ -37,6 +37,15 @@ class DeclaredTable(Table[Released]):
 
     Declarations hold of the source's own columns: one that a step derives, or replaces, has none. What a
     question leaves out comes from them when it is complete, by `agg`; nothing comes from rows.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> rows = pa.table({"id": [1, 2], "town": ["Ulm", "Bonn"], "age": [30, 40]})
+    >>> columns = {"age": {"lower": 0, "upper": 120}, "town": {"domain": ["Ulm", "Bonn", "Jena"]}}
+    >>> people = {"source": rows, "privacy_unit": "id", "max_groups": 1, "max_rows": 1, "columns": columns}
+    >>> table = sf.catalog({"tables": {"people": people}}).table("people")
+    >>> question = table.group_by("town").agg(mean=sf.mean("age"))
+    >>> print(question.table.notes[0])
+    groups was not given: 1 is taken, the most that catalog: tables.people allows.
     """
 
     declared: TableDeclaration = field(kw_only=True)
@@ -62,6 +71,8 @@ class DeclaredTable(Table[Released]):
             columns: the columns to group by. Where the catalog declares the domains of all of them, all
                 combinations of their values are the groups, as public knowledge.
             keys: the groups, where they are other ones; "private" to have them chosen privately.
+        Returns:
+            The same table, of which each group is asked.
         Raises:
             QueryError: as from any table; or the domains have more than 1,000,000 groups together.
         """

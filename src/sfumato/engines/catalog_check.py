@@ -35,6 +35,8 @@ class Finding:
         where: the table, or column.
         text: what was found; no value of a row is in it.
         wrong: whether it contradicts the catalog.
+
+    Made by `Catalog.check`.
     """
 
     where: str
@@ -49,6 +51,15 @@ class CatalogCheck(Told):
     Args:
         catalog: its name.
         findings: what was found, table by table.
+
+    Made by `Catalog.check`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> ages = pa.table({"id": [1, 2, 3], "age": [30, 40, 130]})
+    >>> visits = {"source": ages, "privacy_unit": "id", "columns": {"age": {"lower": 0, "upper": 120}}}
+    >>> check = sf.catalog({"tables": {"visits": visits}}).check()
+    >>> check.ok, [one.text for one in check.findings if one.wrong]
+    (False, ['1 row outside 0 to 120'])
     """
 
     catalog: str

@@ -46,6 +46,8 @@ class Split(Told):
         units: how many are in each half, of those that have rows in the end.
         differing_rows, differing_units: rows that are not the same with the other half and without it, and
             whose they are.
+
+    Made by `sfumato.check`.
     """
 
     units: tuple[int, int]
@@ -70,6 +72,14 @@ class QuestionCheck(Told):
         splits: what each split showed.
         moved: for each unit that was removed, how far exact numbers moved, as a part of what is claimed; at
             most 1.
+
+    Made by `sfumato.check`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+    >>> found = sf.check(visits.bound(rows=3).agg(n=sf.count()))
+    >>> found.ok, found.rows, found.units, found.splits[0].differing_rows, max(found.moved)
+    (True, 3, 2, 0, Fraction(1, 1))
     """
 
     rows: int

@@ -32,16 +32,27 @@ from sfumato.noise.k_norm.separate_laws import ExactMarginal
 from sfumato.noise.sums import log10_outside
 
 Units = NDArray[np.int64]
-Kept = NDArray[np.bool_]
+Flags = NDArray[np.bool_]
 
 LONGEST_TABLE = 2**20
 NEVER = np.iinfo(np.int64).min  # the noisy count of a group below the pre-threshold
 
 
 class Selected(NamedTuple):
-    """Which groups may be shown, and the noisy numbers of units where the rule made them."""
+    """Which groups may be shown, and the noisy numbers of units where the rule made them.
 
-    keep: Kept
+    Args:
+        keep: for each group whether it may be.
+        noisy: int64, in the same order; None of a rule without noisy numbers.
+
+    Made by `TruncatedGeometric.select`, and by the same method of thresholds.
+
+    >>> from sfumato.measurements import TruncatedGeometric
+    >>> TruncatedGeometric(epsilon=1, delta="1e-6").select([0, 1000])
+    Selected(keep=array([False,  True]), noisy=None)
+    """
+
+    keep: Flags
     noisy: Units | None
 
 
@@ -160,7 +171,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
         """
         return float(self.probability(units))
 
-    def keep(self, units: ArrayLike, words: Words | None = None) -> Kept:
+    def keep(self, units: ArrayLike, words: Words | None = None) -> Flags:
         """Toss for each group; as `select`, without noisy counts.
 
         Args:
@@ -304,12 +315,12 @@ class _Threshold(GroupSelection):
         total[seen == 0] = NEVER
         return total
 
-    def keep(self, noisy: Units) -> Kept:
+    def keep(self, noisy: Units) -> Flags:
         """Return which groups may be shown, given what `noisy` returned."""
         least = self.tau + self.pre_threshold - 1
         if least > np.iinfo(np.int64).max:
             return np.zeros(len(noisy), np.bool_)
-        kept: Kept = (noisy != NEVER) & (noisy >= max(least, NEVER))
+        kept: Flags = (noisy != NEVER) & (noisy >= max(least, NEVER))
         return kept
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:

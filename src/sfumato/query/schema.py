@@ -26,7 +26,13 @@ IN_PLACE = "in its place (in Python, as a column that with_columns derives first
 
 
 class Kind(Enum):
-    """What a column holds, as far as statistics care."""
+    """What a column holds, as far as statistics care: `INTEGER`, `REAL`, `BOOLEAN`; `OTHER`, such as texts.
+
+    Values of an `OPAQUE` one do not compare, or print, alike everywhere: they are no keys and no units.
+
+    >>> [kind.value for kind in Kind if kind.numeric]
+    ['integer', 'real', 'boolean']
+    """
 
     INTEGER = "integer"
     REAL = "real"
@@ -49,6 +55,12 @@ class Column:
         kind: what it holds.
         type_name: the engine's name of the type.
         missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 2], "hours": [[0.5, 2.0], [1.0]]}), privacy_unit="id")
+    >>> column = visits.schema["hours"]
+    >>> column.type_name, column.kind.value, column.entries, column.length
+    ('DOUBLE[]', 'opaque', AtomDomain(kind=float, nan=True, null=True), None)
     """
 
     kind: Kind

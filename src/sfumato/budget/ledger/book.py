@@ -38,6 +38,16 @@ class Kept:
         since: the name of the period that counts, such as 2026-11.
         account: the cap, and what was paid in this period.
         lifetime: the same cap, and all that was ever paid.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+    ...     (kept,) = ledger.accounts()
+    >>> kept.account.cap, kept.account.spent
+    (Cap(epsilon=3, delta=0, composition='tight'), (0.25, 0.0))
     """
 
     dataset: str

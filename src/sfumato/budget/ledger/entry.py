@@ -28,6 +28,15 @@ class Entry(Spent):
         dataset: whose budget it is.
         analyst: who asked, or whose cap it is; None for the owner, or all.
         composition, period: of a cap.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     entry = ledger.budget("hospital").spend("0.25", what="patients by year")
+    ...     print(entry.number, entry.kind, entry.what, entry.epsilon)
+    2 spend patients by year 1/4
     """
 
     number: int
@@ -40,7 +49,18 @@ class Entry(Spent):
     period: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the entry as plain values, for CSV and JSON; numbers are exact, as texts."""
+        """Return the entry as plain values, for CSV and JSON; numbers are exact, as texts.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     (entry,) = ledger.history()
+        ...     row = entry.row()
+        >>> row["kind"], row["epsilon"], row["composition"]
+        ('create', '3', 'tight')
+        """
         from sfumato.budget.ledger.written import loss_text
 
         return {

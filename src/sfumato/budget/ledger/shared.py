@@ -19,8 +19,19 @@ if TYPE_CHECKING:
 class LedgerBudget(Budget):
     """A budget that a ledger keeps; what is read of it is what the ledger has at that moment.
 
-    `Ledger.budget` gives it. `total`, `spent` and `history` are the analyst's own, or those of all analysts
-    where none is named; `remaining` is what fits both.
+    Made by `Ledger.budget`. It has all that a `Budget` has: `total`, `spent` and `history` are the analyst's
+    own, or those of all analysts where none is named; `remaining` is what fits both.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     ledger.grant("hospital", "ann", epsilon=1, period="year")
+    ...     budget = ledger.budget("hospital", analyst="ann")
+    ...     _ = budget.spend("0.25", what="patients by year")
+    ...     print(budget.remaining.epsilon, budget.lifetime, budget.history)
+    0.75 (0.25, 0.0) (<Entry 3 of 'hospital' for ann: patients by year, epsilon=0.25, delta=0>,)
     """
 
     _called = "budget of a ledger"

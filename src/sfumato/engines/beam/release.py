@@ -63,13 +63,22 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     Where the rows are others a second run would be a second release, so apply it to one collection and run
     that pipeline on one state of the data.
 
-    Args:
-        plan: what to do.
-        work: what the workers do for it.
-        collections: the names of those that it is applied to, by the numbers of their tables; None for one.
+    >>> import pyarrow as pa, sfumato as sf
+    >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+    >>> release = places.release(epsilon=1)  # rows | release, where rows are dictionaries
+    >>> release.spent, release.explain().spent
+    ((1.0, 0.0), ExactCost(epsilon=1, delta=0))
     """
 
     def __init__(self, plan: Plan, work: Work, collections: Mapping[int, str] | None = None) -> None:
+        """Make the transform of a plan.
+
+        Args:
+            plan: what to do.
+            work: what the workers do for it.
+            collections: the names of those that it is applied to, by the numbers of their tables; None for
+                one.
+        """
         super().__init__()
         self.plan = plan
         self._work = work
@@ -112,6 +121,19 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
             result: what `pipeline.run()` gave, after `wait_until_finish()`.
         Raises:
             QueryError: it has not ended, or is no result of a pipeline.
+
+        >>> import tempfile
+        >>> import pyarrow as pa, sfumato as sf
+        >>> from apache_beam.runners.runner import PipelineResult, PipelineState
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id")
+        >>> result = PipelineResult(PipelineState.DONE)  # as pipeline.run() gives it
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("places", epsilon=3)
+        ...     asked = places.agg(people=sf.count_units())
+        ...     asked.release(epsilon=1, budget=ledger.budget("places")).ended(result)
+        ...     [line.kind for line in ledger.journal.lines()]
+        ['cap', 'asked', 'answered']
         """
         state = getattr(result, "state", None)
         if not PipelineState.is_terminal(state):

@@ -15,11 +15,6 @@ class PlannedTop(PlannedRelease):
     """The transform of one release of the largest groups. Made by `Top.release` and `sfumato.beam.Release`.
 
     It gives a dictionary for each group that is shown, in the order drawn. Otherwise as `PlannedRelease`.
-
-    Args:
-        question, plan: what is asked, and its noise.
-        work: what the workers do for it.
-        collections: as of `PlannedRelease`.
     """
 
     plan: TopPlan  # type: ignore[assignment]
@@ -28,6 +23,13 @@ class PlannedTop(PlannedRelease):
     def __init__(
         self, question: Top, plan: TopPlan, work: TopWork, collections: Mapping[int, str] | None = None
     ) -> None:
+        """Make the transform of a plan.
+
+        Args:
+            question, plan: what is asked, and its noise.
+            work: what the workers do for it.
+            collections: as of `PlannedRelease`.
+        """
         super().__init__(plan, work, collections)  # type: ignore[arg-type]
         self.question = question
 
@@ -43,6 +45,12 @@ class PlannedTop(PlannedRelease):
             simultaneous: let that be the chance that all of them are.
         Raises:
             ParameterError, RefusalError: as from `TopRelease.errors`.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])
+        >>> top = sf.scan(columns, privacy_unit="id").top("place", k=3, keys=["A", "B", "C", "D"])
+        >>> top.release(epsilon=3).half_width()
+        6.0
         """
         return self._work.drawing.half_width(confidence, simultaneous)
 

@@ -23,7 +23,16 @@ Number = int | float | str | Fraction
 
 @dataclass(frozen=True, repr=False)
 class Aggregate(Helpful, Spelled, ABC):
-    """Something that is asked of each group. Made by the functions of this package."""
+    """Something that is asked of each group, as `Table.agg` takes it: plain data, with nothing to call.
+
+    Made by functions such as `count`, `sum` and `quantile`; two of them are equal where they ask the same.
+
+    >>> import sfumato as sf
+    >>> sf.sum("minutes", lower=0, upper=180)
+    Sum(column='minutes', lower=0, upper=180, per=None)
+    >>> sf.mean("minutes", lower=0, upper=180) == sf.mean("minutes", lower=0, upper="180.0")
+    True
+    """
 
     _foreign = foreign.AGGREGATE
 

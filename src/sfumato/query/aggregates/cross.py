@@ -93,7 +93,7 @@ Bounds = Mapping[str, tuple[Number, Number]]
 
 @helpful
 @remembered
-def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
+def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     """Return the population covariance of two columns, over rows with a value of both.
 
     Args:
@@ -113,7 +113,7 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Covariance:
 
 @helpful
 @remembered
-def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
+def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     """Return the correlation of two columns, over rows with a value of both; 0 where one does not vary.
 
     Args:
@@ -131,7 +131,7 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Correlation:
 
 @helpful
 @remembered
-def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> LinearRegression:
+def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> Aggregate:
     """Explain a column by others, linearly, with an intercept, over rows with a value of all.
 
     Args:

@@ -26,6 +26,11 @@ class Limits(Told):
     Args:
         groups, rows, total_rows: the limits; None where the question has none.
         bounds: of aggregates, by name; those that are compared.
+
+    Made by `Question.analyze`.
+
+    >>> Limits(groups=3, rows=1, bounds=(("time", (Fraction(0), Fraction(180))),))
+    groups=3, rows=1, time 0 to 180
     """
 
     groups: int | None
@@ -48,7 +53,7 @@ class Limits(Told):
 
     @property
     def bounds_text(self) -> str:
-        """The bounds, for a table."""
+        """The bounds, as text."""
         return ", ".join(f"{name} {_text(bounds)}" for name, bounds in self.bounds)
 
     def __str__(self) -> str:

@@ -68,6 +68,8 @@ class Finding:
         share: the noisy share beyond the limit, from 0 to 1.
         half_width: of its error bar.
         suggestion: what to write in the place of the limit; None where it is well as it is.
+
+    Made by `Diagnostics.findings`.
     """
 
     limit: str

@@ -37,6 +37,8 @@ class ColumnDigest:
         name: of the column.
         type: its Arrow type, as text.
         sha256: digest of its values, in the order of the rows as they were released.
+
+    Made by `NoisyTable.receipt`.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Answer:
         rows: how many.
         columns: in order.
         sha256: digest of all values, whatever the order of rows and columns.
+
+    Made by `NoisyTable.receipt`.
     """
 
     rows: int
@@ -87,7 +91,8 @@ def differences(table: pa.Table, answer: Answer) -> Iterable[str]:
     if len(changed) == len(answer.columns) > 1:
         yield "its values are others, in every column: it may be another release, or rows in another order"
     elif changed:
-        yield f"values are others in {', '.join(map(repr, changed))}; the other columns are as released"
+        rest = "; the other columns are as released" if len(changed) < len(answer.columns) else ""
+        yield f"values are others in {', '.join(map(repr, changed))}{rest}"
     else:
         yield "its values are others"  # two digests that do not fit each other
 

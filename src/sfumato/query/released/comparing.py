@@ -30,6 +30,14 @@ class Comparison(Told):
         confidence: of each of the intervals.
         difference, ratio: the intervals of first - second and of first / second, of exact statistics;
             infinite where the noise leaves it open.
+
+    Made by `NoisyTable.compare`.
+
+    >>> visits = Comparison("visits", 940.0, 800.0, 0.95, (105.0, 175.0), (1.12, 1.23))
+    >>> visits.differs
+    True
+    >>> print(visits)
+    visits: 940 and 800; difference 140 (105 to 175), ratio 1.175 (1.12 to 1.23), at 0.95
     """
 
     output: str

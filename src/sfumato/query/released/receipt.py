@@ -236,6 +236,15 @@ class Verification(Told):
         receipt: the receipt.
         released: what of it was compared: with error bars, or without.
         differences: what differs, a sentence each; none where they agree.
+
+    Made by `Receipt.verify`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+    >>> receipt = visits.agg(people=sf.count_units()).release(epsilon="1/2").receipt()
+    >>> verification = receipt.verify(pa.table({"persons": [2]}))
+    >>> bool(verification), verification.differences[0]
+    (False, "column 'people' was released, and is missing")
     """
 
     what: str

@@ -33,6 +33,8 @@ class Finding(Told):
         entries: of the ledger, or, of what was refused, lines of the journal.
         analysts: who asked; None for the owner.
         words: what is odd about them.
+
+    Made by `Journal.audit`.
     """
 
     kind: str
@@ -54,6 +56,8 @@ class Loss(Told):
     Args:
         dataset, analyst: who, of what; analyst None for all together.
         epsilon, delta: that all answers ever stay within, rounded up.
+
+    Made by `Journal.audit`.
     """
 
     dataset: str
@@ -77,6 +81,8 @@ class Refused(Told):
         lines: of the journal: the first and the last.
         last: what the last one was, as far as it is known: its text, or what it asked for.
         more: whether there were more on one day than are written.
+
+    Made by `Journal.audit`.
     """
 
     dataset: str
@@ -111,6 +117,18 @@ class Audit(Told):
         findings: what to look at.
         losses: the composed loss of each analyst, and of all together, over all time.
         refused: what was refused, of each analyst, those who were most often refused first.
+
+    Made by `Journal.audit`.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+    ...     audit = ledger.journal.audit()
+    >>> audit.asked, audit.findings, audit.losses[0].epsilon
+    (1, (), 0.25)
     """
 
     asked: int

@@ -37,6 +37,8 @@ class Line:
         entry: of the ledger, that the line is about; None where there is none.
         detail: what else it says, as plain data.
         sha256: the digest of this line and all before it.
+
+    Made by `Journal.lines`, which has an example.
     """
 
     number: int
@@ -49,7 +51,18 @@ class Line:
     sha256: str
 
     def row(self) -> dict[str, Any]:
-        """Return the line as plain data, for JSON."""
+        """Return the line as plain data, for JSON.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     (line,) = ledger.journal.lines()
+        >>> row = line.row()
+        >>> row["number"], row["kind"], row["dataset"]
+        (1, 'cap', 'hospital')
+        """
         return {
             "number": self.number,
             "at": self.at.isoformat(timespec="microseconds"),

@@ -32,7 +32,7 @@ _MOST_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
 class Journal:
     """Every question to a ledger's budgets, and what came of it, in a chain of digests.
 
-    `Ledger.journal` gives it. Lines are only ever added. The line of a question that is paid is written with
+    Made by `Ledger.journal`. Lines are only ever added. The line of a question that is paid is written with
     the payment, in one transaction; what came of it follows. One of which nothing follows failed, or its
     answer was not looked at: it stays spent.
 
@@ -48,8 +48,19 @@ class Journal:
     def lines(self, dataset: str | None = None, analyst: str | None = None) -> tuple[chain.Line, ...]:
         """Return all lines in order: of all, of a dataset, of an analyst.
 
+        Args:
+            dataset, analyst: their names; None for all.
         Raises:
             EngineError: the journal cannot be read.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+        ...     [(line.number, line.kind) for line in ledger.journal.lines("hospital")]
+        [(1, 'cap'), (2, 'asked')]
         """
         return self._ledger._read(
             lambda connection, _: tuple(chain.lines(connection, self._where, dataset, analyst))
@@ -69,9 +80,22 @@ class Journal:
 
         Args:
             head: that of an earlier time, as `head` gave it, of which all must still be there.
+        Returns:
+            What is wrong, if anything is: it is true where nothing is.
         Raises:
             ParameterError: head is none.
             EngineError: the ledger cannot be read.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     head = ledger.journal.head  # to be kept elsewhere
+        ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+        ...     verified = ledger.journal.verify(head)
+        >>> bool(verified), verified.lines, verified.wrong
+        (True, 2, ())
         """
         made = self._ledger._read(lambda connection, _: differences(connection, self._where, head))
         try:
@@ -85,8 +109,22 @@ class Journal:
 
         Args:
             dataset: of one, or of all.
+        Returns:
+            What to look at, and what each analyst was told in all; `print` tells it.
         Raises:
             EngineError: the journal cannot be read.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+        ...     print(ledger.journal.audit())
+        1 question was asked. To look at, 0; whether one is meant badly, a person judges:
+        - nothing
+        What was told, in all (each cap bounds it, whatever was asked):
+        - hospital, all together: epsilon 0.25, delta 0
         """
         return audited(self.lines(dataset), self._ledger.accounts(dataset))
 
@@ -103,6 +141,15 @@ class Journal:
             ParameterError: the name is none.
             BudgetError: there is no such dataset.
             EngineError: the journal cannot be written.
+
+        >>> import tempfile
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     ledger.journal.declare("hospital", version="2026-11")
+        ...     print(ledger.journal.lines()[-1].detail)
+        {'version': '2026-11'}
         """
         named(dataset, "dataset")
         named(version, "version")
@@ -122,6 +169,23 @@ class Journal:
             ParameterError: entry is no number.
             BudgetError: no answer to it is kept.
             EngineError: the journal cannot be written.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import sfumato as sf
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = sf.Ledger(f"{folder}/budget.db")
+        ...     ledger.create("hospital", epsilon=3)
+        ...     ledger.journal.declare("hospital", version="2026-11")
+        ...     ledger.grant("hospital", "ann", epsilon=1)
+        ...     _ = Path(f"{folder}/patients.csv").write_text("id\\n1\\n2\\n3\\n")
+        ...     patients = sf.scan(f"{folder}/patients.csv", privacy_unit="id")
+        ...     asked = patients.agg(people=sf.count_units())
+        ...     _ = asked.release(epsilon="0.5", budget=ledger.budget("hospital")).to_arrow()
+        ...     ledger.journal.publish(ledger.history("hospital")[-1].number)
+        ...     _ = asked.release(epsilon="0.5", budget=ledger.budget("hospital", "ann")).to_arrow()
+        ...     print(ledger.journal.lines()[-1].kind, ledger.budget("hospital", "ann").spent)
+        repeated (0.0, 0.0)
         """
         positive_int(entry, "entry")
 

@@ -32,6 +32,8 @@ class Verified(Told):
         wrong: a sentence for each place where it is broken; none where it is whole.
         notes: what is odd, and nobody's fault: questions without an outcome, a clock that went back.
         since: the head that it was compared with.
+
+    Made by `Journal.verify`, which has an example.
     """
 
     where: str
