@@ -61,8 +61,9 @@ class Advised(Spelled):
         question: complete: its limits and bounds are numbers.
         epsilon, delta: of its release.
         plan: of that.
-        errors: about how far each output is off, in a group of average size: of counts and sums their own, of
-            means and variances that of their value, of quantiles that of their rank, from 0 to 1.
+        errors: about how far each output is off, where there are groups in one of average size: of counts and
+            sums their own, of means and variances that of their value, of quantiles that of their rank, from
+            0 to 1.
         by_default: the same with an equal part of the whole budget, and limits of 1 where they were open.
         bounds: that were open, by the name of what is asked.
         better: limits that are better than those that were given, if there are.
