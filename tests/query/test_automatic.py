@@ -466,7 +466,9 @@ def test_less_is_enough_beside_the_middle_of_values():
 
 
 @pytest.mark.noise_cannot_matter("the generator is seeded")
-@pytest.mark.parametrize(("value", "plant"), [(45.0, False), (2021.0, False), (45.0, True)])
+@pytest.mark.parametrize(
+    ("value", "plant"), [pytest.param(2021.0, False, marks=pytest.mark.long), (45.0, False), (45.0, True)]
+)
 def test_one_number_is_looked_at_to_the_end(value, plant, monkeypatch):
     """Noise next to it was taken for values, and the last look left out, in one of 20 releases."""
     if plant:
@@ -489,7 +491,7 @@ def test_one_number_is_looked_at_to_the_end(value, plant, monkeypatch):
 
 
 @pytest.mark.noise_cannot_matter("the generator is seeded")
-@pytest.mark.parametrize("plant", [False, True])
+@pytest.mark.parametrize("plant", [pytest.param(False, marks=pytest.mark.long), True])
 def test_what_a_look_before_saw_is_not_taken_for_nothing_by_a_closer_one(plant, monkeypatch):
     """Of 15,000 values 3% are lower than the one number of all others: bounds near that were 300 times worse."""
     if plant:

@@ -17,7 +17,9 @@ def noted(key, epsilon, delta):
     table = sf.scan(TABLE, privacy_unit="id")
     question = table.group_by(key).bound(groups=1, rows=1) if key else table.bound(rows=1)
     notes = question.agg(n=sf.count()).plan(epsilon=epsilon, delta=delta).explain().to_dict()["notes"]
-    return [note.split(":")[0] for note in notes if "protects" in note or "large" in note or "floats" in note]
+    return [
+        note.split(":")[0] for note in notes if "protects" in note or "is large" in note or "floats" in note
+    ]
 
 
 @pytest.mark.parametrize(

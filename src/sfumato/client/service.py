@@ -109,7 +109,7 @@ class Client:
             EngineError: the service does not answer.
 
         >>> connect(url, token).public("reforms")
-        <RemotePublicTable reforms: 2 columns, 0 steps>
+        <RemotePublicTable reforms (read with DuckDB): 2 columns>
         """
         return RemotePublicTable.opened(self, self._catalog, name)
 

@@ -398,6 +398,7 @@ def test_mean_properties(g, k, factor):
     assert complementary_mean_tolerance(k * factor, **g) <= complementary_mean_tolerance(k, **g) * (1 + 1e-9)
 
 
+@pytest.mark.long
 @given(cases, st.floats(0.5, 50))
 @settings(max_examples=6, deadline=None)
 def test_variance_properties(g, k):
