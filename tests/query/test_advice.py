@@ -130,6 +130,13 @@ def test_expected_errors_are_those_of_releases(people, advice):
 
 
 @SEEDED
+def test_what_was_advised_is_given_once(advice):
+    for option in ({"epsilon": 1}, {"delta": 0}):
+        with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
+            advice.questions["sold"].release(**option)
+
+
+@SEEDED
 def test_the_report_and_the_table_tell_all(advice):
     text = str(advice)
     assert "4 questions at epsilon 4, delta 1e-06: 0.4 was spent on looking" in text

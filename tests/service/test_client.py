@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import http.server
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar, cast
@@ -12,7 +14,15 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import Client, connect
-from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, SfumatoError, SqlError
+from sfumato.errors import (
+    BudgetError,
+    EngineError,
+    ParameterError,
+    QueryError,
+    RefusalError,
+    SfumatoError,
+    SqlError,
+)
 from sfumato.service.faults import KINDS, as_data, of_data
 
 from .asking import DECLARED, QUESTION, Asked, served
@@ -220,3 +230,36 @@ def test_rows_that_stand_for_those_of_a_service_are_not_asked(ann: Client) -> No
     with pytest.raises(errors.RefusalError, match="at a service"):
         asked.local.release(epsilon=1).to_arrow()
     assert table.dummy().agg(n=sf.count_units()).release(epsilon=1).to_arrow().num_rows == 1
+
+
+def test_a_question_in_the_place_of_a_table_is_told_as_what_it_is(ann: Client) -> None:
+    visits = ann.table("visits")
+    asked, largest = visits.agg(n=sf.count()), visits.top("town", k=2)
+    for given, called in ((asked, "RemoteQuestion"), (largest, "RemoteTop")):
+        with pytest.raises(QueryError, match=f"^join is '{called}', but must be"):
+            visits.join(cast(Any, given), on="id")
+    with pytest.raises(QueryError, match="^agg: n is <RemoteQuestion of visits: n>|n is <RemoteQuestion of"):
+        visits.agg(n=cast(Any, asked))
+    hostile: dict[str, Any] = {"<Question": sf.count()}
+    assert repr(visits.agg(**hostile)) == "<RemoteQuestion of visits: <Question>"
+
+
+def test_a_token_goes_into_no_file(ann: Client) -> None:
+    asked = ann.table("visits").agg(n=sf.count())
+    for held in (ann, ann.table("visits"), asked):
+        for put in (pickle.dumps, copy.copy, copy.deepcopy):
+            if held is ann or put is not copy.copy:  # a copy beside it has the same client
+                with pytest.raises(RefusalError, match=r"a client has a token.*call connect\(\.\.\.\) there"):
+                    put(held)
+
+
+def test_an_option_that_its_release_has_not_is_looked_for_nowhere_else(ann: Client) -> None:
+    near = sf.catalog({"tables": DECLARED}).table("visits")
+    for table in (ann.table("visits"), near):
+        largest: Any = table.top("town", k=2)
+        for method in (largest.release, largest.plan, largest.explain):
+            with pytest.raises(QueryError) as refused:
+                method(epsilon=1, noise="laplace")
+            assert "it takes epsilon, delta" in str(refused.value), refused.value
+        with pytest.raises(QueryError, match="budget: it is an argument of release"):
+            near.top("town", k=2).plan(epsilon=1, **{"budget": None})

@@ -232,7 +232,7 @@ class RemoteQuestion(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<Question", f"<RemoteQuestion of {self.recorded.name}")
+        return repr(self.local).replace("<Question", f"<RemoteQuestion of {self.recorded.name}", 1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -337,7 +337,7 @@ class RemoteTop(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<Top", f"<RemoteTop of {self.recorded.name}")
+        return repr(self.local).replace("<Top", f"<RemoteTop of {self.recorded.name}", 1)
 
 
 def _body(recorded: Recorded, options: Mapping[str, Any]) -> dict[str, Any]:

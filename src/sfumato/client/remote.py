@@ -58,7 +58,7 @@ class Remote(Helpful, Displayed):
 
     def _here(self, value: Any) -> Any:
         """Return what stands here for a table of the same service."""
-        if isinstance(value, Remote):
+        if isinstance(value, Remote) and isinstance(value.local, (Table, PublicTable)):
             if value.service is not self.service:
                 raise QueryError("the tables are of two services; a question is asked of one")
             return value.local

@@ -7,12 +7,12 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, urlsplit
 
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
 from sfumato.client.tables import RemotePublicTable, RemoteTable
-from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.service.faults import of_data
 
@@ -221,6 +221,12 @@ class Client:
         if self._parts.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=self._context)
         return http.client.HTTPConnection(host, port, timeout=self._seconds)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Refuse: `copy` and every kind of pickling come by here."""
+        raise RefusalError(
+            "a client has a token, which is for no file or other process; call connect(...) there"
+        )
 
     def __repr__(self) -> str:
         return f"<Client of {self._parts.scheme}://{self._parts.netloc}>"

@@ -73,7 +73,7 @@ class RemotePublicTable(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<PublicTable", f"<RemotePublicTable {self.recorded.name}")
+        return repr(self.local).replace("<PublicTable", f"<RemotePublicTable {self.recorded.name}", 1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,4 +278,4 @@ class RemoteTable(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<Table", f"<RemoteTable {self.recorded.name}")
+        return repr(self.local).replace("<Table", f"<RemoteTable {self.recorded.name}", 1)

@@ -298,11 +298,11 @@ ARGUMENTS: Mapping[str, str] = said(
         "level_of_confidence conf ci confidence_level": "confidence",
     }
 )
+OF_RELEASE = frozenset(["epsilon", "delta", "noise", "budget", "share", "group_selection", "diagnostics"])
 # Arguments that belong elsewhere, or nowhere.
 ELSEWHERE = said(
     {
-        "epsilon delta noise budget share group_selection diagnostics": "it is an argument of "
-        "release(epsilon=1, delta=1e-6), in SQL an option",
+        " ".join(OF_RELEASE): "it is an argument of release(epsilon=1, delta=1e-6), in SQL an option",
         "lower upper bounds": (
             'bounds of values are arguments of an aggregate: sf.mean("age", lower=0, upper=100)'
         ),

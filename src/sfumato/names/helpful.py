@@ -16,7 +16,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from sfumato.errors import ArgumentError, SfumatoError, UnknownNameError, nearest, shown
-from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST
+from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST, OF_RELEASE
 
 LOG = logging.getLogger("sfumato.names")
 LOG.addHandler(logging.NullHandler())
@@ -122,7 +122,8 @@ def _said_of(
 ) -> ArgumentError | None:
     """Return the error of a call that does not fit the function, and log a refusal: the kind, and no text."""
     made = type(args[0]).__name__ if args and function.__name__ == "__init__" else ""
-    wrong = misuse(function, len(args), named, made) if type(error) is TypeError else None
+    owner = type(args[0]) if args else None
+    wrong = misuse(function, len(args), named, made, owner) if type(error) is TypeError else None
     refused = error if wrong is None else wrong
     if isinstance(refused, SfumatoError):
         with suppress(Exception):  # of a handler, which would hide the refusal
@@ -140,7 +141,11 @@ def _within(frame: FrameType | None, code: CodeType) -> bool:
 
 
 def misuse(
-    function: Callable[..., Any], places: int, named: Iterable[str], made: str = ""
+    function: Callable[..., Any],
+    places: int,
+    named: Iterable[str],
+    made: str = "",
+    owner: type | None = None,
 ) -> ArgumentError | None:
     """Return what is wrong with a call; None where the function takes it.
 
@@ -149,20 +154,37 @@ def misuse(
         places: how many arguments were given by their place, with a method's own object.
         named: the names of the others.
         made: the class that is made, where the function is what makes it.
+        owner: the class of what the method was called of.
     """
     signature = inspect.signature(function)
     try:
         signature.bind(*[None] * places, **dict.fromkeys(named))
     except TypeError:
         blocks = function.__module__.startswith(_BLOCKS)
-        return _Call(made or function.__name__, signature, blocks).error(places, list(named))
+        release = getattr(owner, "release", None)
+        options = None if release is None else frozenset(inspect.signature(release).parameters)
+        return _Call(made or function.__name__, signature, blocks, options).error(places, list(named))
     return None
 
 
 class _Call:
-    """What a function takes, and what is wrong with a call of it."""
+    """What a function takes, and what is wrong with a call of it.
 
-    def __init__(self, name: str, signature: inspect.Signature, block: bool = False) -> None:
+    Args:
+        name: of the function.
+        signature: what it takes.
+        block: whether it is of a room of building blocks.
+        options: of the release of what it is a method of; None where that has none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        signature: inspect.Signature,
+        block: bool = False,
+        options: frozenset[str] | None = None,
+    ) -> None:
+        self.options = options
         parameters = list(signature.parameters.values())
         self.owned = bool(parameters) and parameters[0].name == "self"
         self.parameters = parameters[1:] if self.owned else parameters
@@ -210,8 +232,8 @@ class _Call:
             near = nearest(name, known) if len(name) <= _LONGEST else None
             if set(meant) <= set(known):
                 ours |= dict.fromkeys(meant)
-            elif name in ELSEWHERE and not self.block:
-                return f"{no}: {ELSEWHERE[name]}"
+            elif (advice := self._elsewhere(name)) is not None:
+                return f"{no}: {advice}"
             elif near is None and self.name in NAMED_FIRST:
                 return f"{no}: {NAMED_FIRST[self.name]}"
             elif near is None:
@@ -219,6 +241,12 @@ class _Call:
             else:
                 ours[near] = None
         return f"{no}; did you mean {' and '.join(ours)}?"
+
+    def _elsewhere(self, name: str) -> str | None:
+        """Return where an argument belongs; None where nobody knows, or no release of this takes it."""
+        if self.block or (name in OF_RELEASE and self.options is not None and name not in self.options):
+            return None
+        return ELSEWHERE.get(name)
 
     def _refuse(self, why: str) -> ArgumentError:
         end = "" if why.endswith("?") else "."

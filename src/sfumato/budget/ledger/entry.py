@@ -10,6 +10,8 @@ from sfumato.budget.filters import Spent
 from sfumato.display.numbers import exact
 from sfumato.display.text import visible
 
+_LONGEST = 200  # of what `repr` has of what was asked
+
 KINDS = ("create", "grant", "spend")
 
 
@@ -80,8 +82,9 @@ class Entry(Spent):
 
     def __repr__(self) -> str:
         whose = "" if self.analyst is None else f" for {self.analyst}"
+        what = self.what if len(self.what) <= _LONGEST else f"{self.what[:_LONGEST]}..."
         return visible(
-            f"<Entry {self.number} of {self.dataset!r}{whose}: {self.what}, epsilon={exact(self.epsilon)}, "
+            f"<Entry {self.number} of {self.dataset!r}{whose}: {what}, epsilon={exact(self.epsilon)}, "
             f"delta={exact(self.delta)}>"
         )
 

@@ -16,6 +16,7 @@ from sfumato.budget import Budget
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
 from sfumato.display.fields import Spelled
+from sfumato.errors import QueryError
 from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.canonical import canonical
 from sfumato.query.choices import titled
@@ -113,7 +114,8 @@ class Advised(Spelled):
         Returns:
             The release.
         Raises:
-            QueryError, BudgetError: before anything is read, spent or drawn.
+            QueryError, BudgetError: before anything is read, spent or drawn; of `epsilon` and `delta` too,
+                which are those that were advised.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -121,6 +123,11 @@ class Advised(Spelled):
         >>> advice.questions["all"].release(confidence=0.95)
         <Release of people; epsilon=1, delta=0>
         """
+        for name in ("epsilon", "delta"):
+            if name in options:
+                raise QueryError(
+                    f"release: {name} is the one that was advised; write question.release({name}=...)"
+                )
         return self.question.release(epsilon=self.epsilon, delta=self.delta, **options)
 
     @property
