@@ -142,14 +142,14 @@ def nothing_is_left_behind() -> Iterator[None]:
         pytest.fail(told, pytrace=False)
 
 
-CLINIC = Path(__file__).parent / "tests" / "service" / "asking.py"
+ASKING = Path(__file__).parent / "tests" / "service" / "asking.py"
 PEOPLE, YEARS = 3_000, range(1984, 1989)
 
 
 @pytest.fixture(scope="session")
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     """Serve made-up visits to doctors, for the examples of the client."""
-    spec = importlib.util.spec_from_file_location("asking", CLINIC)
+    spec = importlib.util.spec_from_file_location("asking", ASKING)
     assert spec is not None and spec.loader is not None
     asking = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(asking)
@@ -273,7 +273,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "totals.md": "keys are shown, and that whole or dyadic numbers add up, whatever they are",
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
     "sfumato.client.questions.RemoteQuestion.release": "its columns, groups and cost are shown",
-    "sfumato.client.questions.RemoteTop.release": (100, "thousands above the end, or equal groups"),
+    "sfumato.client.questions.RemoteTop.release": (
+        100,
+        "e^-262 that the end is drawn before 428 units, 393 below them",
+    ),
     "sfumato.client.released.RemoteRelease": "its columns and cost are shown",
     "sfumato.client.released.RemoteRelease.errors": "widths alone are shown",
     "sfumato.client.released.RemoteRelease.explain": "what is done is shown",
@@ -300,6 +303,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.released.noisy_table.NoisyTable.write": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.canonical": "what is asked is shown",
     "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
+    "sfumato.query.released.tabular.Tabular.to_pandas": "types of columns are shown",
+    "sfumato.query.released.tabular.Tabular.to_polars": "types of columns are shown",
     "sfumato.query.released.tabular.Tabular.__getitem__": "columns and rows have one set of numbers",
     "sfumato.query.released.receipt.Receipt.of_dict": "its cost is shown",
     "sfumato.query.released.receipt.Receipt.read": "whether digests agree is shown",
@@ -312,7 +317,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.diagnostics.release.Diagnostics.to_arrow": "names of columns are shown",
     "sfumato.query.diagnostics.release.Diagnostics.to_pandas": "limits alone are shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
-    "sfumato.query.top.asked.Top.release": (100, "e^-350 that groups thousands apart change places"),
+    "sfumato.query.top.asked.Top.release": (
+        100,
+        "e^-1000 that 3,000 units are drawn before 5,000, or 1,000 before 3,000",
+    ),
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
     "sfumato.measurements.peeling.limited_top_k": (100, "e^-399 against the end, or of the end"),

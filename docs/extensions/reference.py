@@ -102,8 +102,8 @@ def said_of_results(app: Any, what: str, name: str, value: Any, options: Any, li
 
 
 def described_above(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out fields of named tuples, "Alias for field number 0": their class describes them."""
-    return True if type(value).__name__ == "_tuplegetter" else None
+    """Leave out fields of named tuples: their class describes them."""
+    return True if str(getattr(value, "__doc__", "")).startswith("Alias for field number") else None
 
 
 def whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:

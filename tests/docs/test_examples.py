@@ -5,19 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 import doctest
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from .test_reference import PROMPT, REFERENCE, Entry, entries, shown
+from .pages import PROMPT, Entry, entries, shown
 
 GIVEN = {"Fraction", "url", "token"}  # as docs/reference/api.md and the page of the client say
-
-
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    return {page.name: page.read_text() for page in REFERENCE.glob("*.md")}
 
 
 def example(docstring: str | None) -> ast.Module:
@@ -27,8 +22,9 @@ def example(docstring: str | None) -> ast.Module:
 
 
 def called(docstring: str | None) -> set[str]:
-    """Return the methods and attributes that the examples of a docstring use."""
-    return {node.attr for node in ast.walk(example(docstring)) if isinstance(node, ast.Attribute)}
+    """Return the methods that the examples of a docstring call, by their names."""
+    calls = (node.func for node in ast.walk(example(docstring)) if isinstance(node, ast.Call))
+    return {function.attr for function in calls if isinstance(function, ast.Attribute)}
 
 
 def without_their_own(entries: Iterator[Entry]) -> set[str]:
@@ -46,7 +42,9 @@ def without_their_own(entries: Iterator[Entry]) -> set[str]:
             lacks = not any(name in called(one) for one in told)
         else:
             kinds = entry.value.__mro__ if isinstance(entry.value, type) else ()
-            lacks = "Aggregation" in [kind.__name__ for kind in kinds] and not called(entry.value.__doc__)
+            lacks = "Aggregation" in [kind.__name__ for kind in kinds] and PROMPT not in (
+                entry.value.__doc__ or ""
+            )
         if lacks:
             found.add(entry.name)
     return found
@@ -54,7 +52,7 @@ def without_their_own(entries: Iterator[Entry]) -> set[str]:
 
 @pytest.mark.long  # it imports Beam and all else
 def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None:
-    assert without_their_own(shown(pages)) == set()
+    assert without_their_own(shown(pages.values())) == set()
 
 
 def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +63,19 @@ def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch
     for told in ("Return half-widths, as `frame` shows them.", f"Return them.\n\n{PROMPT} release.frame()\n"):
         monkeypatch.setattr(NoisyTable.errors, "__doc__", told)
         assert without_their_own(iter([asked])) == {"Release.errors"}
+
+
+def test_what_a_page_shows_of_a_class_above_has_an_example_too(
+    pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sfumato.query.released.tabular import Tabular
+
+    page = pages["releases.md"]
+    assert without_their_own(shown([page])) == set()
+    monkeypatch.setattr(Tabular.to_pandas, "__doc__", "Return the table as a pandas data frame.")
+    kinds = ("NoisyTable", "Release", "TopRelease", "ProcessedRelease")
+    assert without_their_own(shown([page])) == {f"sfumato.{kind}.to_pandas" for kind in kinds}
+    assert without_their_own(shown([page.replace("   :inherited-members: object\n", "")])) == set()
 
 
 def taken_for_granted(docstring: str | None) -> set[str]:
@@ -82,12 +93,12 @@ def taken_for_granted(docstring: str | None) -> set[str]:
     return used - made
 
 
-def unknown_names(pages: dict[str, str]) -> dict[str, set[str]]:
+def unknown_names(pages: Iterable[str]) -> dict[str, set[str]]:
     """Return for each entry what its examples take for granted that does not stand on its page."""
     found: dict[str, set[str]] = {}
-    for text in pages.values():
-        here = {name.rpartition(".")[2] for name in entries({"": text})}
-        for entry in shown({"": text}):
+    for text in pages:
+        here = {name.rpartition(".")[2] for name in entries([text])}
+        for entry in shown([text]):
             if unknown := taken_for_granted(entry.value.__doc__) - here - GIVEN:
                 found[entry.name] = unknown
     return found
@@ -95,13 +106,13 @@ def unknown_names(pages: dict[str, str]) -> dict[str, set[str]]:
 
 @pytest.mark.long  # it imports Beam and all else
 def test_an_example_has_its_names_from_its_page(pages: dict[str, str]) -> None:
-    assert unknown_names(pages) == {}
+    assert unknown_names(pages.values()) == {}
 
 
 def test_a_name_that_an_example_does_not_import_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from sfumato.measurements import PrivacyLoss
 
-    page: dict[str, str] = {"": ".. autoclass:: sfumato.measurements.PrivacyLoss\n   :members:\n"}
+    page = [".. autoclass:: sfumato.measurements.PrivacyLoss\n   :members:\n"]
     assert unknown_names(page) == {}
     planted: Any = (PrivacyLoss.__doc__ or "").replace("from sfumato.budget import Loss", "import sfumato")
     monkeypatch.setattr(PrivacyLoss, "__doc__", planted)

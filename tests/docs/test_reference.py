@@ -7,27 +7,21 @@ import importlib
 import importlib.util
 import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sfumato.exact import as_fraction, positive
 from sfumato.framework import Odometer
 
+from .pages import PROMPT, REFERENCE, Entry, entries, reference, shown
 from .raised import raised
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api"
 PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
 # named here.
 INSIDE = {"names"}  # for other rooms alone
 DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "shown")}
-EXTENSION = REFERENCE.parents[1] / "extensions" / "reference.py"
-PROMPT = ">" * 3
-SHOWN = re.compile(r"^\.\. auto(class|function):: (sfumato[\w.]*)\n((?:   :.*\n)*)", re.M)
 GIVES = re.compile(r"(Return|Yield|Whether)\b")  # the first word, where the first line says what comes back
 ERROR = re.compile(r"\b\w+(?:Error|Raised|Warning)\b")
 # Errors that lines below a callable raise, and that it cannot give.
@@ -56,12 +50,6 @@ PLAIN = {
     "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "WideIntegers",
     "default_words", "difference",
 }  # fmt: skip
-ENTRY = re.compile(r"^\.\. (?:auto|py:)\w+:: (sfumato[\w.]*)$", re.M)
-
-_spec = importlib.util.spec_from_file_location("reference", EXTENSION)
-assert _spec is not None and _spec.loader is not None
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 
 def public() -> set[str]:
@@ -88,22 +76,13 @@ def public_of(source: Path, module: str) -> set[str]:
     return {f"{module}.{name}" for name in (found[0] if found else ())}
 
 
-def entries(pages: dict[str, str]) -> list[str]:
-    return [entry for text in pages.values() for entry in ENTRY.findall(text)]
-
-
 def missing(pages: dict[str, str]) -> set[str]:
-    return public() - set(entries(pages))
-
-
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    return {page.name: page.read_text() for page in REFERENCE.glob("*.md")}
+    return public() - set(entries(pages.values()))
 
 
 def test_every_public_name_is_in_the_reference_once(pages: dict[str, str]) -> None:
     assert not missing(pages)
-    found = entries(pages)
+    found = entries(pages.values())
     assert len(found) == len(set(found)), sorted({n for n in found if found.count(n) > 1})
 
 
@@ -136,7 +115,7 @@ def test_the_package_lists_its_public_names_alone() -> None:
 
 @pytest.mark.long  # it imports Beam and all else
 def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
-    for entry in entries(pages):
+    for entry in entries(pages.values()):
         module, _, name = entry.rpartition(".")
         value = getattr(importlib.import_module(module), name)
         if module != "sfumato" and not callable(value):
@@ -144,32 +123,10 @@ def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
         assert (getattr(value, "__doc__", None) or "").strip(), f"{entry} has no docstring"
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A class or function of the reference, or a method that it shows with its class."""
-
-    name: str
-    value: Any
-    owner: type | None = None
-
-
-def shown(pages: dict[str, str]) -> Iterator[Entry]:
-    for text in pages.values():
-        for _, name, options in SHOWN.findall(text):
-            module, _, last = name.rpartition(".")
-            value = getattr(importlib.import_module(module), last)
-            yield Entry(name, value)
-            hidden = re.findall(r"\w+", " ".join(re.findall(":exclude-members: (.*)", options)))
-            for member, held in vars(value).items() if ":members:" in options else ():
-                method = getattr(held, "__func__", held)
-                if inspect.isfunction(method) and not member.startswith("_") and member not in hidden:
-                    yield Entry(f"{name}.{member}", method, value)
-
-
 def examples(pages: dict[str, str]) -> set[str]:
     """Return the names that have an example, without what is before the last dot; of classes one in a method will do."""
     found = set()
-    for entry in shown(pages):
+    for entry in shown(pages.values()):
         if PROMPT in (entry.value.__doc__ or ""):
             found |= {entry.name.rpartition(".")[2], *([entry.owner.__name__] if entry.owner else [])}
     return found
@@ -195,7 +152,7 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
 @pytest.mark.long  # it imports Beam and all else
 def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
     having = examples(pages)
-    assert not {entry.name: found for entry in shown(pages) if (found := lacking(entry, having))}
+    assert not {entry.name: found for entry in shown(pages.values()) if (found := lacking(entry, having))}
 
 
 def test_what_a_docstring_lacks_is_found() -> None:
@@ -274,7 +231,7 @@ def silent(entry: Entry) -> list[str]:
 
 @pytest.mark.long  # it imports Beam and all else
 def test_whoever_calls_it_finds_what_comes_back_and_which_errors(pages: dict[str, str]) -> None:
-    assert not {entry.name: found for entry in shown(pages) if (found := silent(entry))}
+    assert not {entry.name: found for entry in shown(pages.values()) if (found := silent(entry))}
 
 
 def test_an_error_that_a_docstring_leaves_out_is_found() -> None:
@@ -304,7 +261,7 @@ def test_an_error_that_a_docstring_leaves_out_is_found() -> None:
 
 def without_source(pages: dict[str, str]) -> set[str]:
     """Return the names of mathematics whose docstring names no document, theorem, paper or proof."""
-    found = {page: shown({page: pages[page]}) for page in SOURCED}
+    found = {page: shown([pages[page]]) for page in SOURCED}
     return {
         entry.value.__name__
         for entries in found.values()
@@ -336,7 +293,9 @@ def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:
 
 def test_fields_of_named_tuples_are_described_by_their_class(pages: dict[str, str]) -> None:
     named = {
-        e.name: e.value for e in shown(pages) if isinstance(e.value, type) and issubclass(e.value, tuple)
+        e.name: e.value
+        for e in shown(pages.values())
+        if isinstance(e.value, type) and issubclass(e.value, tuple)
     }
     assert len(named) > 5 and not {
         name: left for name, kind in named.items() if (left := reference.undescribed(kind))

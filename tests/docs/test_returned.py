@@ -6,11 +6,10 @@ import ast
 import dataclasses
 import importlib
 import inspect
-import re
 import sys
 import typing
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from sfumato.query.released.comparing import Comparison
 
-from .test_reference import REFERENCE, SHOWN, reference
+from .pages import Entry, function, hidden, members, reference, shown
 
 # What is shown has these in it, and nobody looks there: other rooms do.
 INSIDE = {
@@ -40,22 +39,6 @@ INSIDE = {
     "Largest": "the LIMIT of a SQL text",
     "NotSelected": "a key that a SQL text leaves out, for the error",
 }
-
-
-def hidden(options: str) -> set[str]:
-    """Return the names of members that a page does not show."""
-    return {*re.findall(r"\w+", " ".join(re.findall(":exclude-members: (.*)", options)))}
-
-
-def members(kind: type, options: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a page shows of a class: its methods and properties, and those above it where it says so."""
-    left_out = hidden(options)
-    above = kind.__mro__[:-1] if ":inherited-members:" in options else (kind,)
-    for one in above if ":members:" in options else ():
-        for name, held in vars(one).items():
-            if not name.startswith("_") and name not in left_out:
-                made = held.fget if isinstance(held, property) else getattr(held, "func", held)
-                yield name, getattr(made, "__func__", made)
 
 
 @cache
@@ -101,37 +84,30 @@ def returned(function: Any) -> set[type]:
     return classes(function.__annotations__.get("return"), function.__module__)
 
 
-def unlisted(shown: Iterable[tuple[str, Any, str]]) -> dict[type, set[str]]:
+def unlisted(entries: Iterable[Entry]) -> dict[type, set[str]]:
     """Return the classes that have no entry, of what is shown and what it returns or has in a field; and where.
 
     Args:
-        shown: name, value and options of each entry.
+        entries: as pages show them.
     """
-    entries, given = set[Any](), defaultdict[type, set[str]](set)
-    for name, value, options in shown:
-        entries.add(value)
-        if not isinstance(value, type):
-            found = {name: returned(value)}
+    there, given = set[Any](), defaultdict[type, set[str]](set)
+    for entry in entries:
+        there.add(entry.value)
+        if not isinstance(entry.value, type):
+            found = {entry.name: returned(entry.value)}
         else:
-            found = {f"{name}.{member}": returned(one) for member, one in members(value, options)}
-            found[name] = held_by(value, options)
+            shown_beside = members(entry.value, entry.options)
+            found = {f"{entry.name}.{member}": returned(function(one)) for member, one in shown_beside}
+            found[entry.name] = held_by(entry.value, entry.options)
         for where, kinds in found.items():
             for kind in kinds:
                 given[kind].add(where)
-    return {kind: where for kind, where in given.items() if kind not in entries}
-
-
-def entries_of(pages: Iterable[str]) -> Iterator[tuple[str, Any, str]]:
-    """Yield name, value and options of each entry of pages."""
-    for text in pages:
-        for _, name, options in SHOWN.findall(text):
-            module, _, last = name.rpartition(".")
-            yield name, getattr(importlib.import_module(module), last), options
+    return {kind: where for kind, where in given.items() if kind not in there}
 
 
 @pytest.mark.long  # it imports Beam and all else
-def test_what_is_returned_can_be_looked_up() -> None:
-    found = unlisted(entries_of(page.read_text() for page in REFERENCE.glob("*.md")))
+def test_what_is_returned_can_be_looked_up(pages: dict[str, str]) -> None:
+    found = unlisted(shown(pages.values()))
     assert not {kind: where for kind, where in found.items() if kind.__name__ not in INSIDE}
     assert {kind.__name__ for kind in found} == {*INSIDE}, "nothing has it any more"
 
@@ -161,11 +137,11 @@ def test_what_cannot_be_looked_up_is_found() -> None:
         one: Comparison
 
     def left_out(name: str, value: Any, options: str) -> set[str]:
-        return unlisted([(name, value, options)]).get(Comparison, set())
+        return unlisted([Entry(name, value, options=options)]).get(Comparison, set())
 
     assert left_out("compared", compared, "") == {"compared"}
     assert left_out("Release", Release, "   :members:\n") == {"Release.compare", "Release.compared"}
     assert left_out("Release", Release, "") == set()
     assert left_out("Release", Release, "   :members:\n   :exclude-members: compare, compared\n") == set()
     assert left_out("Kept", Kept, "") == {"Kept"}
-    assert unlisted([("compared", compared, ""), ("Comparison", Comparison, "")]) == {}
+    assert unlisted([Entry("compared", compared), Entry("Comparison", Comparison)]) == {}

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from sfumato.client.released import Asked, RemoteRelease
-from sfumato.client.remote import ELSEWHERE, Remote
+from sfumato.client.remote import NOT_HERE, Remote
 from sfumato.display.card import Card
 from sfumato.errors import BudgetError
 from sfumato.exact import Number
@@ -41,7 +41,7 @@ class RemoteQuestion(Remote):
     ('n',)
     """
 
-    _foreign = foreign.QUESTION | ELSEWHERE
+    _foreign = foreign.QUESTION | NOT_HERE
 
     local: Question[Any] = field(kw_only=True)
 
@@ -247,7 +247,7 @@ class RemoteTop(Remote):
     <RemoteTop of visits: the 3 largest groups by age>
     """
 
-    _foreign = foreign.QUESTION | ELSEWHERE
+    _foreign = foreign.QUESTION | NOT_HERE
 
     local: Top = field(kw_only=True)
 

@@ -17,7 +17,7 @@ from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Recorded, SentCall
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"
-ELSEWHERE = {
+NOT_HERE = {
     "analyze": f"{_OF_OWNER}; preview(...) tells which errors to expect",
     "diagnose": "release(diagnostics=...) tells what limits and bounds change, beside the answer",
     "for_analysts": "a service admits releases alone",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.client.questions import RemoteQuestion, RemoteTop
-from sfumato.client.remote import ELSEWHERE, Remote, Service
+from sfumato.client.remote import NOT_HERE, Remote, Service
 from sfumato.display.card import Card
 from sfumato.names import foreign
 from sfumato.query.aggregates import Aggregate
@@ -92,7 +92,7 @@ class RemoteTable(Remote):
     sfumato.errors.ColumnError: filter: 'agee > 40': there is no column 'agee'; did you mean 'age'? ...
     """
 
-    _foreign = foreign.TABLE | foreign.ASKED | ELSEWHERE
+    _foreign = foreign.TABLE | foreign.ASKED | NOT_HERE
 
     local: Table[Any] = field(kw_only=True)
 
@@ -104,7 +104,7 @@ class RemoteTable(Remote):
         return cls(service, Recorded("table", name), local=local)
 
     def _advice(self, name: str) -> Mapping[str, str]:
-        return {**self.local._advice(name), **ELSEWHERE} if "local" in vars(self) else self._foreign
+        return {**self.local._advice(name), **NOT_HERE} if "local" in vars(self) else self._foreign
 
     @property
     def schema(self) -> Schema:

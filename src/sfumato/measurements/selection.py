@@ -129,6 +129,8 @@ class TruncatedGeometric(Spelled, GroupSelection):
     >>> rule = TruncatedGeometric(epsilon=1, delta="1e-6")
     >>> rule.expected_threshold, rule.select([0, 1000]).keep
     (14, array([False,  True]))
+    >>> rule.keep([1000])
+    array([ True])
     >>> [round(rule.chance(units), 3) for units in (1, 10, 14, 20)]
     [0.0, 0.013, 0.7, 0.999]
     >>> rule.probability(1) <= rule.delta < rule.probability(2)  # exact: a unit alone is hardly ever shown
@@ -277,7 +279,11 @@ class _Threshold(GroupSelection):
         return max(self.tau, 1) + self.pre_threshold - 1
 
     def chance(self, units: int) -> float:
-        """Return about how probable it is that so many units, with noise, reach the threshold."""
+        """Return about how probable it is that so many units, with noise, reach the threshold.
+
+        Args:
+            units: in the group; at least 0.
+        """
         if units < self.pre_threshold:
             return 0.0
         beyond = self.tau + self.pre_threshold - 1 - units - 0.5  # noise from here on, and it is symmetrical
@@ -316,7 +322,11 @@ class _Threshold(GroupSelection):
         return total
 
     def keep(self, noisy: Units) -> Flags:
-        """Return which groups may be shown, given what `noisy` returned."""
+        """Return which groups may be shown.
+
+        Args:
+            noisy: what `noisy` returned.
+        """
         least = self.tau + self.pre_threshold - 1
         if least > np.iinfo(np.int64).max:
             return np.zeros(len(noisy), np.bool_)

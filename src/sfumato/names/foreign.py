@@ -298,7 +298,7 @@ ARGUMENTS: Mapping[str, str] = said(
         "level_of_confidence conf ci confidence_level": "confidence",
     }
 )
-OF_RELEASE = frozenset(["epsilon", "delta", "noise", "budget", "share", "group_selection", "diagnostics"])
+OF_RELEASE = ("epsilon", "delta", "noise", "budget", "share", "group_selection", "diagnostics")
 # Arguments that belong elsewhere, or nowhere.
 ELSEWHERE = said(
     {

@@ -23,7 +23,17 @@ class Tabular:
         """Return the table."""
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame."""
+        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.to_pandas().dtypes.to_dict()
+        {'people': dtype('int64')}
+        """
         output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 
@@ -63,5 +73,15 @@ class Tabular:
         return True
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the table as a Polars data frame."""
+        """Return the table as a Polars data frame; needs `pip install 'sfumato[polars]'`.
+
+        Raises:
+            EngineError: Polars is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.to_polars().schema
+        Schema([('people', Int64)])
+        """
         return output.to_polars(self.to_arrow())
