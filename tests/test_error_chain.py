@@ -164,6 +164,30 @@ def test_a_row_that_fails(look, failing, tmp_path):
     refused(release.to_arrow)
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (duckdb.OutOfRangeException, "please report the query, without rows, as a defect of sfumato"),
+        (duckdb.InvalidInputException, "If the files are whole, please report the query"),
+        (duckdb.OutOfMemoryException, "Memory or disk ran out"),
+        (duckdb.IOException, "A file changed, is damaged or cannot be read"),
+        (pa.ArrowInvalid, "If the files are whole, please report the query"),
+    ],
+)
+def test_only_what_is_known_is_blamed(error, why, monkeypatch):
+    """An overflow in SQL that this package writes is no fault of a file, of memory or of the disk."""
+
+    def stop(*_: Any) -> Iterator[pa.RecordBatch]:
+        raise error(MARK)
+        yield
+
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    monkeypatch.setattr(engines, "batches", stop)
+    text = str(refused(release.to_arrow))
+    assert why in text
+    assert ("emory" in text) == ("emory" in why)
+
+
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
     """Python looks for signals where a block that fails is left, and keeps behind an interrupt what failed."""
@@ -175,7 +199,7 @@ def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
             return True
 
     release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
-    monkeypatch.setattr(engines, "suppress", Interrupted)
+    monkeypatch.setattr(engines, "_End", Interrupted)
     with pytest.raises(interrupt) as raised:
         release.to_arrow()
     assert MARK not in shown(raised.value)

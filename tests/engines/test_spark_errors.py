@@ -85,7 +85,7 @@ def test_what_a_worker_says_before_it_has_seen_a_row(spark, monkeypatch):
         "Spark's Python workers lack the module 'sfumato.x'",
         "No module named 'pyarrow'",
         "[PYTHON_VERSION_MISMATCH]",
-        "a worker's DuckDB stopped; memory or disk ran out",
+        "a worker's DuckDB stopped. Memory or disk ran out",
     ],
 )
 def test_what_workers_say_is_found(said):

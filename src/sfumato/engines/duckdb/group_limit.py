@@ -126,17 +126,18 @@ def _cut(hashes: str, limit: int) -> str:
     query = f"SELECT u, {bitmaps} FROM ({bucketed}) GROUP BY u HAVING count(*) > {limit}"
     # The word with the bit that completes the limit (m), which of its bits it is (r), the buckets before (p).
     chosen: dict[str, list[str]] = {"m": [], "r": [], "p": []}
-    before = "0"
+    before = "0::BIGINT"
     for word in range(words):
-        when = f"WHEN {before} + bit_count(b{word}) >= {limit} THEN "
+        upto = f"{before} + {_bit_count(f'b{word}')}"
+        when = f"WHEN {upto} >= {limit} THEN "
         chosen["m"].append(f"{when}b{word}")
-        chosen["r"].append(f"{when}CAST({limit} - ({before}) AS INTEGER)")
-        chosen["p"].append(f"{when}{_BITS * word}")
-        before += f" + bit_count(b{word})"
+        chosen["r"].append(f"{when}{limit} - ({before})")
+        chosen["p"].append(f"{when}{_BITS * word}::BIGINT")
+        before = upto
     cases = ", ".join(f"CASE {' '.join(whens)} END AS {name}" for name, whens in chosen.items())
     query = f"SELECT u, {cases} FROM ({query})"
     for half in (32, 16, 8, 4, 2, 1):  # binary search for the r-th bit that is set in m
-        low = f"bit_count(m & {(1 << half) - 1}::BIGINT)"
+        low = _bit_count(f"m & {(1 << half) - 1}::BIGINT")
         query = (
             f"SELECT u, CASE WHEN {low} >= r THEN m ELSE m >> {half} END AS m, "
             f"CASE WHEN {low} >= r THEN r ELSE r - {low} END AS r, "
@@ -149,6 +150,11 @@ def _cut(hashes: str, limit: int) -> str:
         f"SELECT u, CASE WHEN p IS NULL THEN {_NO_CUT} ELSE CAST(least({end}, {2**64 - 1}) AS UBIGINT) END "
         f"AS below FROM ({query})"
     )
+
+
+def _bit_count(bits: str) -> str:
+    """Write the number of set bits as a BIGINT: bit_count is a TINYINT, and sums of TINYINTs overflow at 128."""
+    return f"CAST(bit_count({bits}) AS BIGINT)"
 
 
 def _bitmap(word: int, words: int) -> str:

@@ -31,6 +31,31 @@ _PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = tr
 FOREIGN = duckdb.Error, pa.ArrowException, OSError, UnicodeError
 
 
+MEMORY = "Memory or disk ran out"
+FILES = "A file changed, is damaged or cannot be read or written"
+UNKNOWN = "If the files are whole, please report the query, without rows, as a defect of sfumato"
+
+
+def cause(kind: type[BaseException] | None) -> str:
+    """Return what is known of why DuckDB stopped, from the class of its error: the text may quote rows."""
+    if kind is not None and issubclass(kind, duckdb.OutOfMemoryException | MemoryError):
+        return MEMORY
+    return FILES if kind is not None and issubclass(kind, duckdb.IOException | OSError) else UNKNOWN
+
+
+class _End(suppress):
+    """A block that ends at an error of DuckDB or Arrow, of which the class alone is kept."""
+
+    kind: type[BaseException] | None = None
+
+    def __init__(self) -> None:
+        super().__init__(*FOREIGN)
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> bool:
+        self.kind = kind
+        return super().__exit__(kind, *raised)
+
+
 @dataclass(frozen=True)
 class Asked:
     """A query, with what is known of it before a row is read.
@@ -60,23 +85,25 @@ class Reader:
 
     def statistics(self, asked: Asked, batch_rows: int, salt: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key; of one salt with the same choice of groups."""
-        salt = secrets.randbits(64) if salt is None else salt
-        rows = self._rows(asked, self._source, batch_rows, salt)
+        salt, end = secrets.randbits(64) if salt is None else salt, _End()
+        rows = self._rows(asked, self._source, batch_rows, salt, end)
         # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
         first = next(rows, None)
         if first is None and self._source.again is not None:
-            rows = self._rows(asked, self._source.again(asked.columns), batch_rows, salt)
+            rows = self._rows(asked, self._source.again(asked.columns), batch_rows, salt, end)
             first = next(rows, None)
         if first is None:
-            raise self._stopped()
+            raise self._stopped(end)
         yield first
         yield from rows
 
-    def _rows(self, asked: Asked, source: Source, batch_rows: int, salt: int) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, asked: Asked, source: Source, batch_rows: int, salt: int, end: _End
+    ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
         query = asked.query
         given = ended = False
-        with suppress(*FOREIGN), in_own_words(), self._reading(asked, source) as (session, options):
+        with end, in_own_words(), self._reading(asked, source) as (session, options):
 
             def written(query: ExactQuery) -> ExactSql:
                 return ExactSql(query, **options, salt=salt)
@@ -93,7 +120,7 @@ class Reader:
                     yield numbered(batch, query, sizes)
             ended = True
         if given and not ended:
-            raise self._stopped()
+            raise self._stopped(end)
 
     @contextmanager
     def _reading(
@@ -129,11 +156,12 @@ class Reader:
         wanted, again = replace(wanted, exact=asked.total), self._source.again
         ways: list[Callable[[], Source]] = [lambda: self._source]
         ways += [] if again is None else [lambda: again(asked.columns)]
+        end = _End()
         for way in ways:
-            with suppress(*FOREIGN), in_own_words(), self._reading(asked, way()) as (session, options):
+            with end, in_own_words(), self._reading(asked, way()) as (session, options):
                 text = ContributionsSql(wanted, **options, salt=0).text()
                 return Contributed.of_columns(wanted, session.sql(text).to_arrow_table())
-        raise self._stopped()
+        raise self._stopped(end)
 
     @contextmanager
     def rows(
@@ -157,11 +185,8 @@ class Reader:
             percent = -1.0 if running is None else running.query_progress()
         return percent / 100 if percent >= 0 else None
 
-    def _stopped(self) -> EngineError:
-        return EngineError(
-            f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or be "
-            "damaged, or memory or disk ran out"
-        )
+    def _stopped(self, end: _End) -> EngineError:
+        return EngineError(f"{self._source.name}: DuckDB stopped while it read the rows. {cause(end.kind)}")
 
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.matching import numbered
-from sfumato.engines.duckdb.reading import batches
+from sfumato.engines.duckdb.reading import batches, cause
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
@@ -411,7 +411,7 @@ def as_stream(batches: Sequence[pa.RecordBatch], said: Mapping[str, str] | None 
 
 
 def _stopped(error: Exception) -> EngineError:
-    return EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type")
+    return EngineError(f"a worker's DuckDB stopped. {cause(type(error))}")
 
 
 def _guarded(items: Iterator[T]) -> Iterator[T]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from sfumato.engines.duckdb.reading import FILES, MEMORY, UNKNOWN
 from sfumato.errors import EngineError
 
 # What workers say before they have seen a row, or of no row: docs/spark.md has what to do.
 _SAID = re.compile(
     r"Spark's Python workers lack the module '[\w.]+'|No module named '[\w.]+'|\[PYTHON_VERSION_MISMATCH\]"
     r"|a worker has DuckDB [\w.+-]+, but the release was made with [\w.+-]+"
-    r"|a worker's DuckDB stopped; memory or disk ran out|parts of one shard came apart"
+    rf"|a worker's DuckDB stopped\. (?:{MEMORY}|{FILES}|{UNKNOWN})|parts of one shard came apart"
 )
 
 
