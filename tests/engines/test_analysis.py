@@ -42,6 +42,7 @@ ASKED = {
     "people": sf.count_units(),
     "has": sf.count("x"),
     "per_unit": sf.sum("k", lower=-5, upper=20),
+    "lacking": sf.sum("x", lower=3, upper=20, per="unit"),
     "per_row": sf.sum("x", lower=0, upper=20, per="row"),
     "mean": sf.mean("x", lower=0, upper=20),
     "var": sf.variance("x", lower=0, upper=20),
@@ -143,7 +144,7 @@ def test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(keys):
                 values = np.array([one[name].get(town, 0.0) for one in drawn])
                 cell = point.cells[name]
                 want, spread = cell.exact[i] + cell.bias[i], cell.choice[i]
-                linear = name in ("n", "people", "has", "per_unit", "per_row", "more")
+                linear = name in ("n", "people", "has", "per_unit", "lacking", "per_row", "more")
                 # To first order: of a ratio its own curvature remains, a part of its spread.
                 off = abs(values.mean() - want)
                 assert off < (6 / math.sqrt(CHOICES) + (0 if linear else 0.2)) * spread + 1e-6, (name, town)

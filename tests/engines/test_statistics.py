@@ -252,7 +252,7 @@ def unit_sum(draw: st.DrawFn, label: str, column: str, whole: bool) -> UnitSum:
     exponent = max(exponent, ValueGrid.around(lower, upper, Grid(exponent)).exponent)
     low, high = Grid(exponent).steps_at_most(lower), Grid(exponent).steps_at_least(upper)
     centre = draw(st.sampled_from([0, (low + high) // 2, low, high]))
-    return UnitSum(label, column, exponent, low, high, integer, centre)
+    return UnitSum(label, column, exponent, low, high, integer, centre, draw(st.booleans()))
 
 
 @st.composite
@@ -783,6 +783,18 @@ def test_steps_come_before_the_bounds(engine):
     query = ExactQuery(steps, "unit", ("k",), None, 5, (CountUnits(), UnitSum("s", "y", 0, 0, 100, True)))
     expected = {("a",): {"units": 2, "s.total": 15}, ("b",): {"units": 1, "s.total": 11}}
     assert evaluated(engine(table), query) == expected
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_unit_without_values_adds_nothing_to_its_sum(engine, missing):
+    """It adds nothing but the centre that the count of units gives back; and the nearest bound if declared full."""
+    table = pa.table({"unit": [1, 1, 2, 2, 3], "x": pa.array([None, None, 2.0, None, float("nan")])})
+    for lower, upper, centre in ((5, 10, 3), (-9, -4, 0), (-1, 8, 0)):
+        s = UnitSum("s", "x", 0, lower, upper, False, centre, missing)
+        none = 0 if missing else min(max(0, lower), upper)
+        expected = 2 * none + min(max(2, lower), upper) - 3 * centre
+        query = ExactQuery((), "unit", (), None, 1, (s,))
+        assert evaluated(engine(table), query) == {(): {"s.total": expected} if expected else {}}
 
 
 @pytest.mark.long

@@ -26,8 +26,9 @@ from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 FIELDS = [pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
-          pa.field("x", pa.float64(), nullable=False), pa.field("y", pa.float64())]  # fmt: skip
-TABLE = pa.table([[1], [1], [1.0], [1.0]], pa.schema(FIELDS))
+          pa.field("x", pa.float64(), nullable=False), pa.field("y", pa.float64()),
+          pa.field("z", pa.int64(), nullable=False)]  # fmt: skip
+TABLE = pa.table([[1], [1], [1.0], [1.0], [1]], pa.schema(FIELDS))
 UNIT = {"lower": 0, "upper": 30}
 FAR = {"lower": 10**6, "upper": 10**6 + 1}
 
@@ -240,7 +241,7 @@ def by_coordinates(plan):
     "asked, budget, larger",
     [
         # The sum of values around a million is wrong by a million times what the count is.
-        (question(6, 12, n=sf.count(), s=sf.sum("x", **FAR)), {"epsilon": 1, "delta": 1e-6}, 1.7),
+        (question(6, 12, n=sf.count(), s=sf.sum("z", **FAR)), {"epsilon": 1, "delta": 1e-6}, 1.7),
         (question(6, None, v=sf.variance("x", **UNIT)), {"epsilon": 3, "delta": 1e-10}, 1.35),
     ],
     ids=["a sum far from 0", "private groups"],

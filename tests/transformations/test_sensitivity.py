@@ -275,12 +275,27 @@ def test_planted_defects_are_rejected(defect):
 def test_sums_per_unit():
     for lower, upper in ((0, 5), (-3, 2), (2, 4), (-6, -5), (-4, 4)):
         for centre in {0, (lower + upper) // 2, lower, upper}:
-            statistic = UnitSum("x", "x", 0, lower, upper, True, centre)
-            values = [None, *range(lower - 2, upper + 3)]
-            assert not understates(statistic, values, 2)
-            for norm in NORMS:
-                scales = statistic.body.split(norm)
-                assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
+            for missing in (True, False):
+                statistic = UnitSum("x", "x", 0, lower, upper, True, centre, missing)
+                values = [None, *range(lower - 2, upper + 3)]
+                assert not understates(statistic, values, 2)
+                for norm in NORMS:
+                    scales = statistic.body.split(norm)
+                    assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
+
+
+class BoundsOfValuesAlone(UnitSum):
+    """The claim forgets that a unit without a value adds 0, which can be outside of the bounds."""
+
+    @property
+    def ends(self):
+        return self.lower, self.upper
+
+
+def test_a_unit_without_values_is_in_the_claim():
+    values = [None, *range(12)]
+    assert not understates(UnitSum("x", "x", 0, 5, 10, True, 7), values, 2)
+    assert understates(BoundsOfValuesAlone("x", "x", 0, 5, 10, True, 7), values, 2)
 
 
 def test_real_sums_per_unit_over_the_grid():

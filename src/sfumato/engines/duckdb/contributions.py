@@ -121,7 +121,8 @@ class ContributionsSql(ExactSql):
             return self._valued(atom.column) + limited
         if atom.kind == "unit_sum":
             total = self._pair(f"sum({self.values.value(self._finite(atom.column, -LARGEST, LARGEST))})")
-            return f"least(greatest(coalesce({total}, 0), {double(atom.lower)}), {double(atom.upper)})"
+            clamped = f"least(greatest({total}, {double(atom.lower)}), {double(atom.upper)})"
+            return f"(CASE WHEN {total} IS NULL THEN 0 ELSE {clamped} END)"
         value = self.values.value(
             f"CASE WHEN {self.values.valued(atom.column)} THEN {self._from_centre(atom)} END"
         )
@@ -213,9 +214,14 @@ class ChosenRows:
         self.part: str = sql._bring(f"least(1, {total}::DOUBLE / t)")
         spread = f"{total}::DOUBLE * (t - {total}) / (t * (t - 1))"
         self.spread: str = sql._bring(f"(CASE WHEN t > {total} THEN {spread} ELSE 0 END)")
-        others, left = f"greatest(t - {total}, 0)", f"greatest(t - n - {total}, 0)"
-        ways = f"lgamma(t - n + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
-        self.present: str = sql._bring(f"(CASE WHEN t - n < {total} THEN 1 ELSE 1 - exp({ways}) END)")
+        self.present: str = self._any_of("n")
+
+    def _any_of(self, rows: str) -> str:
+        """Return the probability that at least one of so many rows of a pair is chosen."""
+        others, left = f"greatest(t - {self.total}, 0)", f"greatest(t - {rows} - {self.total}, 0)"
+        ways = f"lgamma(t - {rows} + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
+        chance = f"(CASE WHEN t - {rows} < {self.total} THEN 1 ELSE 1 - exp({ways}) END)"
+        return self.sql._bring(chance)
 
     def sums(self, atoms: Sequence[Atom], pairs: Sequence[Pair]) -> list[str]:
         """Return expressions of the same numbers as `ContributionsSql._by_share`."""
@@ -272,7 +278,8 @@ class ChosenRows:
         low, high, row = double(atom.lower), double(atom.upper), self._row(atom)
         least, most = (self.sql._pair(f"sum({end}({row}, 0))") for end in ("least", "greatest"))
         squares = self.sql._pair(f"sum({row} * {row})")
-        total, h, p = self._total(atom), self.present, self.part
+        valued = self.sql._bring(self.sql._valued(atom.column))
+        total, h, p = self._total(atom), self._any_of(valued), self.part
         whole = f"least(greatest({total}, {low}), {high})"
         free = f"({least} >= {low} AND {most} <= {high})"
         variance = f"{self.spread} * ({squares} - {total} * {total} / t)"
@@ -288,17 +295,19 @@ class ChosenRows:
             return f"(1 / (1 + exp(least(({end} - {middle}) / {scale}, 700))))"
 
         mean = self.sql._bring(
-            f"(CASE WHEN {p} >= 1 THEN {whole} WHEN {free} THEN {p} * {total} WHEN n = 1 THEN {h} * {whole} "
+            f"(CASE WHEN {valued} = 0 THEN 0 WHEN {p} >= 1 THEN {whole} WHEN {free} THEN {p} * {total} "
+            f"WHEN {valued} = 1 THEN {h} * {whole} "
             f"ELSE {h} * ({low} + {above(low)} - {above(high)}) END)"
         )
         inside = self.sql._bring(
-            f"(CASE WHEN {free} THEN 1 WHEN n = 1 THEN (CASE WHEN {whole} = {total} THEN 1 ELSE 0 END) "
+            f"(CASE WHEN {valued} = 0 THEN 0 WHEN {free} THEN 1 "
+            f"WHEN {valued} = 1 THEN (CASE WHEN {whole} = {total} THEN 1 ELSE 0 END) "
             f"ELSE {chance(low)} - {chance(high)} END)"
         )
         own = f"greatest({second} - {middle} * {middle}, 0) * {inside}"
         spread = (
-            f"(CASE WHEN {p} >= 1 THEN 0 WHEN {free} THEN {variance} "
-            f"WHEN n = 1 THEN {whole} * {whole} * {h} * (1 - {h}) "
+            f"(CASE WHEN {valued} = 0 OR {p} >= 1 THEN 0 WHEN {free} THEN {variance} "
+            f"WHEN {valued} = 1 THEN {whole} * {whole} * {h} * (1 - {h}) "
             f"ELSE {h} * {own} + {mean} * {mean} * (1 / {h} - 1) END)"
         )
         return mean, inside, self.sql._bring(spread)

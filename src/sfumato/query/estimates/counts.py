@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.noise.intervals import Interval
@@ -96,7 +96,9 @@ def sums(design: Design, name: str, aggregate: Sum) -> tuple[Estimate, ...]:
 def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bool) -> Estimate:
     lower, upper = aggregate.lower, aggregate.upper
     bound = max(abs(lower), abs(upper))
-    largest = (upper - lower) / 2 if design.units else bound
+    missing = design.missing(aggregate.column)
+    first, last = (min(lower, Fraction(0)), max(upper, Fraction(0))) if missing else (lower, upper)
+    largest = (last - first) / 2 if design.units else bound
     # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
     # beyond what a row is clamped to, or where parts of a unit count, a column of integers is put on a grid
     # like any other.
@@ -109,15 +111,16 @@ def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bo
         bounds = ValueGrid.around(lower, upper, Grid.for_noise(design.multiplier * largest))
         grid = Grid(bounds.exponent)
     low, high = grid.steps_at_most(lower), grid.steps_at_least(upper)
-    centre_steps = (low + high) // 2 if design.units else 0
     label = design.label(block_of(aggregate))
-    made = UnitSum(label, aggregate.column, grid.exponent, low, high, exact, centre_steps)
+    made = UnitSum(label, aggregate.column, grid.exponent, low, high, exact, missing=missing)
+    if design.units:
+        made = replace(made, centre=sum(made.ends) // 2)
     design.add(made)
     return SumEstimate(
         name,
         "units" if design.units else None,
         total=made.names[0],
-        centre=float(centre_steps * grid.step),
+        centre=float(made.centre * grid.step),
         whole=integer,
         wide=wide,
     )

@@ -133,7 +133,8 @@ class Top(Helpful, Displayed):
             made = ValueGrid.around(by.lower, by.upper, Grid.for_noise(by.upper - by.lower))
             grid = Grid(made.exponent)
         low, high = grid.steps_at_most(by.lower), grid.steps_at_least(by.upper)
-        return UnitSum("by", by.column, grid.exponent, low, high, whole)
+        missing = self.schema[by.column].missing
+        return UnitSum("by", by.column, grid.exponent, low, high, whole, missing=missing)
 
     @property
     def step(self) -> Fraction:

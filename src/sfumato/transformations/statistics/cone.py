@@ -126,5 +126,5 @@ def _counts_values(statistic: Statistic) -> bool:
 def _limits_itself(statistic: Statistic) -> bool:
     """Whether it is one number that is never negative, or its first one limits the second."""
     if isinstance(statistic, UnitSum):
-        return statistic.lower >= statistic.centre
+        return statistic.ends[0] >= statistic.centre
     return isinstance(statistic, (Count, DistinctMatched, DistinctShared, WeightedSum))

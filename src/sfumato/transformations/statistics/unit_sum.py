@@ -20,7 +20,7 @@ HUGE_STEPS = 1 << 62
 
 @dataclass(frozen=True)
 class UnitSum(Statistic):
-    """A unit's exact sum in a group, clamped to [lower, upper] steps.
+    """A unit's exact sum in a group, clamped to [lower, upper] steps; zero for a unit without a value.
 
     Args:
         label: prefix of the coordinate's name.
@@ -28,11 +28,13 @@ class UnitSum(Statistic):
         exponent: log2 of the grid step; 0 for integer columns.
         lower, upper: the bounds in steps.
         integer: the column holds integers, which are added without a detour over float64.
-        centre: steps taken off each unit's clamped sum; the midpoint of the bounds where a count of
-            units is released too and gives it back, which halves the sensitivity or better.
+        centre: steps subtracted from each unit's sum; the midpoint of `ends` where a count of units
+            is released too and gives it back, which halves the sensitivity or better.
+        missing: whether a row can lack a value, so that a unit can have none at all.
 
-    >>> UnitSum("x", "x", 0, 0, 10, integer=True).contribution([{"x": 7}, {"x": 9}, {"x": None}])
-    Counter({'x.total': 10})
+    >>> hours = UnitSum("x", "x", 0, 5, 10, integer=True)
+    >>> hours.contribution([{"x": 7}, {"x": 9}, {"x": None}]), hours.contribution([{"x": None}])
+    (Counter({'x.total': 10}), Counter({'x.total': 0}))
 
     Proof: docs/proofs/unit_sum.md.
     """
@@ -44,6 +46,7 @@ class UnitSum(Statistic):
     upper: int
     integer: bool
     centre: int = 0
+    missing: bool = True
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -57,29 +60,34 @@ class UnitSum(Statistic):
         """The grid step, in the column's unit."""
         return Grid(self.exponent).step
 
-    def row_steps(self, value: Any) -> int:
-        """Return one row's value in steps, clamped to the huge range; zero for NULL and NaN.
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The range of a unit's sum, in steps: the bounds, and 0 where a unit can lack values."""
+        return (min(self.lower, 0), max(self.upper, 0)) if self.missing else (self.lower, self.upper)
+
+    def row_steps(self, value: Any) -> int | None:
+        """Return one row's value in steps, clamped to the huge range; None for NULL and NaN.
 
         Args:
             value: of a row; None for NULL.
 
         >>> hours = UnitSum("hours", "hours", exponent=-1, lower=0, upper=80, integer=False)
         >>> [hours.row_steps(value) for value in (7.3, 90, None)]
-        [15, 180, 0]
+        [15, 180, None]
         """
         if self.integer:
-            return 0 if value is None else min(max(int(value), -HUGE_STEPS), HUGE_STEPS)
+            return None if value is None else min(max(int(value), -HUGE_STEPS), HUGE_STEPS)
         number = as_double(value)
         if number is None:
-            return 0
+            return None
         huge = float(HUGE_STEPS * self.step)
         return steps_half_away(min(max(number, -huge), huge), self.exponent)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the unit's clamped sum, less the centre."""
-        total = sum(self.row_steps(row[self.column]) for row in rows)
-        clamped = min(max(total, self.lower), self.upper) - self.centre
-        return Counter({self.names[0]: scaled_down(clamped, 1, 1, weight)})
+        values = [x for row in rows if (x := self.row_steps(row[self.column])) is not None]
+        clamped = 0 if self.missing and not values else min(max(sum(values), self.lower), self.upper)
+        return Counter({self.names[0]: scaled_down(clamped - self.centre, 1, 1, weight)})
 
     @property
     def per_unit(self) -> str:
@@ -88,6 +96,6 @@ class UnitSum(Statistic):
 
     @property
     def body(self) -> Body:
-        """The larger distance of a bound from the centre: what a unit that comes or goes can change."""
-        bound = max(abs(self.lower - self.centre), abs(self.upper - self.centre))
+        """The larger distance of an end from the centre: what a unit that comes or goes can change."""
+        bound = max(abs(end - self.centre) for end in self.ends)
         return Segment(self.names[0], Fraction(bound))

@@ -19,7 +19,9 @@ def unit_sum(values: Values, s: UnitSum) -> list[Part]:
         row = f"CASE WHEN {value} IS NOT NULL THEN {clamped} END"
     else:
         row = values.steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
-    total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
+    total = f"least(greatest({identifier(name)}, {s.lower}), {s.upper})"
+    nothing = 0 if s.missing else min(max(0, s.lower), s.upper)
+    total = f"CASE WHEN {identifier(name)} IS NULL THEN {nothing} ELSE {total} END"
     value = values.value(f"CAST({row} AS BIGINT)")
     added = scaled(f"({total} - {s.centre})::HUGEINT", None, values.most(s))
     return [Part(name, f"sum({value})", f"sum({added})")]
