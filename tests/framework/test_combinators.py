@@ -72,7 +72,7 @@ def test_maps_that_are_too_small_are_found():
     honest = product([steps(1), steps(3)])
     one, other = (F(0), F(0)), (F(-1, 8), F(-1, 8))
     assert not too_far(honest, one, other)
-    for wrong in (lambda d: F(3 * ceil(d)), lambda d: honest.map(d) - F(1, 8)):
+    for wrong in (lambda d: F(3 * ceil(d)), lambda d: max(F(0), honest.map(d) - F(1, 8))):
         assert too_far(replace(honest, stability_map=wrong), one, other)
 
 

@@ -185,9 +185,14 @@ def test_another_metric_is_refused():
 
 def test_a_loss_below_nothing_is_refused():
     for measure, loss in ((PureDP(), F(-1)), (ApproximateDP(), (F(1), F(-1, 10))), (PureDP(), math.nan)):
+        with pytest.raises(BudgetError, match="must be .* of at least 0"):
+            claimed(measure, loss, never)
         ledger = odometer(measure, 1 if measure == PureDP() else (1, 0))
-        with pytest.raises(BudgetError, match="none is below 0"):
-            ledger.ask(claimed(measure, loss, never))
+        now = [measure.total([])]  # a map that is right where it is made, and turns
+        turning = Measurement("turning", WHOLE, DISTANCE, measure, never, lambda d_in, now=now: now[-1])
+        now.append(loss)
+        with pytest.raises(BudgetError, match="must be .* of at least 0"):
+            ledger.ask(turning)
 
 
 def test_a_draw_that_fails_has_been_paid():

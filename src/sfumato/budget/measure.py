@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sfumato.budget.loss import Loss
 from sfumato.framework.measures import Measure
@@ -26,6 +27,16 @@ class PrivacyLoss(Measure):
     Source:
         Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via characteristic function".
     """
+
+    admitted = "a Loss of sfumato.budget"
+
+    def admit(self, loss: Any) -> Loss | None:
+        """Return what a privacy map gave as a Loss, whose parts are exact and at least 0; else None.
+
+        Args:
+            loss: what the map gave.
+        """
+        return loss if isinstance(loss, Loss) else None
 
     def total(self, losses: Sequence[Loss]) -> Loss:
         """Return the composed loss."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError, QueryError
-from sfumato.framework.core import Linear, Measurement, Transformation
+from sfumato.framework.core import Linear, Measurement, Transformation, derived
 from sfumato.framework.domains import ProductDomain, check_length
 from sfumato.framework.metrics import ProductMetric
 from sfumato.names.helpful import helpful
@@ -46,14 +46,15 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
         check_length(values, len(parts), "product")
         return tuple(part.function(value) for part, value in zip(parts, values, strict=True))
 
+    name = _listed("product", parts)
     constants = [p.stability_map.constant for p in parts if isinstance(p.stability_map, Linear)]
     stability_map: Callable[[Fraction], Fraction] = (
         Linear(max(constants))
         if len(constants) == len(parts)
-        else lambda d_in: sum((part.stability_map(d_in) for part in parts), Fraction(0))
+        else derived(name, lambda d_in: sum((part.stability_map(d_in) for part in parts), Fraction(0)))
     )
     return Transformation(
-        _listed("product", parts),
+        name,
         ProductDomain(tuple(part.input_domain for part in parts)),
         ProductDomain(tuple(part.output_domain for part in parts)),
         ProductMetric(parts[0].input_metric),
@@ -88,13 +89,14 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
     for side in ("input_domain", "input_metric", "output_measure"):
         _must_agree("compose", parts, side)
     measure = parts[0].output_measure
+    name = _listed("compose", parts)
     return Measurement(
-        _listed("compose", parts),
+        name,
         parts[0].input_domain,
         parts[0].input_metric,
         measure,
         lambda value: tuple(part.function(value) for part in parts),
-        lambda d_in: measure.total([part.privacy_map(d_in) for part in parts]),
+        derived(name, lambda d_in: measure.total([part.privacy_map(d_in) for part in parts]), measure),
     )
 
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any, overload
 
 from sfumato.display.fields import Spelled
-from sfumato.errors import ParameterError, QueryError, in_own_words, shown
+from sfumato.errors import BudgetError, ParameterError, QueryError, SfumatoError, in_own_words, shown
 from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
-from sfumato.framework.measures import Measure
+from sfumato.framework.measures import AMOUNT, Measure, exact_amount
 from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
 
 
@@ -39,6 +39,89 @@ class Linear(Spelled):
         return self.constant * d_in
 
 
+_PROBES = (Fraction(0), Fraction(1), Fraction(2))
+
+
+class CheckedMap:
+    """A map that is checked, where a Transformation or Measurement is made and at each use.
+
+    Every value must be exact and at least 0, and no value may be less than one at a smaller distance.
+
+    Args:
+        name: the map and whose it is, for errors.
+        function: the map.
+        measure: of a privacy map; None for a stability map.
+        derived: whether the map is computed from checked maps alone; it is not evaluated here then.
+    Raises:
+        BudgetError: a loss at distance 0, 1 or 2 is not admissible.
+        QueryError: a stability at one of them is not.
+    """
+
+    def __init__(
+        self, name: str, function: Callable[[Fraction], Any], measure: Measure | None, *, derived: bool
+    ) -> None:
+        self.measure, self._name, self._function = measure, name, function
+        self._known: dict[Fraction, Any] = {}
+        for distance in () if derived else _PROBES:
+            try:
+                value = function(distance)
+            except Exception:
+                continue
+            self._known[distance] = self._checked(distance, value)
+
+    def __call__(self, distance: Fraction) -> Any:
+        """Return the map's value, once it is checked."""
+        return self._checked(distance, self._function(distance))
+
+    def _checked(self, distance: Fraction, value: Any) -> Any:
+        exact = exact_amount(value) if self.measure is None else self.measure.admit(value)
+        if exact is None:
+            expected = AMOUNT if self.measure is None else self.measure.admitted
+            raise self._error(f"({distance}) is {shown(value)}, but must be {expected}")
+        for other, known in self._known.items():
+            (near, less), (far, more) = sorted(((other, known), (distance, exact)), key=lambda pair: pair[0])
+            if near != far and not _at_most(less, more):
+                raise self._error(
+                    f" falls from {shown(less)} at {near} to {shown(more)} at {far}, but must never fall"
+                )
+        return exact
+
+    def _error(self, text: str) -> SfumatoError:
+        text = f"{self._name}{text}"
+        return QueryError(text) if self.measure is None else BudgetError(text)
+
+
+def _at_most(less: Any, more: Any) -> bool:
+    """Whether no number fell; of a loss that is an object of its own kind nothing is known."""
+    if isinstance(less, tuple) and isinstance(more, tuple):
+        return all(map(_at_most, less, more))
+    return not isinstance(less, Fraction) or not isinstance(more, Fraction) or less <= more
+
+
+def _checked_map(
+    name: str, given: Callable[[Fraction], Any], measure: Measure | None, *, derived: bool = False
+) -> Callable[[Fraction], Any]:
+    """Return the map checked; a linear map stands for itself, as its constant has been checked."""
+    if isinstance(given, CheckedMap) and given.measure == measure:
+        return given
+    side = "stability_map" if measure is None else "privacy_map"
+    checked = CheckedMap(f"{name}: {side}", given, measure, derived=derived)
+    return given if type(given) is Linear else checked
+
+
+def derived(
+    name: str, function: Callable[[Fraction], Any], measure: Measure | None = None
+) -> Callable[[Fraction], Any]:
+    """Return a map that is computed from checked maps: checked where it is used.
+
+    Args:
+        name: of the transformation or measurement that the map is for.
+        function: the map.
+        measure: of a privacy map; None for a stability map.
+    """
+    return _checked_map(name, function, measure, derived=True)
+
+
 @dataclass(frozen=True, repr=False)
 class Transformation:
     """A deterministic function with a stability claim.
@@ -48,9 +131,10 @@ class Transformation:
         input_domain, output_domain: the spaces of `function`.
         input_metric, output_metric: how distance is measured in each; each must admit its domain.
         function: the definition; engines compute the same at scale.
-        stability_map: d_in (a Fraction) to an upper bound of the distance of outputs; never falling.
+        stability_map: d_in (a Fraction) to an upper bound of the distance of outputs: an int or a Fraction
+            of at least 0, never falling. It is checked at distances 0, 1 and 2, and at each use.
     Raises:
-        QueryError: a metric does not measure its domain.
+        QueryError: a metric does not measure its domain, or the map gives what is no such number.
         ParameterError: a domain or metric is none; or from `map`, for a negative or non-finite d_in.
 
     >>> from sfumato import transformations as t
@@ -72,6 +156,7 @@ class Transformation:
     def __post_init__(self) -> None:
         _check_space(self.name, "input", self.input_metric, self.input_domain)
         _check_space(self.name, "output", self.output_metric, self.output_domain)
+        object.__setattr__(self, "stability_map", _checked_map(self.name, self.stability_map, None))
 
     def __call__(self, value: Any) -> Any:
         """Apply the function."""
@@ -103,7 +188,7 @@ class Transformation:
                 self.input_metric,
                 other.output_metric,
                 lambda value: other.function(self.function(value)),
-                _chained(self.stability_map, other.stability_map),
+                _chained(name, self.stability_map, other.stability_map),
             )
         return Measurement(
             name,
@@ -111,7 +196,7 @@ class Transformation:
             self.input_metric,
             other.output_measure,
             lambda value: other.function(self.function(value)),
-            _chained(self.stability_map, other.privacy_map),
+            _chained(name, self.stability_map, other.privacy_map, other.output_measure),
         )
 
 
@@ -124,9 +209,11 @@ class Measurement:
         input_domain, input_metric: what it takes; the metric must admit the domain.
         output_measure: in what unit `privacy_map` states its loss, such as `PureDP()`.
         function: draws a release; each call draws fresh noise.
-        privacy_map: d_in (a Fraction) to the loss in the measure's unit, never understated.
+        privacy_map: d_in (a Fraction) to the loss in the measure's unit, never understated: of ints or
+            Fractions of at least 0, never falling. It is checked at distances 0, 1 and 2, and at each use.
     Raises:
         QueryError: the metric does not measure the domain.
+        BudgetError: the map gives what is no such loss.
         ParameterError: the domain or metric is none; or from `map`, for a negative or non-finite d_in.
     Source:
         Gaboardi, Hay, Vadhan 2020, "A programming framework for OpenDP".
@@ -145,6 +232,13 @@ class Measurement:
 
     def __post_init__(self) -> None:
         _check_space(self.name, "input", self.input_metric, self.input_domain)
+        if not isinstance(self.output_measure, Measure):
+            raise ParameterError(
+                f"{self.name}: output_measure", self.output_measure, "a measure, such as PureDP()"
+            )
+        object.__setattr__(
+            self, "privacy_map", _checked_map(self.name, self.privacy_map, self.output_measure)
+        )
 
     def __call__(self, value: Any) -> Any:
         """Draw a release.
@@ -178,10 +272,15 @@ def distance_in(d_in: object) -> Fraction:
     return at_least_0(d_in, "d_in")
 
 
-def _chained(first: Callable[[Fraction], Fraction], second: Callable[[Fraction], Any]) -> Any:
-    if isinstance(first, Linear) and isinstance(second, Linear):
+def _chained(
+    name: str,
+    first: Callable[[Fraction], Fraction],
+    second: Callable[[Fraction], Any],
+    measure: Measure | None = None,
+) -> Any:
+    if type(first) is type(second) is Linear:
         return Linear(first.constant * second.constant)
-    return lambda d_in: second(first(d_in))
+    return derived(name, lambda d_in: second(first(d_in)), measure)
 
 
 def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:

@@ -6,10 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import NoneType
 from typing import Any
 
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_fraction, root_down, root_up
+
+AMOUNT = "an exact number of at least 0: an int or a Fraction"
+
+
+def exact_amount(value: Any) -> Fraction | None:
+    """Return what a map gave as a Fraction; None for what is not an exact number of at least 0.
+
+    Args:
+        value: a distance or a loss.
+
+    >>> exact_amount(2), exact_amount(0.5), exact_amount(Fraction(-1, 2))
+    (Fraction(2, 1), None, None)
+    """
+    exact = isinstance(value, (int, Fraction)) and not isinstance(value, bool)
+    return Fraction(value) if exact and value >= 0 else None
 
 
 class Measure(ABC):
@@ -37,6 +53,20 @@ class Measure(ABC):
         Args:
             loss, budget: in this measure's unit.
         """
+
+    admitted: str = AMOUNT
+
+    def admit(self, loss: Any) -> Any:
+        """Return what a privacy map gave as a loss; None where a number in it is not exact or is below 0.
+
+        Args:
+            loss: a number, a tuple of numbers, or an object of a measure's own, which checks itself.
+        """
+        if isinstance(loss, tuple):
+            parts = tuple(map(exact_amount, loss))
+            return None if None in parts else parts
+        plain = isinstance(loss, (str, bytes, NoneType)) or hasattr(loss, "__float__")
+        return exact_amount(loss) if plain else loss
 
 
 class Filter(Measure):
@@ -82,18 +112,34 @@ class Filter(Measure):
         """
 
 
-class _Sum(Filter):
-    def total(self, losses: Sequence[Fraction]) -> Fraction:
-        """Return the sum."""
-        return sum(losses, Fraction(0))
+class _Number(Filter):
+    def admit(self, loss: Any) -> Fraction | None:
+        """Return what a privacy map gave as a Fraction; None for what is not an exact number of at least 0.
+
+        Args:
+            loss: what the map gave.
+        """
+        return exact_amount(loss)
 
     def within(self, loss: Fraction, budget: Fraction) -> bool:
         """Whether it is at most the budget."""
         return loss <= budget
 
     def budget(self, value: Any) -> Fraction:
-        """Take a finite number of at least 0."""
+        """Take a finite number of at least 0.
+
+        Returns:
+            The number, exactly.
+        Raises:
+            BudgetError: it is no such number.
+        """
         return _amount(value, "budget")
+
+
+class _Sum(_Number):
+    def total(self, losses: Sequence[Fraction]) -> Fraction:
+        """Return the sum."""
+        return sum(losses, Fraction(0))
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
         """Return the difference."""
@@ -142,6 +188,16 @@ class ApproximateDP(Filter):
     False
     """
 
+    admitted = "a pair (epsilon, delta) of exact numbers of at least 0: ints or Fractions"
+
+    def admit(self, loss: Any) -> Any:
+        """Return what a privacy map gave as a pair; None for what is not an exact one of at least 0.
+
+        Args:
+            loss: what the map gave.
+        """
+        return super().admit(loss) if isinstance(loss, tuple) and len(loss) == 2 else None
+
     def total(self, losses: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
         """Return the sums: basic composition."""
         return sum((e for e, _ in losses), Fraction(0)), sum((d for _, d in losses), Fraction(0))
@@ -173,7 +229,7 @@ class ApproximateDP(Filter):
 
 
 @dataclass(frozen=True)
-class GaussianDP(Filter):
+class GaussianDP(_Number):
     """Gaussian differential privacy (Dong, Roth, Su 2022): the map gives mu; squares add up.
 
     Source:
@@ -189,20 +245,6 @@ class GaussianDP(Filter):
     def total(self, losses: Sequence[Fraction]) -> Fraction:
         """Return the root of the sum of squares, rounded up."""
         return root_up(sum((mu * mu for mu in losses), Fraction(0)))
-
-    def within(self, loss: Fraction, budget: Fraction) -> bool:
-        """Whether it is at most the budget."""
-        return loss <= budget
-
-    def budget(self, value: Any) -> Fraction:
-        """Take a finite number of at least 0.
-
-        Returns:
-            The number, exactly.
-        Raises:
-            BudgetError: it is no such number.
-        """
-        return _amount(value, "budget")
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
         """Return the root of the difference of squares, rounded down."""

@@ -87,15 +87,13 @@ class Odometer(Owned):
             The release.
         Raises:
             QueryError: its domain, metric or measure is another.
-            BudgetError: it would lose more than is left, or claims to lose less than nothing, or this is
+            BudgetError: it would lose more than is left, or its map gives no admissible loss, or this is
                 another process than that which made the odometer.
             RefusalError: it is asked in the middle of another ask, as by a handler of a signal.
         """
         self._check_home()
         self._check_spaces(measurement)
         loss = measurement.privacy_map(self._d_in)
-        if not self._measure.within(self._measure.total([]), loss):
-            raise BudgetError(f"{measurement.name} claims a loss of {loss}, but none is below 0")
         with self._turn():
             total = self._measure.total([self._spent, loss])
             if not self._measure.within(total, self._budget):

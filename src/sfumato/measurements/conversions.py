@@ -19,6 +19,7 @@ from sfumato.framework import (
     PureDP,
     ZeroConcentratedDP,
 )
+from sfumato.framework.core import derived
 from sfumato.names.helpful import helpful
 
 Pair = tuple[Fraction, Fraction]
@@ -82,7 +83,7 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
         measurement.input_metric,
         measure,
         measurement.function,
-        lambda d_in: change(measurement.privacy_map(d_in)),
+        derived(measurement.name, lambda d_in: change(measurement.privacy_map(d_in)), measure),
     )
 
 
