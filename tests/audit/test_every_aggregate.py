@@ -19,8 +19,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.engines.duckdb import few_pairs
 from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.query import sizes
 from sfumato.query.aggregates import FUNCTIONS, Derived
 from sfumato.query.plans import planning
 from sfumato.query.plans.plan import Plan
@@ -201,9 +201,9 @@ def test_planted_defects_are_found(name, defect, monkeypatch):
 
 def of_few_pairs(monkeypatch):
     """Let a few rows be read at first, so that other pairs are asked for."""
-    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 3)
-    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 0)
-    monkeypatch.setattr(few_pairs, "_MOST_LEFT", 1)
+    monkeypatch.setattr(sizes, "FIRST_ROWS", 3)
+    monkeypatch.setattr(sizes, "ROWS_OF_A_VALUE", 0)
+    monkeypatch.setattr(sizes, "SHARE_LEFT_OUT", 1)
     return CASES["different values of all"]
 
 

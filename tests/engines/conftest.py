@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
+from sfumato.query import sizes
 from sfumato.query.noisy.noising import NoisyBatch
 from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.payment import free
@@ -137,7 +137,7 @@ class StagedEngine:
         ]
         with pytest.MonkeyPatch.context() as patch:
             if chance.random() < 0.5:  # as if rows were many
-                patch.setattr(exact_sql, "_SMALL", 0)
+                patch.setattr(sizes, "FEW_ROWS", 0)
             units = self._shuffled(
                 [p for part in parts for p in stages.partials(part)], stages.joined_partials
             )
@@ -441,10 +441,45 @@ def openers(tmp_path_factory):
     return cache(lambda name: ENGINES[name](str(tmp_path_factory.mktemp("rows"))))
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.long] * (name in JOBS)) for name in ENGINES])
+# A small value of each of the sizes at which engines compute the same answer in another way.
+SMALL = {
+    "FEW_ROWS": 3, "BITMAP_BITS": 3, "BITMAP_WORDS": 4, "GROUPS_PER_WORD": 1, "COPIES": 2, "BIGINT_ROOM": 1 << 10,
+    "LISTED_BINS": 1, "BATCH_GROUPS": 2, "BATCH_TREES": 1, "COUNTED_ROWS": 2, "COUNTED_BUCKETS": 2,
+    "MATCHED_VALUES": 12, "MATCHED_PAIRS": 40, "ROWS_OF_A_VALUE": 1, "FIRST_ROWS": 2, "MANY_VALUES": 4,
+    "FIRST_ROWS_OF_MANY": 5, "SHARE_LEFT_OUT": 1, "PAIRS_AT_ONCE": 2, "PROBED_VALUES": 1, "REPAIRS": 2,
+    "GREEDY_BUCKETS": 2, "GREEDY_SAMPLE": 2, "GREEDY_PAIRS": 2, "GREEDY_PARTS": 100, "GREEDY_ROUNDS": 1, "TABLE_RANGE": 4, "LOOKED_UP": 2,
+    "PARQUET_ROWS": 2, "SQLITE_ROWS": 2, "TEXT_RECORDS": 2, "FIRST_TEXT_BYTES": 4, "TEXT_BYTES": 8,
+    "BLOCK_BYTES": 16, "FOOTER_CHUNKS": 1, "CONDITIONS": 1, "CONSTANTS": 1, "IDLE_DATABASES": 2, "SESSIONS": 10,
+    "STAGE_ROWS": 2, "PAYLOAD_BYTES": 300, "SHARD_BYTES": 16, "READ_ROWS": 2, "BEAM_ROWS": 3,
+    "WAITING_BYTES": 100, "JOIN_BYTES": 100, "JOIN_PARTS": 2, "SHUFFLE_BYTES": 0, "SHUFFLE_PARTS": 1,
+    "COLUMN_BYTES": 100, "BATCH_KEYS": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_sizes(monkeypatch):
+    """All paths that only large data reach, for a few rows."""
+    for name, size in SMALL.items():
+        monkeypatch.setattr(sizes, name, size)
+
+
+# Where all sizes are small too: one engine in the first tier for the definitions of statistics alone.
+SMALL_ENGINES = ("small duckdb", "small stages")
+FIRST_TIER_OF_SMALL = ("test_statistics.py", "test_sizes.py")
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(name, marks=[pytest.mark.long] * (name in JOBS)) for name in ENGINES),
+        *SMALL_ENGINES,
+    ]
+)
 def engine(request, openers) -> Opener:
-    """Each engine in turn, as a function of rows."""
-    return openers(request.param)
+    """Each engine in turn, as a function of rows; those of one machine with small sizes too."""
+    if request.param not in SMALL_ENGINES:
+        return openers(request.param)
+    request.getfixturevalue("small_sizes")
+    return replace(openers(request.param.removeprefix("small ")), slow=not LONG)
 
 
 @pytest.fixture(scope="session")
@@ -492,6 +527,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Where there are several processes, pytest-xdist gives the first one what comes first.
     """
     items.sort(key=lambda item: not on_a_session(item))
+    for item in items:
+        opened = getattr(getattr(item, "callspec", None), "params", {}).get("engine")
+        first = opened == SMALL_ENGINES[0] and item.path.name in FIRST_TIER_OF_SMALL
+        if opened in SMALL_ENGINES and not first:
+            item.add_marker(pytest.mark.long)
     if not LONG:
         left = left_to_the_other(items)
         items[:] = [item for item in items if item not in left and not asked_again(item)]

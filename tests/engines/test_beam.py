@@ -52,6 +52,7 @@ from sfumato.engines.beam.release import Joined, SumRows
 from sfumato.engines.beam.rows import Columns, declared
 from sfumato.engines.beam.values import read, written
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, RefusalError
+from sfumato.query import sizes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])
 BIG = {"epsilon": 10**5, "delta": 1e-6}  # noise that rounds away
@@ -237,9 +238,9 @@ def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
 
 @pytest.mark.long
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
-    monkeypatch.setattr(release_module, "JOIN_PARTS", 4)
-    monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
-    monkeypatch.setattr(release_module, "SHUFFLE_PARTS", 1)
+    monkeypatch.setattr(sizes, "JOIN_PARTS", 4)
+    monkeypatch.setattr(sizes, "SHUFFLE_BYTES", 0)
+    monkeypatch.setattr(sizes, "SHUFFLE_PARTS", 1)
     # Of 97 units each is in three of four groups, so one group has 73 and is left out with a chance below e^-1000.
     # Sums have noise of 2^30 steps or more and counts some: two releases are equal with a chance below 10^-9.
     transform = question().release(epsilon=10, delta="0.01")
@@ -470,9 +471,9 @@ def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeyp
     def fail(self, *arguments):
         raise EngineErrorOfTest(stage)
 
-    monkeypatch.setattr(release_module, "WAITING_BYTES", 0)  # parts of shards for each batch
-    monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
-    monkeypatch.setattr(release_module, "SHUFFLE_PARTS", 1)
+    monkeypatch.setattr(sizes, "WAITING_BYTES", 0)  # parts of shards for each batch
+    monkeypatch.setattr(sizes, "SHUFFLE_BYTES", 0)
+    monkeypatch.setattr(sizes, "SHUFFLE_PARTS", 1)
     monkeypatch.setattr(f"sfumato.engines.duckdb.stages.Stages.{stage}", fail)
     shown: list = []
     with pytest.raises(Exception, match=f"{stage}|EngineErrorOfTest"):
@@ -535,12 +536,12 @@ def test_a_killed_worker_leaves_nothing_that_looks_complete_and_the_next_draws_t
 @pytest.mark.long
 def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch):
     """100,000 rows of one unit, and 20,000 units in one group, in many bundles."""
-    monkeypatch.setattr(release_module, "JOIN_BYTES", 1 << 16)
-    monkeypatch.setattr(release_module, "JOIN_PARTS", 16)
+    monkeypatch.setattr(sizes, "JOIN_BYTES", 1 << 16)
+    monkeypatch.setattr(sizes, "JOIN_PARTS", 16)
     stages = Release(question(), epsilon=1, delta=1e-6, shards=2)._work.stages
     largest = {"unit": 0, "group": 0}
 
-    def sizes(name: str, fn: Joined, parts: list[bytes]) -> list[bytes]:
+    def added(name: str, fn: Joined, parts: list[bytes]) -> list[bytes]:
         accumulator = fn.create_accumulator()
         for part in parts:
             accumulator = fn.add_input(accumulator, part)
@@ -552,7 +553,7 @@ def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch
         for _ in range(20)
     ]
     parts = [p.data for rows in hot for p in stages.partials(rows.to_batches())]
-    kept = sizes("unit", Joined(stages.joined_partials), parts)
+    kept = added("unit", Joined(stages.joined_partials), parts)
     # Rows take 100,000 x 20 bytes; a unit is never more than its groups.
     assert largest["unit"] < 100_000
     (totals,) = [stages.totals(kept)]
@@ -564,7 +565,7 @@ def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch
     totals = [
         p.data for rows in crowds for q in stages.partials(rows.to_batches()) for p in stages.totals([q.data])
     ]
-    groups = sizes("group", Joined(stages.joined_totals), totals)
+    groups = added("group", Joined(stages.joined_totals), totals)
     assert largest["group"] < 60_000
     rows = next(stages.merged(None, groups, 100)).to_pylist()
     assert [row["units"] for row in rows] == [20_000]
@@ -574,8 +575,8 @@ def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch
 @pytest.mark.parametrize("merged", [False, True])
 def test_an_accumulator_is_small_and_little_is_added_up_twice(monkeypatch, pairs, merged):
     """Of a shard whose own pairs have so many bytes."""
-    monkeypatch.setattr(release_module, "JOIN_BYTES", 100)
-    joins, sizes = [], []
+    monkeypatch.setattr(sizes, "JOIN_BYTES", 100)
+    joins, lengths = [], []
 
     def join(parts: list[bytes]) -> list[bytes]:
         joins.append(sum(map(len, parts)))
@@ -590,10 +591,10 @@ def test_an_accumulator_is_small_and_little_is_added_up_twice(monkeypatch, pairs
         else:
             accumulator = fn.add_input(accumulator, part)
         added_up, fresh, parts = accumulator
-        sizes.append(sum(map(len, parts)))
-        assert sizes[-1] == added_up + fresh
+        lengths.append(sum(map(len, parts)))
+        assert lengths[-1] == added_up + fresh
     fn.compact(accumulator)
-    assert max(sizes) <= 3 * pairs + 100 and joins
+    assert max(lengths) <= 3 * pairs + 100 and joins
     assert sum(joins) <= 2 * 10 * 1000
 
 

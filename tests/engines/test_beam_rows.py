@@ -16,13 +16,12 @@ import pytest
 
 import sfumato as sf
 from sfumato.beam import Release
-from sfumato.engines.beam import release as release_module
 from sfumato.engines.beam import rows as rows_module
 from sfumato.engines.beam.release import SumRows
 from sfumato.engines.beam.rows import Columns, declared
-from sfumato.engines.duckdb import stages as stages_module
 from sfumato.engines.duckdb import workers
 from sfumato.errors import EngineError
+from sfumato.query import sizes
 
 # Extension types
 
@@ -186,10 +185,10 @@ def test_a_value_at_which_arrow_ends_the_process_is_null(kind, value):
 @pytest.fixture
 def small(monkeypatch):
     """Limits that a test reaches."""
-    monkeypatch.setattr(rows_module, "COLUMN_BYTES", 400)
+    monkeypatch.setattr(sizes, "COLUMN_BYTES", 400)
     monkeypatch.setattr(rows_module, "VALUE_BYTES", 100)
-    monkeypatch.setattr(release_module, "WAITING_BYTES", 1000)
-    monkeypatch.setattr(stages_module, "PAYLOAD_BYTES", 1000)
+    monkeypatch.setattr(sizes, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(sizes, "PAYLOAD_BYTES", 1000)
 
 
 TEXTS = ["x" * (i % 90) for i in range(60)]
@@ -272,13 +271,13 @@ def test_of_long_rows_few_wait():
     for i in range(1000):
         row = Row(id=i, text="short", other="x" * 1000)
         alive.add(row)
-        assert not [*fn.process(row)] and len(alive) <= release_module.READ_ROWS
+        assert not [*fn.process(row)] and len(alive) <= sizes.READ_ROWS
         del row
 
 
 def test_of_long_texts_few_wait():
     fn, text = summing(), "x" * (1 << 18)
-    longest, most = release_module.READ_ROWS * len(text), release_module.WAITING_BYTES
+    longest, most = sizes.READ_ROWS * len(text), sizes.WAITING_BYTES
     for i in range(300):
         assert all(len(data) < 10**5 for _, data in (w.value for w in fn.process({"id": i, "text": text})))
         assert sum(map(len, fn._values[1])) <= most // 4 + longest

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import harmless, joins, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.query import sizes
 
 from .made_rows import bits, rows_of, table
 from .tiers import some
@@ -222,7 +223,7 @@ def test_every_source_may_be_joined(kind, tmp_path):
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_rows_are_found_to_be_too_many_in_buckets_or_not(rows, few, monkeypatch, tmp_path):
     """Of 300 units with 1 to 3 rows of a key, and one without a number."""
-    monkeypatch.setattr(joins, "_FEW", few)
+    monkeypatch.setattr(sizes, "COUNTED_ROWS", few)
     ids = [None if i == 7 else i for i in range(300) for _ in range(i % 3 + 1)]
     made = pa.table({"id": pa.array(ids, pa.int32()), "n": range(len(ids))})
     pq.write_table(made, tmp_path / "rows.parquet")

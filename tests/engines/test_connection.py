@@ -16,9 +16,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import arrow, connection, sources, spill, workers
-from sfumato.engines.duckdb.connection import MOST_IDLE, closed, connect, lent
+from sfumato.engines.duckdb.connection import closed, connect, lent
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError
+from sfumato.query import sizes
 from sfumato.query.exact import ExactQuery
 from sfumato.transformations import CountUnits
 
@@ -55,7 +56,7 @@ def counted(source) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_database_has_so_many_sessions_and_is_closed(most, monkeypatch):
     """DuckDB keeps some kilobytes of each until it is closed."""
-    monkeypatch.setattr(connection, "MOST_SESSIONS", most)
+    monkeypatch.setattr(sizes, "SESSIONS", most)
     places = [lent_place() for _ in range(2 * most)]
     assert places == [one for one in places[::most] for _ in range(most)] and len(set(places)) == 2
     assert idle() == []
@@ -291,7 +292,7 @@ def test_a_small_release_opens_no_database(monkeypatch):
 
 
 def test_threads_have_databases_of_their_own():
-    wrong, begin = [], threading.Barrier(MOST_IDLE + 4)
+    wrong, begin = [], threading.Barrier(sizes.IDLE_DATABASES + 4)
 
     def ask(number):
         rows = pa.table({"id": np.arange(number + 1), "k": np.full(number + 1, number)})
@@ -300,13 +301,13 @@ def test_threads_have_databases_of_their_own():
             if counted(rows) != [(number, number + 1)]:
                 wrong.append(number)
 
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(MOST_IDLE + 4)]
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(sizes.IDLE_DATABASES + 4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not wrong
-    assert 1 <= len(idle()) <= MOST_IDLE
+    assert 1 <= len(idle()) <= sizes.IDLE_DATABASES
     assert len(set(idle())) == len(idle())
 
 
@@ -316,15 +317,15 @@ def test_at_most_so_many_wait():
             if depth:
                 inside(depth - 1)
 
-    inside(MOST_IDLE + 2)
-    assert len(idle()) == MOST_IDLE
+    inside(sizes.IDLE_DATABASES + 2)
+    assert len(idle()) == sizes.IDLE_DATABASES
 
 
 def test_at_most_so_many_wait_of_all_kinds():
     """Of sources with limits of their own each is another kind; those that waited longest are closed."""
     for megabytes in range(200, 210):
         last = lent_place(resources=Resources(megabytes * 10**6))
-    assert len(idle()) == MOST_IDLE
+    assert len(idle()) == sizes.IDLE_DATABASES
     assert idle()[-1] == last
     assert lent_place(resources=Resources(209 * 10**6)) == last
 
@@ -373,11 +374,11 @@ def test_a_child_that_has_too_many_closes_none_of_its_parents(in_child):
     assert len(idle()) == 3
 
     def many():
-        for megabytes in range(200, 201 + MOST_IDLE):
+        for megabytes in range(200, 201 + sizes.IDLE_DATABASES):
             lent_place(resources=Resources(megabytes * 10**6))
         return len(connection._idle)
 
-    assert in_child(many) == MOST_IDLE
+    assert in_child(many) == sizes.IDLE_DATABASES
     assert len(idle()) == 3
 
 

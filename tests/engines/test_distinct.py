@@ -15,6 +15,7 @@ from sfumato.engines.duckdb.distinct import Rows, brought, code, counted
 from sfumato.engines.duckdb.few_pairs import most_brought
 from sfumato.engines.duckdb.matching import largest, matched
 from sfumato.engines.duckdb.numbering import Near, Numbering
+from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.statistics.distinct import most_matched
@@ -192,11 +193,11 @@ def wrong_by_few_pairs(monkeypatch, tables=80):
     with duckdb.connect() as con, monkeypatch.context() as patch:
         for number in range(tables):
             each, least = FIRST[number % len(FIRST)]
-            patch.setattr(few_pairs, "_ROWS_OF_A_VALUE", each)
-            patch.setattr(few_pairs, "_LEAST_ROWS", least)
-            patch.setattr(few_pairs, "_MOST_LEFT", 1)
-            patch.setattr(greedy, "_BLOCK", 7 if number % 3 else 1 << 17)
-            patch.setattr(greedy, "_PARTS", 100 if number % 5 else 2)
+            patch.setattr(sizes, "ROWS_OF_A_VALUE", each)
+            patch.setattr(sizes, "FIRST_ROWS", least)
+            patch.setattr(sizes, "SHARE_LEFT_OUT", 1)
+            patch.setattr(sizes, "GREEDY_PAIRS", 7 if number % 3 else 1 << 17)
+            patch.setattr(sizes, "GREEDY_PARTS", 100 if number % 5 else 2)
             sets, pairs, most = few_or_many(rng)
             # Each other table by values that are near each other, and not by their codes.
             found = by_few_pairs(con, pairs, most, whole=number % 2 == 1)
@@ -214,9 +215,9 @@ def test_few_pairs_show_a_largest_matching(monkeypatch):
 @pytest.mark.parametrize("whole", [False, True])
 def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypatch, whole):
     rng = random.Random(6)
-    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 5)
-    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 1)
-    monkeypatch.setattr(few_pairs, "_MOST_LEFT", 1)
+    monkeypatch.setattr(sizes, "FIRST_ROWS", 5)
+    monkeypatch.setattr(sizes, "ROWS_OF_A_VALUE", 1)
+    monkeypatch.setattr(sizes, "SHARE_LEFT_OUT", 1)
     moved = set()
     with duckdb.connect() as con:
         for _ in range(40):
@@ -243,8 +244,8 @@ def test_pairs_that_lose_their_place_among_those_left_are_found(monkeypatch):
 def pairs_left_out(monkeypatch, tables=60):
     """How many pairs could be taken still; that values are brought by who has them, and by nobody too many."""
     rng, left_out = np.random.default_rng(8), 0
-    monkeypatch.setattr(greedy, "_BLOCK", 16)
-    monkeypatch.setattr(greedy, "_PARTS", 1000)
+    monkeypatch.setattr(sizes, "GREEDY_PAIRS", 16)
+    monkeypatch.setattr(sizes, "GREEDY_PARTS", 1000)
     for _ in range(tables):
         values, units, most = (int(n) for n in rng.integers(1, (40, 60, 5)))
         value = rng.integers(0, values, 200).astype(np.int32)
@@ -262,8 +263,8 @@ def pairs_left_out(monkeypatch, tables=60):
 
 def test_the_order_of_rows_changes_nothing(monkeypatch):
     rng = random.Random(7)
-    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 5)
-    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 1)
+    monkeypatch.setattr(sizes, "FIRST_ROWS", 5)
+    monkeypatch.setattr(sizes, "ROWS_OF_A_VALUE", 1)
     with duckdb.connect() as con:
         for _ in range(20):
             _, pairs, most = few_or_many(rng)
@@ -460,7 +461,7 @@ def test_without_groups_few_pairs_or_all_count_the_same(monkeypatch, unit):
     alone = sf.scan(rows, privacy_unit="unit").bound(groups=1).agg(n=asked["n"])
     found = []
     for most_values in (0, 1000, 10_000):
-        monkeypatch.setattr(few_pairs, "_MOST_VALUES", most_values)
+        monkeypatch.setattr(sizes, "MATCHED_VALUES", most_values)
         found += [q.release(epsilon=3000).to_arrow()["n"].to_pylist() for q in (question, alone)]
     assert found == [[42]] * 6
 

@@ -31,6 +31,7 @@ from sfumato.engines.duckdb import lines
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError, SqlError
+from sfumato.query import sizes
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
@@ -126,7 +127,7 @@ def test_a_hostile_line_behind_those_that_are_guessed_from(tmp_path, what):
 
 def fields(path, block: int, **how) -> list[tuple]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_BLOCK", block)
+        patch.setattr(sizes, "TEXT_BYTES", block)
         batches = list(lines.Csv(**how).batches(str(path), list(TYPES), list(TYPES)))
     return [row for b in batches for row in zip(*(c.to_pylist() for c in b.columns), strict=True)]
 
@@ -203,7 +204,7 @@ def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block)
     path = tmp_path_factory.getbasetemp() / "blocks.csv"
     path.write_bytes(b"id,s,x\n" + text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_FIRST", 4)
+        patch.setattr(sizes, "FIRST_TEXT_BYTES", 4)
         at_once = fields(path, block)
         patch.setattr(lines, "columns_of", lambda *_: None)
         assert at_once == fields(path, block) == fields(path, 1 << 20)
@@ -352,7 +353,7 @@ def test_noise_in_json(tmp_path_factory, cuts, block):
         line = line[:at] + noise.replace(b"\n", b"") + line[at + 1 :]
     path.write_bytes(json_with(line))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_BLOCK", block)
+        patch.setattr(sizes, "TEXT_BYTES", block)
         assert of_file(path, TYPES) == EXPECTED
 
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import exact_sql, hops
+from sfumato.engines.duckdb import hops
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.staged_sql import StagedSql
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
+from sfumato.query import sizes
 from sfumato.query.table import Table
 from sfumato.query.tables.combining import Reached
 from sfumato.query.tables.part import Part
@@ -291,7 +292,7 @@ def kinds_of_outputs(made, owners: bool) -> tuple[int, int]:
 @pytest.fixture
 def as_if_many(monkeypatch):
     """Rows are taken to be many, of which DuckDB is asked in other steps."""
-    monkeypatch.setattr(exact_sql, "_SMALL", 0)
+    monkeypatch.setattr(sizes, "FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize("owners", [True, False])

@@ -16,8 +16,8 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import BudgetError, RefusalError
+from sfumato.query import sizes
 from sfumato.query.released import output
-from sfumato.query.released import release as releases
 from sfumato.query.released.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter(
@@ -144,7 +144,7 @@ def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, mo
         return drawn(self, batch)
 
     monkeypatch.setattr(Release, "_noisy", forks)
-    monkeypatch.setattr(releases, "BATCH_GROUPS", 3)
+    monkeypatch.setattr(sizes, "BATCH_GROUPS", 3)
     monkeypatch.setattr(output, "ROW_GROUP", 3)
     assert fork.told(lambda: LOOKS[look](asked, tmp_path), RefusalError) == ("refused", "went on")
     assert seen == [3, 3, 1]

@@ -284,7 +284,7 @@ def test_what_is_made_of_a_release_follows_from_it_alone(spark, settings):
 )
 def test_shards_are_a_setting(spark, settings, monkeypatch, values, shards):
     settings(values)
-    monkeypatch.setattr("sfumato.engines.spark.engine.SHARD_BYTES", 16)  # of units, as many as there are rows
+    monkeypatch.setattr("sfumato.query.sizes.SHARD_BYTES", 16)  # of units, as many as there are rows
     assert question(sized(spark, 10)).release(**BUDGET).rdd.getNumPartitions() == shards
 
 

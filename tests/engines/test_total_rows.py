@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import exact_sql, row_limit
+from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.query import sizes
 from sfumato.query.exact import ExactQuery
 from sfumato.query.table import Table
 from sfumato.transformations import (
@@ -91,7 +92,7 @@ def test_another_order_and_another_limit_are_seen() -> None:
 def test_counts_that_are_written_out_are_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = kept({"near": "SELECT u, k0, y0 FROM source"})
     for block in (2, 1 << 11):
-        monkeypatch.setattr(row_limit, "_BLOCK", block)
+        monkeypatch.setattr(sizes, "COPIES", block)
         half = "(SELECT * FROM source ORDER BY ALL LIMIT 700)"
         rest = "(SELECT * FROM source ORDER BY ALL OFFSET 700)"
         counts = f"({counted_rows(half, COLUMNS)} UNION ALL {counted_rows(rest, COLUMNS)})"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import combinations, unit_limit
 from sfumato.errors import ParameterError
+from sfumato.query import sizes
 
 from .made_rows import rows_of, table
 from .test_combined_on_workers import LocalEngine
@@ -172,7 +173,7 @@ def test_a_unit_with_more_rows_than_the_limit_keeps_them_where_they_do_not_grow(
 
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_units_are_found_in_buckets_or_not(few, monkeypatch, tmp_path):
-    monkeypatch.setattr(unit_limit, "_FEW", few)
+    monkeypatch.setattr(sizes, "COUNTED_ROWS", few)
     rows = pa.table({"id": [i for i in range(200) for _ in range(i % 5 + 1)], "n": range(600)})
     pq.write_table(rows, tmp_path / "rows.parquet")
     one, other = (sf.scan(tmp_path / "rows.parquet", privacy_unit="id") for _ in range(2))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines import work as work_module
 from sfumato.engines.work import Work, digest
+from sfumato.query import sizes
 
 SIZES = [350], [100, 100, 100, 50], [1, 348, 1], [7] * 50
 
@@ -31,13 +31,13 @@ def released(plan, batches, secret=bytes(32)) -> list[dict]:
 
 @pytest.mark.parametrize("size", [100, 350, 10**6])
 def test_the_noise_does_not_depend_on_how_batches_were_cut(monkeypatch, size):
-    monkeypatch.setattr(work_module, "BATCH_GROUPS", size)
+    monkeypatch.setattr(sizes, "BATCH_GROUPS", size)
     plan, exact = plan_and_statistics()
     answers = []
-    for sizes in SIZES:
-        ends = np.cumsum(sizes)
+    for batches in SIZES:
+        ends = np.cumsum(batches)
         cut = [
-            exact.slice(e - n, n).combine_chunks().to_batches()[0] for e, n in zip(ends, sizes, strict=True)
+            exact.slice(e - n, n).combine_chunks().to_batches()[0] for e, n in zip(ends, batches, strict=True)
         ]
         answers.append(released(plan, cut))
     assert all(answer == answers[0] for answer in answers) and len(answers[0]) == 350

@@ -17,9 +17,8 @@ from sfumato.engines.secret import Secret, sealed
 from sfumato.engines.work import digest, keyed_words, stopped
 from sfumato.errors import in_own_words
 from sfumato.noise import Words
+from sfumato.query import sizes
 from sfumato.query.top.draw import TopDraw
-
-_BATCH = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class TopWork:
             gathered: each shard of groups with what it sent, in any order.
         """
         with in_own_words(stopped, Exception):
-            batches = list(self.stages.merged(None, [data for _, data in gathered], _BATCH))
+            batches = list(self.stages.merged(None, [data for _, data in gathered], sizes.BATCH_GROUPS))
             exact = pa.Table.from_batches(batches).combine_chunks()
             (batch,) = exact.to_batches() or batches[:1]
             drawn = self.drawing.table(exact, self._words(batch))

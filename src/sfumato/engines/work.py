@@ -22,10 +22,11 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
+from sfumato.query import sizes
 from sfumato.query.noisy.noising import Noising, NoisyBatch
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.output import regular
-from sfumato.query.released.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
+from sfumato.query.released.release import check_error_columns
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Work:
 
     def _exact(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics in the batches that noise goes by, whoever computed them."""
-        rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
+        rows = sizes.BATCH_TREES if self.stages.has_trees else sizes.BATCH_GROUPS
         return regular(self.stages.merged(shard, payloads, rows), rows)
 
     def _draw(self, batch: pa.RecordBatch) -> NoisyBatch:

@@ -22,11 +22,11 @@ from sfumato.engines.beam.windows import Part, in_one_window
 from sfumato.engines.duckdb.harmless import decoded, harmless
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import QueryError, shown
+from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys
 
 # In the place of a table's number.
 KEYS = -1
-BATCH_KEYS = 1 << 16
 
 
 class ReadKeys(beam.DoFn):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
             batches = element.to_batches() if isinstance(element, pa.Table) else [element]
             return [self._sent([self._column(batch, field) for field in self._rows]) for batch in batches]
         self._waiting.append(self._values(element))
-        return [*self._gathered()] if len(self._waiting) >= BATCH_KEYS else ()
+        return [*self._gathered()] if len(self._waiting) >= sizes.BATCH_KEYS else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Give what is left."""

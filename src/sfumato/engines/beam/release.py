@@ -29,20 +29,12 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError, RefusalError
+from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
 from sfumato.query.payment import Paid
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.comparing import only_here
-
-# Rows wait as they came, for they may be long; then what they have in the columns that are used, as Python
-# objects; then as Arrow columns, before DuckDB sums them: of more at once, fewer sums.
-READ_ROWS, BATCH_ROWS, WAITING_BYTES = 1 << 6, 1 << 16, 1 << 26
-# Parts of a shard are added up when so much came since the last time.
-JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
-# Before a shuffle also when so many came, which may become as many times fewer: adding up costs more than to
-# move twice as much.
-SHUFFLE_BYTES, SHUFFLE_PARTS = 1 << 20, 1 << 4
 
 # A shard of groups, and batches of it with their places.
 Drawn = tuple[int, tuple[int, bytes]]
@@ -331,10 +323,10 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return [*map(in_one_window, self._added(self._columns.of_arrow(element)))]
         self._rows.append(element)
-        if len(self._rows) < READ_ROWS:
+        if len(self._rows) < sizes.READ_ROWS:
             return ()
         self._read()
-        if len(self._values[0]) < BATCH_ROWS and self._bytes <= WAITING_BYTES:
+        if len(self._values[0]) < sizes.BEAM_ROWS and self._bytes <= sizes.WAITING_BYTES:
             return ()
         return [*map(in_one_window, self._gathered())]
 
@@ -362,7 +354,7 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         for batch in batches:
             self._batches.append(batch)
             self._waiting += batch.nbytes
-            if self._waiting >= WAITING_BYTES:
+            if self._waiting >= sizes.WAITING_BYTES:
                 yield from self._summed()
 
     def _summed(self) -> list[Part]:
@@ -416,7 +408,7 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
     def compact(self, accumulator: list[Any]) -> list[Any]:
         """Add up what is to be shuffled, where that is worth it."""
         joined, fresh, parts = accumulator
-        many = len(parts) > SHUFFLE_PARTS and fresh > max(SHUFFLE_BYTES, joined)
+        many = len(parts) > sizes.SHUFFLE_PARTS and fresh > max(sizes.SHUFFLE_BYTES, joined)
         return self._added_up(parts) if many else accumulator
 
     def extract_output(self, accumulator: list[Any]) -> list[bytes]:
@@ -428,7 +420,7 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         joined, fresh, held = accumulator
         held.extend(filter(None, parts))
         fresh += sum(map(len, parts))
-        if fresh > max(JOIN_BYTES, 2 * joined) or len(held) > JOIN_PARTS:
+        if fresh > max(sizes.JOIN_BYTES, 2 * joined) or len(held) > sizes.JOIN_PARTS:
             return self._added_up(held)
         return [joined, fresh, held]
 

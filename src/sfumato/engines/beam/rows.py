@@ -21,9 +21,8 @@ from sfumato.engines.beam import plain
 from sfumato.engines.beam.callables import attempted
 from sfumato.engines.duckdb.nested import parts, with_parts
 from sfumato.errors import EngineError
+from sfumato.query import sizes
 
-# Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
-COLUMN_BYTES = 1 << 26
 # Of a value: what is longer is NULL, as one such row could exhaust a worker's memory.
 VALUE_BYTES = 1 << 24
 _NOTHING = object()
@@ -59,7 +58,7 @@ class Columns:
 
     def of_values(self, values: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
         """Yield columns of values in batches."""
-        if len(values[0]) > 1 and self.most_bytes(values) > COLUMN_BYTES:
+        if len(values[0]) > 1 and self.most_bytes(values) > sizes.COLUMN_BYTES:
             half = len(values[0]) // 2
             yield from self.of_values([column[:half] for column in values])
             yield from self.of_values([column[half:] for column in values])
@@ -78,7 +77,9 @@ class Columns:
 
     def _of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         given = [named_column(batch, field.name) for field in self.schema]
-        if len(batch) > 1 and any(column is not None and _bytes(column) > COLUMN_BYTES for column in given):
+        if len(batch) > 1 and any(
+            column is not None and _bytes(column) > sizes.COLUMN_BYTES for column in given
+        ):
             half = len(batch) // 2
             yield from self._of_batch(batch.slice(0, half))
             yield from self._of_batch(batch.slice(half))

@@ -13,10 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sfumato.engines.duckdb.harmless import harmless
+from sfumato.query import sizes
 
 _BREAK, _RETURN = b"\n\r"
-# Beyond, a line is so long that what is noted of each byte would be too much.
-_MOST = 1 << 23
 
 
 def columns_of(
@@ -27,7 +26,7 @@ def columns_of(
     >>> columns_of(b'1,"a, b"\\r\\n2\\n3,', ",", '"', 2, [0, 1])[1].to_pylist()
     ['a, b', None]
     """
-    if not (delimiter.isascii() and quote.isascii()) or len(block) > _MOST:
+    if not (delimiter.isascii() and quote.isascii()) or len(block) > sizes.BLOCK_BYTES:
         return None
     data = np.frombuffer(block + b"\n", np.uint8)
     keep = np.ones(len(data), bool)

@@ -24,13 +24,10 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
 from sfumato.errors import EngineError, in_own_words
 from sfumato.ownership import process
+from sfumato.query import sizes
 
 # These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
-# That wait for a user, of all kinds together: each has as many threads as it may use.
-MOST_IDLE = 4
-# Of one database: DuckDB keeps some kilobytes of each until it is closed.
-MOST_SESSIONS = 50
 # In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
 BRIEF = 0.3
 # One row, the folder, where nothing else is there; the database itself is one of the databases.
@@ -197,7 +194,7 @@ def _lent(
     finally:
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
-            if fit and sessions + 1 < MOST_SESSIONS and (leaves_nothing or _as_new(database)):
+            if fit and sessions + 1 < sizes.SESSIONS and (leaves_nothing or _as_new(database)):
                 _give_back(_Waiting(kind, database, sessions + 1))
             else:
                 database.close()
@@ -238,7 +235,7 @@ def _taken(kind: _Kind) -> _Waiting | None:
 def _give_back(given: _Waiting) -> None:
     """Let a database wait; the one that waited longest is closed where they are too many."""
     _idle[next(_numbers)] = given
-    for number in list(_idle)[:-MOST_IDLE]:
+    for number in list(_idle)[: -sizes.IDLE_DATABASES]:
         found = _idle.pop(number, None)
         if found is not None and found.kind.process == given.kind.process:  # a parent's is let alone
             found.database.close()

@@ -19,6 +19,7 @@ from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.steps import stepped
 from sfumato.engines.duckdb.text import double, identifier
+from sfumato.query import sizes
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
 from sfumato.transformations import (
@@ -31,8 +32,6 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 PUBLIC_KEYS = "public_keys"
-# Fewer rows are bounded in less time than it takes to plan the steps that save time on many.
-_SMALL = 100_000
 # What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
 Counts = QuantileTree | Leaves | RowsInBins
 _BY_VALUE = (QuantileTree, Leaves, RowsInBins, *distinct.KINDS)
@@ -62,7 +61,7 @@ class ExactSql:
         combined: bool = False,
     ) -> None:
         self.combined = combined
-        self.small: bool = rows is not None and rows < _SMALL
+        self.small: bool = rows is not None and rows < sizes.FEW_ROWS
         self.query = query
         self.schema = schema
         self.salt = salt

@@ -18,21 +18,12 @@ from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.greedy import Greedy, Marks
 from sfumato.engines.duckdb.matching import largest
 from sfumato.engines.duckdb.numbering import Codes, Near, Numbering, Small, codes_of, looked_up
+from sfumato.query import sizes
 from sfumato.query.exact import ExactQuery
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 WANTED = "sfumato_wanted"
-# With more values, or more pairs, all are looked at in DuckDB, which has folders for what does not fit.
-_MOST_VALUES, _MOST_PAIRS = 2_000_000, 16_000_000
-# Rows that are read at first: as many as it takes to see a value of average frequency so often. Of many
-# values so many are left out then that to ask for their pairs takes longer than to read on.
-_ROWS_OF_A_VALUE, _LEAST_ROWS = 6, 1 << 18
-_MANY_VALUES, _MOST_FIRST = 1 << 18, 12_000_000
-# With more values left out than this part, it takes as long to look at all pairs.
-_MOST_LEFT = 1 / 2
-_BATCH, _FEW = 131_072, 1_000
-_MOST_REPAIRS = 6
 
 Read = Callable[[str], pa.RecordBatchReader]
 Offer = Callable[[pa.Table], object]
@@ -50,7 +41,7 @@ def known(
     """
 
     def read(text: str) -> pa.RecordBatchReader:
-        reader: pa.RecordBatchReader = spill.keep(session.sql(text).to_arrow_reader(_BATCH))
+        reader: pa.RecordBatchReader = spill.keep(session.sql(text).to_arrow_reader(sizes.PAIRS_AT_ONCE))
         return reader
 
     def offer(table: pa.Table) -> None:
@@ -93,13 +84,20 @@ class _Search:
         self.number_of: Callable[[pa.Array], Small]
         if not (rows.whole and self._near(rows)):
             self._by_code(rows)
-        if len(self.leaves) > _MOST_VALUES:
+        if len(self.leaves) > sizes.MATCHED_VALUES:
             raise _TooMuch
         # Room for all, of which no page is touched before it is filled.
-        self._values, self._units = np.empty(_MOST_PAIRS, np.int32), np.empty(_MOST_PAIRS, np.uint64)
+        self._values, self._units = (
+            np.empty(sizes.MATCHED_PAIRS, np.int32),
+            np.empty(sizes.MATCHED_PAIRS, np.uint64),
+        )
         self.known = 0
-        many = len(self.leaves) > _MANY_VALUES
-        first = _MOST_FIRST if many else max(_ROWS_OF_A_VALUE * len(self.leaves), _LEAST_ROWS)
+        many = len(self.leaves) > sizes.MANY_VALUES
+        first = (
+            sizes.FIRST_ROWS_OF_MANY
+            if many
+            else max(sizes.ROWS_OF_A_VALUE * len(self.leaves), sizes.FIRST_ROWS)
+        )
         self._look(f"{self.coded} ({rows.pairs} LIMIT {first})")
         # Of which values all pairs are known.
         self.complete = np.full(len(self.leaves), len(self.value) < first)
@@ -109,7 +107,7 @@ class _Search:
     def _near(self, rows: Rows) -> bool:
         """Find all values, and a number for each, where they are whole numbers that lie near each other."""
         # A few are read first, as it takes a while to stop the reading of all.
-        for some in (f" LIMIT {_FEW}", ""):
+        for some in (f" LIMIT {sizes.PROBED_VALUES}", ""):
             values = self.read(f"SELECT leaf FROM ({rows.values}){some}")
             near = Near(values.schema.field(0).type)
             if not all(near.add(batch.column(0)) for batch in values):
@@ -120,7 +118,7 @@ class _Search:
 
     def _by_code(self, rows: Rows) -> None:
         """Find all values, and a number for the code of each."""
-        found = f"SELECT DISTINCT leaf FROM ({rows.values}) LIMIT {_MOST_VALUES + 1}"
+        found = f"SELECT DISTINCT leaf FROM ({rows.values}) LIMIT {sizes.MATCHED_VALUES + 1}"
         values = self.read(f"SELECT leaf, {rows.code} AS code FROM ({found})").read_all()
         self.leaves = values.column("leaf")
         number_of = Numbering(_codes(values.column("code").chunks))
@@ -133,7 +131,7 @@ class _Search:
         left = ~self.greedy.brought & ~self.complete
         if left.any() and (places := self._all_places()) is not None:
             return places
-        if left.sum() > number * _MOST_LEFT:
+        if left.sum() > number * sizes.SHARE_LEFT_OUT:
             raise _TooMuch
         if left.any():
             self._look_at(left)
@@ -144,7 +142,7 @@ class _Search:
         brought, by = self.greedy.brought, self.greedy.by
         inside = ~brought
         inside |= self._in_the_way(inside)
-        for _ in range(_MOST_REPAIRS):
+        for _ in range(sizes.REPAIRS):
             pairs = np.flatnonzero(looked_up(inside, self.value))
             units, unit = np.unique(self.unit[pairs], return_inverse=True)
             numbers = np.flatnonzero(inside)
@@ -204,7 +202,7 @@ class _Search:
         for batch in self.read(text):
             value, unit = batch.columns
             start, self.known = self.known, self.known + len(value)
-            if self.known > _MOST_PAIRS:
+            if self.known > sizes.MATCHED_PAIRS:
                 raise _TooMuch
             self._values[start : self.known] = self.number_of(value)
             self._units[start : self.known] = codes_of(unit)

@@ -10,8 +10,7 @@ from decimal import Decimal
 
 import pyarrow.parquet as pq
 
-# Of chunks, columns of a row group; to look at one takes 5 microseconds.
-_MOST = 2_000
+from sfumato.query import sizes
 
 
 def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -27,7 +26,7 @@ def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[s
     wanted = {
         name: kind for name, kind in kinds if kind == "DATE" or re.fullmatch(r"DECIMAL\(\d+,\d+\)", kind)
     }
-    if len(wanted) * sum(footer.num_row_groups for footer in footers) > _MOST:
+    if len(wanted) * sum(footer.num_row_groups for footer in footers) > sizes.FOOTER_CHUNKS:
         return frozenset()
     found = set(wanted)
     for footer in footers:

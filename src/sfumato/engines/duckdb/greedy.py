@@ -10,18 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engines.duckdb.numbering import Codes, Numbers, Small, looked_up
+from sfumato.query import sizes
 
 Marks = NDArray[np.bool_]
 
-_MOST_BUCKETS = 1 << 22
 # Units by how many pairs they have, of so many or more: none, 1, 2, 3, 4, up to 6, and so on.
 _CLASS = np.searchsorted((0, 1, 2, 3, 4, 6, 8, 12, 20, 40), np.arange(42)).astype(np.uint8)
-_SAMPLE = 1 << 20
-# So many pairs at a time, as most of those that come later have no value that is left.
-_BLOCK = 1 << 17
-# After a class with more than this part of the pairs, values that are brought are looked for in all others.
-_PARTS = 8
-_MIXING, _MOST_ROUNDS = np.int64(0x9E3779B), 50
+_MIXING = np.int64(0x9E3779B)
 
 
 class Greedy:
@@ -37,7 +32,7 @@ class Greedy:
 
     def __init__(self, values: int, most: int, units: int) -> None:
         self.most = most
-        self.buckets: int = min(1 << units.bit_length(), _MOST_BUCKETS)
+        self.buckets: int = min(1 << units.bit_length(), sizes.GREEDY_BUCKETS)
         self.brought: NDArray[np.bool_] = np.zeros(values, bool)
         self.by: NDArray[np.uint64] = np.zeros(values, np.uint64)
         self.taken: NDArray[np.int32] = np.zeros(self.buckets, np.int32)
@@ -47,15 +42,15 @@ class Greedy:
         """Take pairs of the number of a value and a unit's code, those of units with few pairs first."""
         place = self.bucket(unit)
         # What a part of the pairs says of it is enough for an order.
-        pairs_of = np.bincount(place[:: 1 + len(place) // _SAMPLE], minlength=self.buckets)
+        pairs_of = np.bincount(place[:: 1 + len(place) // sizes.GREEDY_SAMPLE], minlength=self.buckets)
         class_of = looked_up(_CLASS[np.minimum(pairs_of, len(_CLASS) - 1)], place)
         left: Numbers | None = None  # all
         for number in range(_CLASS[-1] + 1):
             chosen = np.flatnonzero(class_of == number)
             pairs = chosen if left is None else left[chosen]
-            for start in range(0, len(pairs), _BLOCK):
-                self._take(pairs[start : start + _BLOCK], value, place, unit)
-            if len(pairs) * _PARTS > len(class_of):
+            for start in range(0, len(pairs), sizes.GREEDY_PAIRS):
+                self._take(pairs[start : start + sizes.GREEDY_PAIRS], value, place, unit)
+            if len(pairs) * sizes.GREEDY_PARTS > len(class_of):
                 # To go on with fewer is worth a look at all.
                 kept = np.flatnonzero(~looked_up(self.brought, value if left is None else value[left]))
                 left, class_of = kept if left is None else left[kept], class_of[kept]
@@ -66,7 +61,7 @@ class Greedy:
         left = np.flatnonzero(~self.brought[value])
         pairs, value = pairs[left], value[left]
         place = places[pairs].astype(np.int64)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(sizes.GREEDY_ROUNDS):
             # Either a value is brought in a round, or the bucket that it was to have is full.
             left = np.flatnonzero(~self.brought[value] & (self.taken[place] < self.most))
             if not len(left):

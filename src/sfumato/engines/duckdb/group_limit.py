@@ -24,10 +24,8 @@ from fractions import Fraction
 from math import ceil
 
 from sfumato.engines.duckdb.text import double
+from sfumato.query import sizes
 
-# Bitmaps are BIGINTs whose sign bit is not used.
-_BITS = 63
-_MOST_WORDS = 8
 _NO_CUT = "18446744073709551615::UBIGINT"
 
 
@@ -66,7 +64,7 @@ def kept_pairs(
             "pairs": f"SELECT u, {named}, count(*) AS n{sums} FROM near GROUP BY u, {named}",
             "kept": f"SELECT u, {named}, n{names} FROM pairs {_first(keys, limit, salt)}",
         }
-    if limit > _BITS * _MOST_WORDS:  # more than bitmaps could prove
+    if limit > sizes.BITMAP_BITS * sizes.BITMAP_WORDS:  # more than bitmaps could prove
         near = f"SELECT u, {named}, true AS many{computed} FROM {source}{only}"
         return {"near": near, "pairs": pairs, "over": over, "kept": kept}
     return {
@@ -114,11 +112,11 @@ def _order(keys: Sequence[str], salt: int) -> str:
 def _cut(hashes: str, limit: int) -> str:
     """Return (u, below): for units of more than `limit` rows, a hash up to which they have as many groups."""
     words = 1
-    while words < _MOST_WORDS and 20 * words < limit:
+    while words < sizes.BITMAP_WORDS and sizes.GROUPS_PER_WORD * words < limit:
         words *= 2
     # Bucket b ends where b + 1 = (buckets - 1/1024) * (h / 2^64)^(1/power), so the first ones are narrow,
     # for units with many groups.
-    buckets, power = _BITS * words, 4 if words == 1 else 2
+    buckets, power = sizes.BITMAP_BITS * words, 4 if words == 1 else 2
     root = "sqrt(sqrt(h::DOUBLE))" if power == 4 else "sqrt(h::DOUBLE)"
     factor = (buckets - 2.0**-10) / 2.0 ** (64 // power)
     bucketed = f"SELECT u, CAST(floor({root} * {double(factor)}) AS BIGINT) AS b FROM ({hashes})"
@@ -132,7 +130,7 @@ def _cut(hashes: str, limit: int) -> str:
         when = f"WHEN {upto} >= {limit} THEN "
         chosen["m"].append(f"{when}b{word}")
         chosen["r"].append(f"{when}{limit} - ({before})")
-        chosen["p"].append(f"{when}{_BITS * word}::BIGINT")
+        chosen["p"].append(f"{when}{sizes.BITMAP_BITS * word}::BIGINT")
         before = upto
     cases = ", ".join(f"CASE {' '.join(whens)} END AS {name}" for name, whens in chosen.items())
     query = f"SELECT u, {cases} FROM ({query})"
@@ -153,13 +151,13 @@ def _cut(hashes: str, limit: int) -> str:
 
 
 def _bit_count(bits: str) -> str:
-    """Write the number of set bits as a BIGINT: bit_count is a TINYINT, and sums of TINYINTs overflow at 128."""
+    """Write the number of set bits. DuckDB gives a TINYINT, and sums of TINYINTs overflow at 128."""
     return f"CAST(bit_count({bits}) AS BIGINT)"
 
 
 def _bitmap(word: int, words: int) -> str:
-    start = _BITS * word
+    start = sizes.BITMAP_BITS * word
     bit = f"1::BIGINT << (b - {start})" if word else "1::BIGINT << b"
     if words > 1:
-        bit = f"CASE WHEN b BETWEEN {start} AND {start + _BITS - 1} THEN {bit} ELSE 0::BIGINT END"
+        bit = f"CASE WHEN b BETWEEN {start} AND {start + sizes.BITMAP_BITS - 1} THEN {bit} ELSE 0::BIGINT END"
     return f"bit_or({bit})"

@@ -13,10 +13,8 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_limit import SIDES, UnitLimit, named_sides
+from sfumato.query import sizes
 from sfumato.query.tables.combining import Join
-
-# Rows of which units are counted at once; buckets that a cache holds.
-_FEW, _MOST_BUCKETS = 1_000_000, 1 << 18
 
 
 def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
@@ -122,6 +120,6 @@ def _buckets(rows: int | None, most: int) -> int | None:
     Rows are as many in a bucket as half of what one unit may have, so that few buckets have more. It takes
     half the time, as there are fewer buckets than units; what is found is the same, whatever rows there are.
     """
-    if rows is None or rows < _FEW or rows // most > _MOST_BUCKETS:
+    if rows is None or rows < sizes.COUNTED_ROWS or rows // most > sizes.COUNTED_BUCKETS:
         return None
     return 1 << max(2 * rows // most, 1).bit_length()

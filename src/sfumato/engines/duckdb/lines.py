@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
+from sfumato.query import sizes
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
 MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
@@ -27,7 +28,6 @@ MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
 MOST_JSON = 1 << 20
 # A text of JSON, and whether it is a name; one that is open ends with the line, so that a line is read once.
 _TEXT = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?$))(\s*:)?', re.DOTALL)
-_FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,9 @@ def _blocks(path: str) -> Iterator[bytes]:
     rest, skipping, start = b"", False, True
     with pa.input_stream(path, compression="detect") as stream:
         # A short block is first, as the one with the header is read record by record.
-        while block := stream.read(min(_BLOCK, _FIRST) if start else _BLOCK):
+        while block := stream.read(
+            min(sizes.TEXT_BYTES, sizes.FIRST_TEXT_BYTES) if start else sizes.TEXT_BYTES
+        ):
             rest += block
             if start:
                 if len(rest) < 3 and b"\n" not in rest:
@@ -230,7 +232,7 @@ class _Records:
 
     def _some(self) -> list[str]:
         found: list[str] = []
-        while self._lines and len(found) < _RECORDS:
+        while self._lines and len(found) < sizes.TEXT_RECORDS:
             line = self._lines.popleft()
             if self._joins and line.count(self._quote) % 2 and self._open(line, False):
                 line = self._joined(line) or line

@@ -8,15 +8,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.query import sizes
+
 Codes = NDArray[np.uint64]
 Small = NDArray[np.int32]
 Numbers = NDArray[np.int64]
 
 # Odd numbers with bits all over; what collides by one of them is told apart by the next.
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
-# From the least to the largest.
-_NEAR = 1 << 22
-_BLOCK = 1 << 17
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -92,7 +91,7 @@ class Near:
         least, end = int(values.min()), int(values.max()) + 1
         if len(self._there):
             least, end = min(least, self._least), max(end, self._least + len(self._there))
-        if end - least > _NEAR:
+        if end - least > sizes.TABLE_RANGE:
             return False
         if end - least > len(self._there):
             wider = np.zeros(end - least, bool)
@@ -132,8 +131,8 @@ class Near:
 def looked_up(table: NDArray[Kind], places: Small) -> NDArray[Kind]:
     """Return what a table has at some places, most of an array as long as they are at a time."""
     found = np.empty(len(places), table.dtype)
-    for start in range(0, len(places), _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(0, len(places), sizes.LOOKED_UP):
+        part = slice(start, start + sizes.LOOKED_UP)
         # NumPy finds places by numbers of 64 bits in half the time.
         found[part] = table[places[part].astype(np.int64)]
     return found

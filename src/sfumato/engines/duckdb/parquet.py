@@ -34,8 +34,8 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
+from sfumato.query import sizes
 
-BATCH_ROWS = 1 << 16
 # Arrow has no such types, and what it gives instead would be other values.
 _DUCKDB_ALONE = ("VARIANT", "GEOMETRY", "UNION", "INTERVAL")
 # What a folder such as year=2024 names, in a path.
@@ -215,7 +215,7 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
         kept = harmless_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for batch in opened.iter_batches(BATCH_ROWS, columns=read):
+            for batch in opened.iter_batches(sizes.PARQUET_ROWS, columns=read):
                 by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
                 arrays = [harmless(_decoded(by_name[f.name])) for f in kept]
                 yield pa.RecordBatch.from_arrays(arrays, schema=kept)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Copies of a row are written out in two steps, so that no list of them is long.
-_BLOCK = 1 << 11
+from sfumato.query import sizes
 
 
 def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dict[str, str]:
@@ -58,6 +57,6 @@ def joined_counts(source: str, columns: Sequence[str]) -> str:
 def written_out(counts: str, columns: Sequence[str]) -> str:
     """Return a SELECT of the rows themselves, from how many there are of each."""
     named = ", ".join(columns)
-    blocks = f"SELECT {named}, n, unnest(range(0, n, {_BLOCK})) AS start FROM ({counts})"
-    copies = f"SELECT {named}, unnest(range(start, least(n, start + {_BLOCK}))) FROM ({blocks})"
+    blocks = f"SELECT {named}, n, unnest(range(0, n, {sizes.COPIES})) AS start FROM ({counts})"
+    copies = f"SELECT {named}, unnest(range(start, least(n, start + {sizes.COPIES}))) FROM ({blocks})"
     return f"SELECT {named} FROM ({copies})"

@@ -10,9 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.framework import WEIGHT_BITS, WHOLE
-
-# With room for what is added before a division.
-_BIGINT = 1 << 62
+from sfumato.query import sizes
 
 
 def weighted(pairs: str, limit: int) -> dict[str, str]:
@@ -38,7 +36,7 @@ def scaled(total: str, rows: int | None, most: Fraction | None) -> str:
         most: where units count in part: the largest |number| within the limit of rows.
     """
     if rows is not None:
-        limit = _BIGINT // rows
+        limit = sizes.BIGINT_ROOM // rows
         total = (
             f"CASE WHEN n <= {rows} THEN {total} "
             f"WHEN {total} BETWEEN {-limit} AND {limit} THEN (CAST({total} AS BIGINT) * {rows}) // n "
@@ -63,9 +61,10 @@ def scaled_upwards(total: str, rows: int, limit: int, most: Fraction | None) -> 
     def cut(number: str) -> str:
         return f"least(({number} * {rows} + n - 1) // n + 1, {limit})"
 
+    narrow = sizes.BIGINT_ROOM // rows
     limited = (
         f"CASE WHEN n <= {rows} OR {total} = 0 THEN {total} "
-        f"WHEN {total} <= {_BIGINT // rows} THEN {cut(f'CAST({total} AS BIGINT)')} ELSE {cut(total)} END"
+        f"WHEN {total} <= {narrow} THEN {cut(f'CAST({total} AS BIGINT)')} ELSE {cut(total)} END"
     )
     if most is None:
         return limited
@@ -82,4 +81,4 @@ def whole_number(count: str, exponent: int, in_part: bool) -> str:
 
 def _narrow(most: Fraction) -> bool:
     """Whether a BIGINT holds `WHOLE` times such a number."""
-    return most * WHOLE < _BIGINT
+    return most * WHOLE < sizes.BIGINT_ROOM

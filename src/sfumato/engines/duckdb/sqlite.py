@@ -16,11 +16,11 @@ from sfumato.engines.duckdb.databases import Address, Stored, unreachable
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, in_own_words, shown
 from sfumato.files import whole_source
+from sfumato.query import sizes
 
 ENDINGS = (".sqlite3", ".sqlite", ".db3")
 SCHEME = "sqlite:///"
 _MAGIC = b"SQLite format 3\0"
-_BATCH = 1 << 14
 _INTEGER, _REAL = pa.int64(), pa.float64()
 _TEXT, _BYTES = pa.large_string(), pa.large_binary()
 # By what a declared type has in it, as SQLite itself reads them; dates are texts there, and truth is 0 or 1.
@@ -151,7 +151,7 @@ class SqliteReader:
         schema = pa.schema([(one.name, one.arrow) for one in columns])
         text = f"SELECT {', '.join(one.value for one in columns)} FROM {identifier(table)} AS part"
         with closing(self._connection.execute(text)) as cursor:
-            while rows := cursor.fetchmany(_BATCH):
+            while rows := cursor.fetchmany(sizes.SQLITE_ROWS):
                 arrays = [
                     _array(one.arrow, values)
                     for one, values in zip(columns, zip(*rows, strict=True), strict=True)

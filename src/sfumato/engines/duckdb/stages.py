@@ -38,11 +38,10 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
+from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
 
-# Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
-BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
 # Of public keys that are brought: every worker is given them.
 KEYS_BYTES = 1 << 27
 
@@ -373,7 +372,7 @@ def parts_of(
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
     by, waiting = f"shard, {order}" if order else "shard", list[pa.RecordBatch]()
     of = size = 0
-    for given in spill.keep(connection.sql(f"FROM ({text}) ORDER BY {by}").to_arrow_reader(BATCH_ROWS)):
+    for given in spill.keep(connection.sql(f"FROM ({text}) ORDER BY {by}").to_arrow_reader(sizes.STAGE_ROWS)):
         # Of a NULL DuckDB gives what its memory happened to hold; taken anew, that is zeros. What is computed
         # again must be the same bytes.
         batch = given.take(pa.array(np.arange(len(given)))) if order else given
@@ -381,7 +380,7 @@ def parts_of(
         starts = np.flatnonzero(np.diff(shard, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):
             for piece in _pieces(batch.slice(start, end - start)):
-                full = sum(map(len, waiting)) >= BATCH_ROWS or size + piece.nbytes > PAYLOAD_BYTES
+                full = sum(map(len, waiting)) >= sizes.STAGE_ROWS or size + piece.nbytes > sizes.PAYLOAD_BYTES
                 if waiting and (shard[start] != of or full):
                     yield Payload(of, as_stream(waiting, said))
                     waiting, size = [], 0
@@ -393,7 +392,7 @@ def parts_of(
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch until each piece is small, or one row."""
-    if batch.nbytes <= PAYLOAD_BYTES or len(batch) == 1:
+    if batch.nbytes <= sizes.PAYLOAD_BYTES or len(batch) == 1:
         yield batch
     else:
         half = len(batch) // 2

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 
 from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.compared import told_apart
+from sfumato.query import sizes
 from sfumato.query.tables.combining import Join
-
-# Buckets that a cache holds; rows of tables that are counted in them first.
-_BUCKETS, _FEW = 1 << 18, 1_000_000
-
 
 SIDES = ("left_rows", "right_rows")
 
@@ -108,7 +105,7 @@ class UnitLimit:
 
     @property
     def _bucket(self) -> str:
-        return f"hash({self._unit}) & {_BUCKETS - 1}::UBIGINT"
+        return f"hash({self._unit}) & {sizes.COUNTED_BUCKETS - 1}::UBIGINT"
 
     def _busy(self) -> str:
         """Return table expressions before `wide`: `busy`, the buckets of units that may reach the limit.
@@ -116,8 +113,9 @@ class UnitLimit:
         It takes less than to count each unit's rows, where a bucket has few; nothing where it would not.
         """
         counts = [side.source.rows for side in (self.left, self.right)]
-        known = [count for count in counts if count is not None and count >= _FEW]
-        if len(known) < 2 or 4 * (known[0] // _BUCKETS + 1) * (known[1] // _BUCKETS + 1) > self.how.unit_rows:
+        known = [count for count in counts if count is not None and count >= sizes.COUNTED_ROWS]
+        each = [count // sizes.COUNTED_BUCKETS + 1 for count in known]
+        if len(known) < 2 or 4 * each[0] * each[1] > self.how.unit_rows:
             return ""
         sides = [
             f"(SELECT {self._bucket} AS b, count(*) AS {name}_n FROM {table} GROUP BY b) AS {name}"

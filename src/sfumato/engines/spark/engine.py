@@ -36,6 +36,7 @@ from sfumato.engines.spark.tasks import (
 )
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
+from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from sfumato.query.top.asked import Top
     from sfumato.query.top.plan import TopPlan
 
-# A shard of units should fit in DuckDB's memory with ease; Spark's estimate of a size is of compressed rows.
-SHARD_BYTES = 32 << 20
 # Shards of groups: a setting for releases alone, and what holds without it.
 SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
 # Of a public frame, or of public keys in one: they come to the driver.
@@ -202,7 +201,7 @@ class SparkEngine(DistributedEngine):
         session = self._frame.sparkSession
         plans = [frame._jdf.queryExecution().optimizedPlan() for frame in self._frames]
         size = sum(int(str(plan.stats().sizeInBytes())) for plan in plans)
-        parts = min(-(-size // SHARD_BYTES), _shuffle_partitions(session))
+        parts = min(-(-size // sizes.SHARD_BYTES), _shuffle_partitions(session))
         return max(int(session.sparkContext.defaultParallelism), parts)
 
     def _group_shards(self) -> int:

@@ -16,6 +16,7 @@ from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
+from sfumato.query import sizes
 from sfumato.query.canonical import canonical
 from sfumato.query.cards.released import release_card, release_facts
 from sfumato.query.exact import Evaluator
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from sfumato.query.query import Query
     from sfumato.query.released.chart import Chart
 
-BATCH_GROUPS = 1 << 16
-# A walk down a tree holds about 20 kB for each group of a batch.
-BATCH_TREES = 1 << 10
 
 _NOT_KEPT = (
     "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
@@ -385,7 +383,7 @@ class Release(NoisyTable):
         plan = self.plan
         trees = any(s.listed for s in plan.exact.statistics)
         with self._telling(), in_own_words(stopped, Exception):
-            batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
+            batches = self.engine.statistics(plan.exact, sizes.BATCH_TREES if trees else sizes.BATCH_GROUPS)
             for batch in joined(batches) if plan.noising.at_once else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops

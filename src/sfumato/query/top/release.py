@@ -16,6 +16,7 @@ from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
 from sfumato.noise import Words
+from sfumato.query import sizes
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy.numbers import arrow_column
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from sfumato.query.released.chart import Chart
     from sfumato.query.top.asked import Top
 
-_BATCH = 1 << 16
 _OF_THE_LARGEST = (
     "errors: bars with sampling are of groups that were named before; the largest groups of a sample are "
     "large by chance too. Leave sampling out, for bars of the noise"
@@ -183,7 +183,7 @@ class TopRelease(NoisyTable):
             )
         self._started = True
         with self._telling(), in_own_words(stopped, Exception):
-            batches = list(self.question.engine.statistics(self.question.exact, _BATCH))
+            batches = list(self.question.engine.statistics(self.question.exact, sizes.BATCH_GROUPS))
             drawn = self._drawn(pa.Table.from_batches(batches))
             self._check_home()  # a handler of a signal may have forked in the middle: the child stops
         return drawn

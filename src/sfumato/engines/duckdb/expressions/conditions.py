@@ -13,6 +13,7 @@ from collections.abc import Callable
 from sfumato.dialect.tree import Node, children
 from sfumato.engines.duckdb.expressions.binding import is_constant
 from sfumato.engines.duckdb.expressions.syntax import made
+from sfumato.query import sizes
 
 # Of each of these any two values compare, without a cast.
 _COMPARED = re.compile(
@@ -23,7 +24,6 @@ _COMPARISONS = (
     "COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO",
     "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_BETWEEN", "OPERATOR_IS_NOT_NULL",
 )  # fmt: skip
-_MOST_APART = 50  # parts are tried in each place where they could be, and compared with each other
 
 
 def condition(tree: Node, type_of_column: Callable[[Node], str]) -> Node:
@@ -34,7 +34,7 @@ def condition(tree: Node, type_of_column: Callable[[Node], str]) -> Node:
         type_of_column: the type of a reference to a column.
     """
     parts = children(tree) if tree["type"] == "CONJUNCTION_AND" else [tree]
-    if len(parts) > _MOST_APART:
+    if len(parts) > sizes.CONDITIONS:
         parts = [tree]
     walled = [one if _is_plain(one, type_of_column) else _walled(one) for one in parts]
     return walled[0] if len(walled) == 1 else made(" AND ".join(f"_{i}" for i in range(len(walled))), *walled)

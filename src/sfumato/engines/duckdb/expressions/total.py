@@ -35,6 +35,7 @@ from sfumato.engines.duckdb.expressions.part import (
     tried,
 )
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
+from sfumato.query import sizes
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
 TYPES = (
@@ -45,7 +46,6 @@ TYPES = (
 
 # How many characters a constant has that a function makes of others, and of how many parts it does.
 _LONGEST, _LONGEST_LIST, _MOST_PARTS = 1 << 12, 1 << 16, 1000
-_AT_ONCE = 500
 
 
 def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
@@ -107,7 +107,7 @@ def _types(constants: list[Node]) -> list[str]:
     """Compute constants, as many at once as can be."""
     if not constants:
         return []
-    if len(constants) <= _AT_ONCE:
+    if len(constants) <= sizes.CONSTANTS:
         try:
             texts = written(*constants)
             ask(f"SELECT hash({texts})")

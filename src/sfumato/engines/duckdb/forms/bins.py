@@ -6,10 +6,8 @@ from typing import Any
 
 from sfumato.engines.duckdb.forms.values import Values
 from sfumato.engines.duckdb.text import double, literal
+from sfumato.query import sizes
 from sfumato.transformations import Edges, RowsInBins, WeightsInBins
-
-# So many values are looked up in a list: in a fifth of the time, and of a file once for each value in it.
-_MANY = 64
 
 
 def place(values: Values, s: RowsInBins) -> str:
@@ -64,7 +62,7 @@ def _listed(values: Values, s: Any) -> str:
     if kind is int:
         column = f"TRY_CAST({column} AS HUGEINT)"
     other = str(len(s.bins.values)) if s.bins.other else "NULL"
-    if len(s.bins.values) > _MANY:
+    if len(s.bins.values) > sizes.LISTED_BINS:
         constants = [_constant(value) for value in s.bins.values]
         place = f"coalesce(list_position([{', '.join(constants)}], {column}) - 1, {other})"
         return f"CASE WHEN {values.column(s.column)} IS NOT NULL THEN {place} END"

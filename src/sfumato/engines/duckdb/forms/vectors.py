@@ -8,6 +8,7 @@ from sfumato.engines.duckdb.forms.values import Part, Values, sums_of
 from sfumato.engines.duckdb.scaled import scaled
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.framework import Ball
+from sfumato.query import sizes
 from sfumato.transformations import VectorCount, VectorSum
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 from sfumato.transformations.statistics.vector_sum import FAR_STEPS
@@ -91,7 +92,7 @@ def _within(stage: Callable[[str], str], vector: str, s: VectorSum) -> str:
         size, longer = stage(f"CASE {' '.join(less)} ELSE {above} END"), f"{square} > {s.radius**2}::HUGEINT"
     size = stage(f"CAST({size} AS BIGINT)")
     # HUGEINTs take several times as long to divide as BIGINTs.
-    narrow = (1 << 62) // s.radius
+    narrow = sizes.BIGINT_ROOM // s.radius
     shortened = (
         f"CASE WHEN x BETWEEN {-narrow} AND {narrow} THEN x * {s.radius}::BIGINT // {size} "
         f"ELSE CAST(x::HUGEINT * {s.radius} // {size} AS BIGINT) END"
