@@ -112,14 +112,14 @@ def test_a_size_that_hides_is_found():
 
 
 def test_a_fault_behind_a_size_is_seen_where_sizes_are_small(openers, monkeypatch, request):
-    """A unit with five groups keeps two; without the ranking that only many rows need, it keeps all."""
-    rows = pa.table({"id": [1] * 5, "k": range(5)})
-    query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
+    """A unit in 20 groups keeps 13; without the ranking that only many rows need, it keeps all."""
+    rows = pa.table({"id": [1] * 20, "k": range(20)})
+    query = ExactQuery((), "id", ("k",), None, 13, (CountUnits(),))
 
     def kept() -> int:
         return sum(batch.num_rows for batch in openers("duckdb")(rows).statistics(query, 100))
 
     monkeypatch.setattr(group_limit, "_kept", lambda pairs, columns, *_: f"SELECT {columns} FROM {pairs}")
-    assert kept() == 2
+    assert kept() == 13
     request.getfixturevalue("small_sizes")
-    assert kept() == 5
+    assert kept() == 20
