@@ -721,9 +721,9 @@ def test_short_arguments_are_quoted():
         (None, "None"),
         (numpy.float64(2), "np.float64(2.0)"),
         (Fraction(1, 3), "Fraction(1, 3)"),
-        (10**5000, "a int"),
+        (10**5000, "an int"),
         (sf.count, "the function count"),
-        (sf.count(), "CountRows(column=None)"),
+        (sf.count(), "sf.count()"),
     ):
         assert errors.shown(value) == text
 

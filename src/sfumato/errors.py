@@ -129,6 +129,9 @@ def shown(value: Any) -> str:
 
     Whoever confuses two arguments gives a column, or a whole table, in the place of a name or a number.
 
+    An object of this package is quoted only where its class says how, by `_in_messages`: the repr of a table
+    names its source, which an analyst of the owner's tables must not learn.
+
     >>> shown(0.5), shown([0, 2]), shown("auto"), shown(["a private value"])
     ('0.5', '[0, 2]', "'auto'", 'a list')
     """
@@ -139,15 +142,26 @@ def shown(value: Any) -> str:
         return repr(value) if line == value else f"{line!r}..."
     if kind in (list, tuple):
         plain = len(value) <= _LISTED and all(_is_number(item) for item in value)
-        return repr(value) if plain else f"a {kind.__name__}"
+        return repr(value) if plain else with_article(kind.__name__)
     if isinstance(value, type):
         return type.__repr__(value)
     if isinstance(value, Enum):
         return f"{kind.__name__}.{value.name}"
-    ours = kind.__module__.startswith("sfumato.") and not isinstance(value, tuple)  # as a row is
-    if _is_number(value) or (ours and len(repr(value)) <= _QUOTED):
+    if _is_number(value):
         return repr(value)
-    return f"the function {value.__name__}" if isinstance(value, FunctionType) else f"a {kind.__name__}"
+    if isinstance(value, FunctionType):
+        return f"the function {value.__name__}"
+    text = value._in_messages() if hasattr(kind, "_in_messages") else None
+    return with_article(kind.__name__) if text is None or len(text) > _QUOTED else text
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind its article.
+
+    >>> with_article("list"), with_article("Expr"), with_article("int")
+    ('a list', 'an Expr', 'an int')
+    """
+    return f"{'an' if noun[:1].casefold() in 'aeiou' else 'a'} {noun}"
 
 
 _QUOTED, _LISTED = 200, 8

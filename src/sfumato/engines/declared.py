@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -65,8 +66,9 @@ def opened(
         )
     check_columns(table.engine, declared)
     table.engine.titled(declared.name)
+    notes = _renamed(table.notes, table.engine, declared)
     return DeclaredTable(
-        table.engine, table.unit, notes=table.notes, unit_parts=table.unit_parts, declared=declared
+        table.engine, table.unit, notes=notes, unit_parts=table.unit_parts, declared=declared
     )
 
 
@@ -125,7 +127,7 @@ def _owned(
                 check_flat("foreign_keys", one, schema, "in the source")
         if text := unlike(engine.schema()[column], owners.schema[name], column, f"{key.table}.{name}"):
             raise CatalogError(f"foreign_keys: {text}")
-    of_source = getattr(engine, "notes", ())  # of rows that are read here
+    of_source = _renamed(getattr(engine, "notes", ()), engine, declared)
     notes = dict.fromkeys([*of_source, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
     return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
@@ -150,7 +152,13 @@ def opened_public(
         )
     check_columns(table.engine, declared)
     table.engine.titled(declared.name)
-    return table
+    return replace(table, notes=_renamed(table.notes, table.engine, declared))
+
+
+def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> tuple[str, ...]:
+    """Return notes about a source that name the table, as analysts read them and must not learn its files."""
+    origin = getattr(engine, "origin", None)  # of rows that are read here
+    return tuple(notes if origin is None else (note.replace(origin.name, declared.name) for note in notes))
 
 
 @contextmanager

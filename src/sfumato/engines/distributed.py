@@ -214,6 +214,11 @@ class DistributedEngine:
             raise QueryError("dummy: this table is made of others; take dummy tables of these before that")
         return self._local.dummy(making, unit, known)
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a catalog calls the tables that the rows are of."""
+        return self._local.titles
+
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""
         self._local.titled(title)

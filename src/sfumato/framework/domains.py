@@ -31,6 +31,9 @@ class Domain(ABC):
     (True, False)
     """
 
+    def _in_messages(self) -> str:
+        return repr(self)
+
     @abstractmethod
     def contains(self, value: Any) -> bool:
         """Whether a value is a member.

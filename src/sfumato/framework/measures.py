@@ -38,6 +38,9 @@ class Measure(ABC):
     (Fraction(3, 4), True, False)
     """
 
+    def _in_messages(self) -> str:
+        return repr(self)
+
     @abstractmethod
     def total(self, losses: Sequence[Any]) -> Any:
         """Return the loss of a composition, in which each part may depend on the outputs of those before.

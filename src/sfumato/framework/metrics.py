@@ -43,6 +43,9 @@ class Metric(ABC):
     (False, True)
     """
 
+    def _in_messages(self) -> str:
+        return repr(self)
+
     @abstractmethod
     def admits(self, domain: Domain) -> bool:
         """Whether this measures all pairs of members of a domain.

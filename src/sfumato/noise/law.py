@@ -65,6 +65,9 @@ class Law(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.unit_name}={self.unit})"
 
+    def _in_messages(self) -> str:
+        return repr(self)
+
     @property
     @abstractmethod
     def unit(self) -> Fraction:

@@ -52,6 +52,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         brings them."""
         ...
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a catalog calls the tables that the rows are of; none where one is of no catalog."""
+        ...
+
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it, which tells it from others in plans."""
         ...

@@ -541,6 +541,10 @@ class Table(Helpful, Displayed, Generic[Released]):
     def __repr__(self) -> str:
         return told_table(self)
 
+    def _in_messages(self) -> str:
+        titles = self.engine.titles
+        return f"the table {titles[0]!r}" if len(titles) == 1 else "a table"
+
     @property
     def most_limits(self) -> tuple[int, int]:
         """The largest limits of groups and rows that a release may find."""

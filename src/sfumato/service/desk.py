@@ -42,6 +42,7 @@ _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (RefusalError, 403),
     (QueryError, 400),
 )
+_OF_OWNERS = CatalogError, EngineError
 _NO_DUMMY = (
     "dummy: these tables cannot be made up, as their owner does not declare the types of their columns; ask "
     "for that, and leave dummy out until then"
@@ -49,6 +50,10 @@ _NO_DUMMY = (
 _SIZES = 20  # of groups, in one preview
 _PREVIEWED = 40  # pairs of a size and a budget in one request, each some tenths of a second
 _OWNERS = "the tables cannot be read; ask their owner, who finds the reason in the log by this request's id"
+_UNSAID = (
+    "the question cannot be answered as it is asked, and the reason names what only the owner knows. Ask the "
+    "owner of the tables, who finds it in the log by this request's id"
+)
 _NOT_BEFORE = (
     "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
     "known after it"
@@ -162,14 +167,16 @@ class Desk:
         try:
             return kinds[job.kind](job)
         except SfumatoError as error:
-            return failed(EngineError(str(error)) if self._tells_a_place(error, job) else error)
+            if not isinstance(error, _OF_OWNERS) and self._names_a_source(error, job):
+                return _logged(refused(QueryError(_UNSAID), 400), error)
+            return failed(error)
 
-    def _tells_a_place(self, error: SfumatoError, job: Job) -> bool:
-        """Whether an error's words have the path of a source, which the question itself has not."""
-        places = (
-            str(table.source) for table in self.catalog.tables.values() if isinstance(table.source, str)
-        )
-        return any(place in str(error) and place not in job.text for place in places)
+    def _names_a_source(self, error: SfumatoError, job: Job) -> bool:
+        """Whether a message names a source that the question does not: a net below all messages."""
+        sources = [one.source for one in self.catalog.tables.values() if isinstance(one.source, str)]
+        names = {name for source in sources for name in (source, source.rpartition("/")[2])}
+        text = str(error)
+        return any(name in text and name not in job.text for name in names - set(self.catalog.tables))
 
     @cached_property
     def _dummy(self) -> AnalystsCatalog:
@@ -314,11 +321,15 @@ _PLANNED = ("epsilon", "delta", "noise", "group_selection", "pre_threshold")
 
 def failed(error: SfumatoError) -> Outcome:
     """Return what an analyst hears of an error; of a source, only that it cannot be read."""
-    if isinstance(error, (CatalogError, EngineError)):
+    if isinstance(error, _OF_OWNERS):
         # Their words name files and columns as the owner knows them, and no row: the log has them.
-        made = refused(EngineError(_OWNERS), 503)
-        return replace(made, log={"error": type(error).__name__, "why": str(error)})
+        return _logged(refused(EngineError(_OWNERS), 503), error)
     return refused(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
+
+
+def _logged(outcome: Outcome, error: SfumatoError) -> Outcome:
+    """Return an outcome whose reason only the owner reads, in the log."""
+    return replace(outcome, log={"error": type(error).__name__, "why": str(error)})
 
 
 def refused(error: SfumatoError, status: int) -> Outcome:

@@ -354,6 +354,11 @@ class DuckDBEngine(Owned):
         zoned = any("TIME ZONE" in column.type_name for column in (*schema.values(), *self.schema().values()))
         return found | ({"timezone": self.timezone} if zoned and self.how is None else {})
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a catalog calls the tables that the rows are of."""
+        return self.origin.titles
+
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""
         self.origin = replace(self.origin, title=title)

@@ -75,6 +75,14 @@ class Origin:
         found = [getattr(part.engine, "addresses", None) for part in all_parts(self.how)]
         return None if None in found else tuple(address for each in found for address in each or ())
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What a catalog calls the tables that the rows are of; none where one is of no catalog."""
+        if self.title is not None or self.how is None:
+            return () if self.title is None else (self.title,)
+        found: list[tuple[str, ...]] = [getattr(part.engine, "titles", ()) for part in all_parts(self.how)]
+        return tuple(dict.fromkeys(title for titles in found for title in titles)) if all(found) else ()
+
     def _table(self) -> dict[str, Any]:
         if self.how is not None:
             made: dict[str, Any] = plain(_spelled(self.how))

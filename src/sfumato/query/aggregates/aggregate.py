@@ -12,6 +12,7 @@ from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
 from sfumato.names import Helpful, foreign, not_a_column
+from sfumato.query.aggregates.called import call_of
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 
 AUTO = "auto"
@@ -35,6 +36,13 @@ class Aggregate(Helpful, Spelled, ABC):
     """
 
     _foreign = foreign.AGGREGATE
+
+    def _in_messages(self) -> str | None:
+        call = call_of(self)
+        if call is None:
+            return None
+        given = [*map(shown, call.args), *(f"{name}={shown(one)}" for name, one in call.named.items())]
+        return f"sf.{call.function}({', '.join(given)})"
 
     @property
     def each(self) -> Aggregate:

@@ -88,7 +88,9 @@ def told_public(table: PublicTable) -> str:
 
 
 def _source(engine: Any) -> str:
-    """Say where rows come from, without folders."""
+    """Say where rows come from: by names in a catalog, or else by files without their folders."""
+    if engine.titles:
+        return f"{', '.join(engine.titles)} (read with {engine.name})"
     # An address of a database has a user, perhaps a password.
     paths = [path for path in engine.files if "://" not in path]
     folders = {path: found[1] for path in paths if (found := _OF_A_FOLDER.match(path))}

@@ -65,6 +65,10 @@ class PublicTable(Helpful, Displayed):
     def __repr__(self) -> str:
         return told_public(self)
 
+    def _in_messages(self) -> str:
+        titles = self.engine.titles
+        return f"the public table {titles[0]!r}" if len(titles) == 1 else "a public table"
+
     @property
     def _part(self) -> Part:
         return Part(self.engine, self.steps, None)

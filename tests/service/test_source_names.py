@@ -1,0 +1,283 @@
+"""What analysts read names tables as the catalog does: where their rows are is known to the owner alone."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.catalogs.table import DeclaredTable
+from sfumato.errors import QueryError
+from sfumato.query.aggregates import FUNCTIONS
+from sfumato.query.question import Question
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.service.app import Limits, Service
+from sfumato.service.budgets import opened_budgets
+from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
+from sfumato.service.desk import Desk, Job
+from sfumato.service.worker import Inline
+
+from .asking import PAGE, TOWNS, VISITS, Asked, TestClient
+from .hostile import STATEMENTS, texts
+
+pytestmark = pytest.mark.flakiness(
+    k=14, because="fewer than 3000 answers, each of which may show a group of one person, at delta 1e-18"
+)
+NET = Desk._names_a_source
+MARK = "zzq9mark"  # in the name of each source, and in no name that the catalog gives
+COUNT: dict[str, Any] = {"asks": "count", "args": [], "named": {}}
+ASK = ["agg", [], {"n": COUNT}]
+NAMES = ("visits", "again", "shop", "people", "many", "keyed")
+TABLES: list[dict[str, Any]] = [
+    *({"table": name, "calls": []} for name in NAMES),
+    {"table": "visits", "calls": [["filter", ["age > 30"], {}]]},
+    {"public": "towns", "calls": []},
+]
+
+
+def declared(folder: Path) -> dict[str, Any]:
+    """Tables of every kind of source, each with the mark in all parts of its place."""
+    here = folder / f"{MARK}folder"
+    (here / f"{MARK}many").mkdir(parents=True)
+    pq.write_table(VISITS, here / f"{MARK}visits.parquet")
+    pq.write_table(VISITS, here / f"{MARK}many" / f"{MARK}1.parquet")
+    pyarrow.csv.write_csv(VISITS, f"{MARK}again.csv")  # a bare name, in the current folder
+    pyarrow.csv.write_csv(TOWNS, here / f"{MARK}towns.csv")
+    with duckdb.connect(str(here / f"{MARK}shop.duckdb")) as made:
+        made.register("v", VISITS)
+        made.execute(f"CREATE TABLE {MARK}visits AS SELECT * FROM v")
+    with sqlite3.connect(here / f"{MARK}people.sqlite") as lite:
+        lite.execute(f"CREATE TABLE {MARK}people (id INTEGER, year INTEGER, city TEXT, age INTEGER)")
+        rows = VISITS.select(["id", "year", "city", "age"]).slice(0, 300).to_pylist()
+        lite.executemany(f"INSERT INTO {MARK}people VALUES (:id, :year, :city, :age)", rows)
+    lite.close()
+    columns = {"v": {"lower": 0, "upper": 20}, "year": {"domain": [2020, 2021, 2022]}}
+    of = {"privacy_unit": "id", "max_groups": 3, "max_rows": 3}
+    return {
+        "visits": {"source": str(here / f"{MARK}visits.parquet"), **of, "columns": columns},
+        "again": {
+            "source": f"{MARK}again.csv",
+            **of,
+            "types": {"id": "BIGINT", "town": "VARCHAR", "age": "BIGINT"},
+        },
+        "shop": {"source": str(here / f"{MARK}shop.duckdb" / f"{MARK}visits"), **of},
+        "people": {"source": str(here / f"{MARK}people.sqlite" / f"{MARK}people"), "privacy_unit": "id"},
+        "many": {"source": str(here / f"{MARK}many"), **of},
+        "keyed": {
+            "source": str(here / f"{MARK}many" / "*.parquet"),
+            "foreign_keys": {"id": "people.id"},
+        },
+        "towns": {
+            "source": str(here / f"{MARK}towns.csv"),
+            "public": True,
+            "types": {"town": "VARCHAR", "city": "VARCHAR", "region": "VARCHAR"},
+        },
+    }
+
+
+class Marked(Asked):
+    """A service whose sources and ledger have the mark in their names."""
+
+    def __init__(self, folder: Path, tables: dict[str, Any]) -> None:
+        super().__init__(folder, declared=tables)
+        place = str(folder / f"{MARK}budget.db")
+        ledger = sf.Ledger(place)
+        ledger.create("registry", epsilon=10**9, delta="1e-3")
+        for name in self.secrets:
+            ledger.grant("registry", name, epsilon=10**8, delta="1e-3")
+        self.desk = Desk(self.catalog, opened_budgets(place, "registry"), {"threads": 1})
+        self.service = Service(Inline(lambda: self.desk), self.tokens, Limits(each=100), PAGE)
+        self.http = TestClient(self.service, base_url="http://service")
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
+    folder = tmp_path_factory.mktemp("names")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        # What is held to the rule are the messages themselves, not the net below them.
+        patch.setattr(Desk, "_names_a_source", lambda *_: False)
+        yield Marked(folder, declared(folder))
+
+
+def unmarked(answer: Any, sent: Any) -> int:
+    """Fail where an answer names a source."""
+    shown = answer.content.decode("utf-8", errors="replace") + str(dict(answer.headers))
+    assert MARK not in shown.casefold(), (sent, shown[:600])
+    assert answer.status_code < 500, (sent, shown[:600])
+    return int(answer.status_code)
+
+
+def asked(marked: Marked, chain: Any, options: Any = None, seen: Counter[int] | None = None) -> None:
+    body = {"chain": chain, "options": {"epsilon": "1", "delta": "1e-18"} if options is None else options}
+    for path, more in (("/v1/ask", {"units": []}), ("/v1/release", {}), ("/v1/release", {"dummy": True})):
+        status = unmarked(marked.post(path, **body, **more), chain)
+        if seen is not None:
+            seen[status] += 1
+
+
+def calls_with(table: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Calls of every method with a table in the place of each argument; and of every aggregate."""
+    for kind, names in ((DeclaredTable, OF_TABLES), (Question, OF_QUESTIONS)):
+        for name in names:
+            for given in (table, [table], {"tuple": [table]}, {"dict": [["x", table]]}):
+                yield name, [name, [given], {}]
+            for argument in inspect.signature(getattr(kind, name)).parameters.values():
+                if argument.kind is argument.KEYWORD_ONLY or argument.name not in ("self", "columns"):
+                    yield name, [name, [], {argument.name: table}]
+            yield name, [name, [], {"x": table}]
+    for function in FUNCTIONS:
+        yield "agg", ["agg", [], {"n": {"asks": function.__name__, "args": [table], "named": {}}}]
+        for argument in inspect.signature(function).parameters:
+            yield (
+                "agg",
+                ["agg", [], {"n": {"asks": function.__name__, "args": ["v"], "named": {argument: table}}}],
+            )
+
+
+@pytest.mark.parametrize("i", [6, 7, *(pytest.param(i, marks=pytest.mark.long) for i in range(6))])
+def test_a_table_in_the_place_of_anything_is_named_as_the_catalog_names_it(marked: Marked, i: int) -> None:
+    table, seen, told = TABLES[i], Counter[int](), 0
+    name = table.get("table") or table["public"]
+    for method, call in calls_with(table):
+        chain = {"table": "visits", "calls": [ASK, call] if method in OF_QUESTIONS else [call, ASK]}
+        answer = marked.post("/v1/ask", chain=chain, options={"epsilon": "1", "delta": "1e-18"}, units=[])
+        seen[unmarked(answer, chain)] += 1
+        told += f"table '{name}'" in answer.text
+    for method in OF_PUBLIC:
+        joined = ["join", [{"public": "towns", "calls": [[method, [table], {}]]}], {"on": "town"}]
+        asked(marked, {"table": "visits", "calls": [joined, ASK]}, seen=seen)
+    for option in (*OF_RELEASE, *OF_TOP):
+        asked(marked, {"table": "visits", "calls": [ASK]}, {"epsilon": "1", option: table}, seen)
+    assert seen[400] > 60 and told > 30, (seen, told)
+
+
+def test_the_messages_of_the_report(marked: Marked) -> None:
+    """Each of these quoted the repr of a table, with the name of its file."""
+    table = {"table": "again", "calls": []}
+    where = [["filter", [table], {}], ["bound", [], {"rows": table}]]
+    for call in where:
+        answer = marked.post(
+            "/v1/ask", chain={"table": "visits", "calls": [call, ASK]}, options={"epsilon": "1"}
+        )
+        assert unmarked(answer, call) == 400 and "the table 'again'" in answer.text
+    for option in ("epsilon", "delta", "noise"):
+        given = {"chain": {"table": "visits", "calls": [ASK]}, "options": {"epsilon": "1", option: table}}
+        answer = marked.post("/v1/release", **given)
+        assert unmarked(answer, option) in (400, 402) and "the table 'again'" in answer.text
+
+
+def test_answers_of_every_endpoint(marked: Marked) -> None:
+    for name in NAMES:
+        counted = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-18, max_groups_contributed = 1, max_rows_per_group = 1) COUNT(*) AS n FROM {name}"
+        for path, accept in (("/v1/ask", "*/*"), ("/v1/release", "*/*"), ("/v1/release", "text/csv")):
+            answer = marked.post(path, accept=accept, sql=counted)
+            assert unmarked(answer, counted) == 200, answer.text
+        ways: list[Any] = [
+            [["bound", [], {"groups": 1, "rows": 1}], ASK],
+            [["top", ["year"], {"k": 2}]],
+            [["bound", [], {"groups": 1, "rows": 1}], ["union", [{"table": "visits", "calls": []}], {}], ASK],
+            [["join", [{"table": "people", "calls": []}], {"on": "id"}], ["bound", [], {"rows": 1}], ASK],
+            [["per_unit", [], {"x": "count(*)"}], ASK],
+        ]
+        for calls in ways:
+            asked(marked, {"table": name, "calls": calls})
+    for path in ("tables", "budget", "history", "words", "budget?everybody=true", "history?everybody=true"):
+        for who in ("ann", "olga"):
+            unmarked(marked.get(f"/v1/{path}", who), path)
+    for path in ("/metrics", "/health", "/openapi.json", "/", "/nowhere"):
+        unmarked(marked.get(path, "olga"), path)
+
+
+def test_types_that_were_guessed_are_noted_without_the_name_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of a CSV without declared types named its path, in /v1/tables and in explanations."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Desk, "_names_a_source", lambda *_: False)
+    of, kinds = {"privacy_unit": "id", "max_groups": 3, "max_rows": 3}, declared(tmp_path)
+    folder = Path(kinds["visits"]["source"]).parent
+    pyarrow.csv.write_csv(VISITS, folder / f"{MARK}more.csv")
+    tables = {
+        "one": {"source": f"{MARK}again.csv", **of},
+        "two": {"source": [f"{MARK}again.csv", str(folder / f"{MARK}more.csv")], **of},
+        "month": {"source": str(folder / f"{MARK}more.csv"), "privacy_unit": ["id"], "max_rows": 1},
+        "keyed": {"source": f"{MARK}again.csv", "foreign_keys": {"id": "one.id"}},
+        "public": {"source": str(folder / f"{MARK}towns.csv"), "public": True},
+    }
+    marked = Marked(tmp_path, tables)
+    shown = marked.get("/v1/tables").text
+    assert unmarked(marked.get("/v1/tables"), "tables") == 200 and shown.count("were guessed") >= 5
+    for name in ("one", "two", "month", "keyed"):
+        join = ["join", [{"public": "public", "calls": []}], {"on": "town"}]
+        chain = {"table": name, "calls": [join, ["bound", [], {"rows": 1}], ASK]}
+        body = {"chain": chain, "options": {"epsilon": "1", "delta": "1e-18"}}
+        answer = marked.post("/v1/ask", **body)
+        assert unmarked(answer, chain) == 200 and f"types of {name} were guessed" in answer.text
+        assert unmarked(marked.post("/v1/release", **body), chain) == 200
+
+
+@pytest.mark.parametrize("step", [60, pytest.param(2, marks=pytest.mark.long)])
+def test_hostile_texts(marked: Marked, tmp_path: Path, step: int) -> None:
+    for i, text in enumerate([*STATEMENTS, *texts(tmp_path)[::step]]):
+        path = "/v1/ask" if i % 2 else "/v1/release"
+        unmarked(marked.post(path, sql=text.replace("\ud800", ""), **({"units": []} if i % 2 else {})), text)
+
+
+def test_a_source_that_is_gone_is_not_named_either(marked: Marked, caplog: pytest.LogCaptureFixture) -> None:
+    here = Path(marked.catalog.tables["visits"].source)
+    away = here.with_name("away")
+    here.rename(away)
+    try:
+        answer = marked.post("/v1/ask", chain={"table": "visits", "calls": [ASK]}, options={"epsilon": "1"})
+        assert answer.status_code == 503 and MARK not in answer.text
+    finally:
+        away.rename(here)
+
+
+def test_reprs_of_a_catalog_s_tables_have_its_names(marked: Marked) -> None:
+    catalog = marked.catalog
+    made: list[Any] = [
+        catalog.table("visits"),
+        catalog.table("again").filter("age > 3"),
+        catalog.public("towns"),
+    ]
+    made += [made[0].agg(n=sf.count()), made[0].top("year", k=2), made[0].join(made[2], on="town")]
+    for one in made:
+        assert MARK not in repr(one) + str(one) + sf.errors.shown(one)
+    assert sf.errors.shown(made[0]) == "the table 'visits'" and isinstance(made[2], PublicTable)
+    assert sf.errors.shown(made[2]) == "the public table 'towns'" and sf.errors.shown(made[3]) == "a Question"
+
+
+def test_the_net_below_all_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should a message name a source after all, the owner alone reads it, and the tables are not blamed."""
+    monkeypatch.chdir(tmp_path)
+    asked = Asked(tmp_path, declared={"again": declared(tmp_path)["again"]})
+    monkeypatch.setattr(Desk, "_names_a_source", NET)
+    assert NET(asked.desk, QueryError(f"no such {MARK}again.csv"), Job("ask", "ann", "x"))
+    assert not NET(
+        asked.desk, QueryError(f"no such {MARK}again.csv"), Job("ask", "ann", f"'{MARK}again.csv'")
+    )
+    assert not NET(asked.desk, QueryError("no such column in again"), Job("ask", "ann", "x"))
+
+    def names_it(*_: Any) -> Any:
+        raise QueryError(f"{MARK}again.csv is not so")
+
+    monkeypatch.setattr(asked.desk, "_asked", names_it)
+    answer = asked.post("/v1/ask", sql="SELECT 1")
+    assert answer.status_code == 400 and MARK not in answer.text and "ask the owner" in answer.text.lower()
+
+
+def test_no_object_of_ours_is_quoted_unless_its_class_says_how() -> None:
+    for one in (sf.Budget(1), sf.scan(VISITS, privacy_unit="id").engine, Marked, Limits()):
+        text = sf.errors.shown(one)
+        assert isinstance(one, type) or text in (f"a {type(one).__name__}", f"an {type(one).__name__}"), text
