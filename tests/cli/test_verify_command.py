@@ -96,3 +96,13 @@ def test_codes_that_a_terminal_would_obey(visits, run):
     run("sql", question("year, COUNT(*) AS n"), "-q", "-o", "b.parquet", "--receipt", "receipt.json")
     done = run("verify", "receipt.json", "a.parquet")
     assert done.exit_code == VerifyCode.DIFFERS and "\x1b" not in done.stdout
+
+
+def test_csv_of_keys_that_are_formulas(visits, run):
+    text = question("'=' || year AS \"=k\", COUNT(*) AS n").replace("GROUP BY year", "GROUP BY '=' || year")
+    done = run("sql", text, "-q", "-o", "a.csv", "--receipt", "receipt.json")
+    assert done.exit_code == 0, done.output
+    written = (visits.parent / "a.csv").read_text()
+    assert '"\'=k","n"\n' in written and '\n"\'=1984"' in written and '\n"=' not in written
+    found = run("verify", "receipt.json", "a.csv")
+    assert found.exit_code == VerifyCode.AGREES, found.output

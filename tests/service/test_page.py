@@ -453,7 +453,7 @@ def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> No
     made = Answer(
         pa.table(
             {
-                'a,"b': pa.array(['x"y', "1", None, "=1+1\n"]),
+                '=a,"b': pa.array(['x"y', "-1", None, "=1+1\n"]),
                 "day": pa.array([dt.date(2024, 1, 31), dt.date(1999, 12, 31), None, dt.date(1, 1, 1)]),
                 "n": pa.array([2**62 + 1, -(2**63), 0, None]),
                 "x": pa.array([0.1, -1e300, None, 5e-324]),
@@ -463,7 +463,7 @@ def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> No
             }
         ),
         {"n": pa.chunked_array([[1.5, 2.0, None, 4.0]])},
-        ('a,"b',),
+        ('=a,"b',),
         {},
     )
     data = json.dumps(encoded(made, JSON).decode())
@@ -473,6 +473,8 @@ def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> No
     )
     read = [list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encoded(made, CSV).decode())]
     assert read[0][0] == read[1][0] and len(read[0]) == len(read[1]) == 5
+    assert [row[0] for row in read[0]] == ["'=a,\"b", 'x"y', "'-1", "", "'=1+1\n"]  # no formulas
+    assert read[0][2][2] == str(-(2**63)) and read[0][2][4] == "-1e+300"
     for row, other in zip(read[0][1:], read[1][1:], strict=True):
         assert [row[i] for i in (0, 1, 2, 7)] == [other[i] for i in (0, 1, 2, 7)]
         for one, two in [(row[i], other[i]) for i in (3, 4, 5)]:

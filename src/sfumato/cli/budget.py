@@ -13,6 +13,7 @@ import typer
 
 from sfumato.cli.ledgers import Dataset, Place, commands, opened_ledger, print_table, told, visible_text
 from sfumato.cli.options import flag, optional, tell_written
+from sfumato.display.text import guarded
 from sfumato.errors import ParameterError
 from sfumato.exact import round_up
 
@@ -180,16 +181,9 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
     written = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     written.writeheader()
     for row in rows:
-        written.writerow({name: _harmless(value) for name, value in row.items()})
+        cells = ((name, guarded(value) if isinstance(value, str) else value) for name, value in row.items())
+        written.writerow(dict(cells))
     return text.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    return (
-        f"'{value}"
-        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        else value
-    )
 
 
 def _json(rows: Iterable[dict[str, Any]]) -> str:

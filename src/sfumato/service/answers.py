@@ -18,6 +18,7 @@ import pyarrow as pa
 from sfumato.errors import QueryError, RefusalError
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.query.released.output import write_csv
 from sfumato.query.released.release import Release
 from sfumato.query.top.release import TopRelease
 from sfumato.query.values import exact_text
@@ -214,8 +215,6 @@ def _free(name: str, taken: list[str]) -> str:
 
 def _csv(table: pa.Table) -> bytes:
     """CSV has texts, numbers and times: bytes stand there as in JSON, lists and the rest as its text."""
-    import pyarrow.csv
-
     for i, field in enumerate(table.schema):
         kind = field.type
         if pa.types.is_nested(kind) or pa.types.is_interval(kind) or _are_bytes(kind):
@@ -223,7 +222,7 @@ def _csv(table: pa.Table) -> bytes:
             texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
             table = table.set_column(i, field.name, pa.array(texts, pa.string()))
     written = io.BytesIO()
-    pyarrow.csv.write_csv(table, written)
+    write_csv(written, iter(table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]))
     return written.getvalue()
 
 

@@ -13,7 +13,9 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 
+from sfumato.display.text import unguarded
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
+from sfumato.query.released.output import with_formulas
 from sfumato.query.values import column_digest, digests, table_digest
 
 _LIST = re.compile(r"(large_list|list|fixed_size_list)<[^:<>]*: ([^<>]*?)(?: not null)?>(?:\[(\d+)\])?")
@@ -153,6 +155,7 @@ def _csv(file: BinaryIO) -> _Columns:
         quoted_strings_can_be_null=False,
     )
     table = csv.read_csv(file, parse_options=whole, convert_options=as_text)
+    names = list(map(unguarded, names))
     return _Columns(names, dict(zip(names, table.columns, strict=True)), texts=True)
 
 
@@ -208,6 +211,8 @@ def _column(column: Any, kind: pa.DataType | None, texts: bool) -> pa.ChunkedArr
             if pa.types.is_nested(kind):
                 return pa.array(column, kind)
             return pa.array(column, pa.string()).cast(kind)
+        if texts and (kind is None or _class(kind) == "text"):
+            column = with_formulas(column)
         if kind is None or column.type == kind:
             return column
         alike = texts or pa.types.is_null(column.type) or _class(column.type) == _class(kind)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from sfumato.display.text import FORMULA, guarded, unguarded
 from sfumato.errors import EngineError, RefusalError
 from sfumato.files import checked_place, identity, replacing
 
@@ -59,7 +60,7 @@ def write(
     Returns:
         What tells this file from any other, for `read`.
     """
-    writers = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
+    writers = {".parquet": _write_parquet, ".csv": write_csv, ".json": _write_json}
     with replacing(path, check) as file:
         writers[path.suffix.lower()](file, regular(batches))
         file.flush()
@@ -117,13 +118,15 @@ def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType])
 
             # What stands in quotes is a text, be it empty or "NA"; NULL alone is nothing at all.
             typed = pyarrow.csv.ConvertOptions(
-                column_types=types,
+                column_types={guarded(name): kind for name, kind in types.items()},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             )
             whole = pyarrow.csv.ParseOptions(newlines_in_values=True)
-            return pyarrow.csv.read_csv(file, convert_options=typed, parse_options=whole)
+            table = pyarrow.csv.read_csv(file, convert_options=typed, parse_options=whole)
+            names = map(unguarded, table.column_names)
+            return pa.table([with_formulas(column) for column in table.columns], list(names))
         table = pa.Table.from_pylist([json.loads(line) for line in file])
         fields = [pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]
         return table.cast(pa.schema(fields))
@@ -152,10 +155,40 @@ def _write_parquet(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
         write_table(pa.table({}), file)
 
 
-def _write_csv(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
+def write_csv(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write batches as CSV, in which no text is a formula of a spreadsheet; without a batch, no header."""
     from pyarrow.csv import CSVWriter
 
-    _written(file, batches, CSVWriter)
+    _written(file, map(without_formulas, batches), CSVWriter)
+
+
+def without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch as CSV files have it: no text or name in it is a formula of a spreadsheet."""
+    columns = [_replaced(column, f"^{FORMULA}", r"'\1") for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, [guarded(name) for name in batch.schema.names])
+
+
+def with_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of texts as it was before `without_formulas`."""
+    return _replaced(column, f"^'{FORMULA}", r"\1")
+
+
+def _replaced(column: Any, pattern: str, replacement: str) -> Any:
+    """Return a column with a pattern replaced, where it holds texts."""
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if not _is_text(kind):
+        return column
+    if kind == pa.string_view():  # which has no such function
+        column = column.cast(pa.string())
+    return pc.replace_substring_regex(column, pattern=pattern, replacement=replacement)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _written(

@@ -51,6 +51,11 @@ async function copy(text) {
   }
 }
 
+/** Return a text that no spreadsheet takes for a formula, as `guarded` of the service does (display/text.py). */
+export function guarded(text) {
+  return /^'*[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text;
+}
+
 /** Return CSV as the service writes it: error bars as columns behind their numbers, lists as JSON. */
 export function csv(data, names) {
   const barred = (name) => Object.hasOwn(data.errors, name); // and not constructor, which every object has
@@ -59,9 +64,9 @@ export function csv(data, names) {
   const cell = (value, i) => {
     if (value === null || value === undefined) return "";
     if (typeof value === "number" || typeof value === "boolean" || plain[i]) return String(value); // also numbers too long for JavaScript
-    return `"${(typeof value === "string" ? value : JSON.stringify(value)).replaceAll('"', '""')}"`;
+    return `"${guarded(typeof value === "string" ? value : JSON.stringify(value)).replaceAll('"', '""')}"`;
   };
-  const heads = names.flatMap((name) => barred(name) ? [name, free(name)] : [name]).map((text) => `"${text.replaceAll('"', '""')}"`).join(",");
+  const heads = names.flatMap((name) => barred(name) ? [name, free(name)] : [name]).map((text) => `"${guarded(text).replaceAll('"', '""')}"`).join(",");
   const rows = data.rows.map((row, i) => names.flatMap((name, j) => {
     const number = cell(row[j], j);
     return barred(name) ? [number, cell(data.errors[name][i])] : [number];
