@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -15,13 +16,16 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import exact_sql
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.engines.duckdb.stages import Stages
 from sfumato.query import sizes
 from sfumato.query.exact import ExactQuery
 from sfumato.query.table import Table
 from sfumato.transformations import (
     Count,
     CountUnits,
+    DistinctMatched,
     Moments,
     Norm,
     QuantileTree,
@@ -213,6 +217,30 @@ def test_every_engine_keeps_the_rows_that_one_machine_does(engine, openers, fixe
         assert evaluated(engine(table), query) == evaluated(openers("duckdb")(table), query)
         whole = replace(query, keys=())
         assert evaluated(engine(table), whole) == evaluated(openers("duckdb")(table), whole)
+
+
+PAIRS = pa.table(
+    {"unit": [1, 1, 2], "day": [date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 1)], "x": [0, 1, 0]}
+)
+
+
+@pytest.mark.parametrize("column", ["day", "x"])
+def test_all_numbers_of_a_release_are_of_the_same_rows(column: str) -> None:
+    """Unit 1 keeps one of two rows: its x is 1 where its day differs from that of unit 2, and 0 where not."""
+    statistics = DistinctMatched(column, 1), UnitSum("x", "x", 0, 0, 1, True), Count(1)
+    query, matched = ExactQuery((), "unit", (), None, 1, statistics, total_rows=1), statistics[0].names[0]
+    found, staged = Counter[tuple[int, int]](), set()
+    local = DuckDBEngine.open(PAIRS)
+    prepared = Stages.of(local, PAIRS.schema, query, 1)
+    for salt in range(12):
+        (row,) = pa.Table.from_batches(local.statistics(query, 100, salt)).to_pylist()
+        found[row[matched] - 1, row[statistics[1].names[0]]] += 1
+        stages = replace(prepared, salt=salt)
+        parts = [p.data for p in stages.partials(PAIRS.to_batches())]
+        (again,) = stages.merged(None, [p.data for p in stages.totals(parts)], 100)
+        staged.add(again.to_pylist() == [row])
+    assert set(found) == {(0, 0), (1, 1)}  # of these salts both
+    assert staged == {True}
 
 
 def test_the_choice_is_fresh_in_each_release(engine) -> None:

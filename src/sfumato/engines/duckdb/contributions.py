@@ -32,6 +32,7 @@ class ContributionsSql(ExactSql):
     def __init__(self, asked: Contributions, **options: Any) -> None:
         super().__init__(asked.exact, **options)
         self.asked = asked
+        self._used = {column.name for column in asked.columns}
         # Name by expression: over values of a pair's rows, over what a pair has, and over pairs.
         self._of_pairs: dict[str, str] = {}
         self._brought: dict[str, str] = {}
@@ -55,10 +56,6 @@ class ContributionsSql(ExactSql):
         for i, ranked in enumerate(self.asked.ranked):
             ctes[f"ranked{i}"] = self._values_of(ranked, self._ranked[i], pairs)
         return f"WITH {written(ctes, self.combined)}\n{self._shown()}"
-
-    @property
-    def _used(self) -> set[str]:
-        return {column.name for column in self.asked.columns}
 
     @property
     def _aggregates(self) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ in the place of the first, in exact integers; the tests hold it to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -48,6 +49,8 @@ class ExactSql:
         salt: a fresh random integer, for the order in which a unit's groups, or its rows, are kept.
         rows: how many rows there are, if that is known; it changes how they are bounded, and not the answer.
         combined: whether rows are made of other tables, which costs more than to read a file again.
+        known: statistics of the query that are not written, as their numbers are known. Where rows of a unit
+            are chosen, their values still decide which, so that all numbers are of the same rows.
     """
 
     def __init__(
@@ -59,12 +62,16 @@ class ExactSql:
         salt: int,
         rows: int | None = None,
         combined: bool = False,
+        known: Collection[DistinctMatched] = (),
     ) -> None:
         self.combined = combined
         self.small: bool = rows is not None and rows < sizes.FEW_ROWS
-        self.query = query
+        left = replace(query, statistics=tuple(s for s in query.statistics if s not in known))
+        if query.total_rows is None:
+            query = left
         self.schema = schema
         self.salt = salt
+        self._used: set[str] = {column for s in query.statistics for column in s.columns}
         self.rows: str = stepped(relation, query.steps, columns)
         self.keys: list[str] = [f"k{i}" for i in range(len(query.keys))]
         self.values: Values = Values(schema, query.scaled)
@@ -74,11 +81,13 @@ class ExactSql:
             if not isinstance(s, _BY_VALUE)
             for part in FORMS[type(s)](self.values, s)
         ]
-        self.trees: list[Counts | DistinctMatched | DistinctShared] = [
-            s for s in query.statistics if isinstance(s, _BY_VALUE)
-        ]
-        self.leaves: list[str] = [self.values.value(self._leaf(tree)) for tree in self.trees]
-        self.each: list[str] = [bins.each(self.values, tree) for tree in self.trees]
+        trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
+        leaves = {tree: self.values.value(self._leaf(tree)) for tree in trees}
+        each = {tree: bins.each(self.values, tree) for tree in trees}
+        self.query = left
+        self.trees: list[Counts | DistinctMatched | DistinctShared] = [t for t in trees if t not in known]
+        self.leaves: list[str] = [leaves[tree] for tree in self.trees]
+        self.each: list[str] = [each[tree] for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
                 self.parts.append(Part(having(index), f"count({self.leaves[index]})", ""))
@@ -104,7 +113,8 @@ class ExactSql:
     def rows_of(self, statistic: DistinctMatched) -> distinct.Rows:
         """Return queries of values and of the units that have them, for a query without keys."""
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
-        if plain := distinct.plain(kind):
+        # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
+        if plain := self.query.total_rows is None and distinct.plain(kind):
             leaf, code = self.values.value(self.values.column(statistic.column)), distinct.code("leaf", kind)
         else:
             leaf, code = self.values.value(self._leaf(statistic)), "leaf"
@@ -157,11 +167,6 @@ class ExactSql:
     def _in_part(self) -> bool:
         """Whether a unit that is in more groups than the limit counts in part in each."""
         return self.query.scaled
-
-    @property
-    def _used(self) -> set[str]:
-        """The columns that values are of."""
-        return {column for s in self.query.statistics for column in s.columns}
 
     def _input(self, everybody: bool = False) -> str:
         unit = identifier(self.query.unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Schema
+from sfumato.transformations import DistinctMatched
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
@@ -105,17 +106,15 @@ class Reader:
         given = ended = False
         with end, in_own_words(), self._reading(asked, source) as (session, options):
 
-            def written(query: ExactQuery) -> ExactSql:
-                return ExactSql(query, **options, salt=salt)
+            def written(sizes: Collection[DistinctMatched] = ()) -> ExactSql:
+                return ExactSql(asked.total, **options, salt=salt, known=sizes)
 
-            sizes = known(session, query, written(asked.total).rows_of)
-            left = tuple(s for s in query.statistics if s not in sizes)
-            if sizes and not left:
+            sizes = known(session, query, written().rows_of)
+            if sizes and len(sizes) == len(query.statistics):
                 given = True
                 yield numbered(None, query, sizes)
             else:
-                text = written(replace(asked.total, statistics=left)).text()
-                for batch in batches(session, text, batch_rows):
+                for batch in batches(session, written(sizes).text(), batch_rows):
                     given = True
                     yield numbered(batch, query, sizes)
             ended = True
