@@ -6,8 +6,10 @@ import math
 import random
 from collections import Counter
 from fractions import Fraction
+from math import ceil, inf, nan, nextafter
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -67,7 +69,13 @@ def test_no_value_raises_and_units_do_not_see_each_other(kind, zone, monkeypatch
 
 
 def test_the_suite_would_see_a_frame_that_raises(monkeypatch):
-    monkeypatch.setattr(shaped, "wide_key", lambda column, kind: column)
+    def native(end, distance, kind, column, last, down):
+        if distance.number is not None:
+            return end, f"CAST({float(distance.number)!r} AS {kind})"
+        return end, "INTERVAL '{} months {} days {} microseconds'".format(*distance.span)
+
+    monkeypatch.setattr(shaped, "place", lambda column, kind: column)
+    monkeypatch.setattr(shaped, "frame_end", native)
     raised = 0
     for kind, (values, near, far) in VALUES.items():
         asked = sf.scan(rows(values, [1]), privacy_unit="id").sql(ASKED.format(near, far, kind))
@@ -75,7 +83,7 @@ def test_the_suite_would_see_a_frame_that_raises(monkeypatch):
             rows_of(asked)
         except duckdb.Error:
             raised += 1
-    assert raised == 3  # of times; the distance of a number is wide by itself
+    assert raised == 8  # all but those of floats, and of decimals where the sum still fits
 
 
 @pytest.mark.parametrize("distance", ["0", "1", "2.5", "300"])
@@ -171,6 +179,61 @@ def test_frames_have_the_rows_that_are_meant_also_where_many_are_equal(kind, fra
 
 
 def test_distances_that_are_rounded_the_wrong_way_would_be_found(monkeypatch):
-    monkeypatch.setattr(distances, "_inner", lambda i, end: False)
+    monkeypatch.setattr(distances, "floor", ceil)
     with pytest.raises(AssertionError):
-        test_frames_have_the_rows_that_are_meant_also_where_many_are_equal("BIGINT", (ENDS[0], ENDS[1]))
+        test_frames_have_the_rows_that_are_meant_also_where_many_are_equal("BIGINT", (ENDS[1], ENDS[2]))
+
+
+# Keys that swallow a distance, their neighbours, and those that no distance leads to or from.
+WILD = [
+    0.0,
+    -0.0,
+    1.0,
+    0.1,
+    0.2,
+    0.3,
+    0.1 + 0.2,
+    5e-324,
+    1e16,
+    1e16 + 2,
+    1e300,
+    -1e300,
+    nextafter(1e300, inf),
+]
+WILD += [1.7976931348623157e308, inf, -inf, nan]
+WIDTHS = ["0", "1", "2", "0.1", "1e-60", "3e16", "1e18"]
+
+
+def ahead(here: float, there: float) -> Fraction | float:
+    """Return how far a value is behind another one in an ascending order; NaN is the largest."""
+    if here == there or (here != here and there != there):
+        return Fraction(0)
+    if math.isfinite(here) and math.isfinite(there):
+        return Fraction(there) - Fraction(here)
+    return inf if (there != there, there) > (here != here, here) else -inf
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("frame", some(FRAMES, 5), ids=" AND ".join)
+def test_distances_of_floats_are_exact_and_leave_equal_keys_together(kind, frame):
+    real, chance = np.float64 if kind == "DOUBLE" else np.float32, random.Random(f"{kind}{frame}")
+    with np.errstate(over="ignore"):
+        pool = [real(value).item() for value in WILD]
+    for down in (False, True):
+        values, far = chance.choices(pool, k=60), [chance.choice(WIDTHS), chance.choice(WIDTHS)]
+        ends = " AND ".join(end.format(d) for end, d in zip(frame, far, strict=True))
+        text = (
+            f"SELECT id, k, count(*) OVER (PARTITION BY id ORDER BY x {'DESC' if down else 'ASC'} RANGE "
+            f"BETWEEN {ends}) AS a FROM self"
+        )
+        given = pa.table(
+            {"id": [7] * 60, "k": list(range(60)), "x": pa.array(values, pa.from_numpy_dtype(real))}
+        )
+        widths = [Fraction(real(float(d)).item() or float(d)) for d in far]
+        low, high = (reached(end, d) for end, d in zip(frame, widths, strict=True))
+        expected = Counter()
+        for k, here in enumerate(values):
+            gaps = [ahead(here, there) * (-1 if down else 1) for there in values]
+            counted = sum((low is None or low <= gap) and (high is None or gap <= high) for gap in gaps)
+            expected[7, k, counted] += 1
+        assert rows_of(sf.scan(given, privacy_unit="id").sql(text)) == expected, (ends, down)

@@ -110,7 +110,7 @@ TIED = [(1.0, town, float(i), 0) for i, town in enumerate("ABCDEF")]
 def test_an_order_that_is_left_open_would_be_found(name, monkeypatch):
     for same in (True, False):
         assert (rows_of(TEXTS[name], TIED, []) == rows_of(TEXTS[name], TIED[::-1], [])) is same
-        monkeypatch.setattr(shaped, "told_apart", lambda name, schema: ["NULL"])
+        monkeypatch.setattr(shaped, "rows_apart", lambda schema, but: ["NULL"])
 
 
 def test_a_window_over_all_units_would_be_found(monkeypatch):

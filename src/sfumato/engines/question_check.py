@@ -16,6 +16,7 @@ from sfumato.display.displayed import Told
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.ordering import order_by, order_by_hash
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.text import identifier
@@ -229,9 +230,9 @@ class _Rows:
     def chosen(self, count: int) -> list[int]:
         """Return hashes of units: of those with the most rows, and as many others at random."""
         of_units = "SELECT unit, count(*) AS n FROM every WHERE unit IS NOT NULL GROUP BY unit"
-        largest = f"SELECT unit FROM ({of_units}) ORDER BY n DESC, unit LIMIT {(count + 1) // 2}"
+        largest = f"SELECT unit FROM ({of_units}) {order_by(['unit'], ['n DESC'])} LIMIT {(count + 1) // 2}"
         others = f"SELECT DISTINCT unit FROM every WHERE unit IS NOT NULL AND unit NOT IN ({largest})"
-        some = f"({largest}) UNION ALL (FROM ({others}) ORDER BY hash(unit) LIMIT {count // 2})"
+        some = f"({largest}) UNION ALL (FROM ({others}) {order_by_hash(['unit'])} LIMIT {count // 2})"
         return [unit for (unit,) in self._session.execute(some).fetchall()]
 
 

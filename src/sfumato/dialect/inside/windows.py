@@ -13,7 +13,7 @@ from sfumato.dialect.tree import Node, aggregates, ask, written
 from sfumato.errors import SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.tables.distance import Distance
-from sfumato.query.tables.shaping import Order, WindowCall
+from sfumato.query.tables.shaping import NO_FRAME, PLACES, RANKS, Frame, Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
 # How many arguments each takes: a column, a whole number, another value.
@@ -69,9 +69,11 @@ def window_call(
         Order(column(one["expression"], "rank"), _DIRECTIONS[one["type"]] + _NULLS[one["null_order"]])
         for one in node["orders"]
     )
-    kind, (start, end), distances = _frame(node, refuse)
+    frame = _frame(node, refuse)
     function = node["function_name"].lower()
     function = _SAME.get(function, function)
+    if function in (*PLACES, *RANKS):
+        frame = NO_FRAME
     aggregate, arguments = "", tuple[str | int, ...]()
     if node["arg_orders"]:
         raise refuse(node, f"{function} with an order of its own: write it in OVER (... ORDER BY ...)")
@@ -85,13 +87,11 @@ def window_call(
         )
     by = tuple(one for one in by if one != unit)
     ignore = bool(node["ignore_nulls"])
-    return WindowCall(name, function, aggregate, arguments, by, order, kind, start, end, ignore, distances)
+    return WindowCall(name, function, aggregate, arguments, by, order, *frame[:3], ignore, frame[3:])
 
 
-def _frame(
-    node: Node, refuse: Refuse
-) -> tuple[str, tuple[str, str], tuple[Distance | None, Distance | None]]:
-    """Return the frame: ROWS, RANGE or GROUPS, its ends, and their distances."""
+def _frame(node: Node, refuse: Refuse) -> Frame:
+    """Return the frame: ROWS, RANGE or GROUPS, its two ends, and their distances."""
     if node["exclude_clause"] != "NO_OTHER":
         raise refuse(node, "EXCLUDE in a window: leave it out")
     kinds = {
@@ -114,7 +114,7 @@ def _frame(
             continue
         number = _number(node[f"{end}_expr"], refuse, node, 0) if "{}" in _ENDS[word] else 0
         ends.append(_ENDS[word].format(number))
-    return kind, (ends[0], ends[1]), (distances[0], distances[1])
+    return kind, ends[0], ends[1], distances[0], distances[1]
 
 
 def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:

@@ -219,7 +219,7 @@ class CombinedStages(Stages):
                 return
         if self.sums(number) and sent.unit is not None:
             connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {relation}")
-            order = self._sql.partial_order if self._of_hop(number) else ""
+            order = self._sql.partial_order if self._of_hop(number) else ()
             yield from parts_of(connection, self._sql.partials(shards), order=order)
             return
         shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
@@ -238,7 +238,7 @@ class CombinedStages(Stages):
         text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
         # Rows of nobody are in no statistics, and meet nobody's.
         text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
-        order = in_one_order(sent.kinds.values()) if self._of_hop(number) else ""
+        order = in_one_order(sent.kinds.values()) if self._of_hop(number) else ()
         yield from parts_of(connection, text, {_TABLE: str(number)}, order)
 
     def _reached(

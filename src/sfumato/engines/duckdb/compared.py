@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfumato.engines.duckdb.text import identifier
-from sfumato.query.schema import FLOATS, Column, Kind, Schema
+from sfumato.query.schema import FLOATS, Column, Schema
 
 
 def canonical(column: str, schema: Mapping[str, Column]) -> str:
@@ -30,13 +30,3 @@ def compared(name: str, schema: Schema) -> str:
     """Return a column such that values that are equal are the same, as units of a single table are."""
     kind = schema[name].type_name
     return canonical(name, schema) if kind in (*FLOATS, "VARCHAR") else identifier(name)
-
-
-def told_apart(name: str, schema: Schema) -> list[str]:
-    """Return by what to order rows, so that only those that are the same stay in one place."""
-    column = schema[name]
-    if column.kind is Kind.OPAQUE:
-        return [f"CAST({identifier(name)} AS VARCHAR)", f"hash({identifier(name)})"]
-    if column.type_name in FLOATS:  # 0.0 and -0.0 are equal
-        return [compared(name, schema), f"signbit({identifier(name)})"]
-    return [compared(name, schema)]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, written
+from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.text import double
 from sfumato.framework import WHOLE
 from sfumato.query.analysis.atoms import Atom
@@ -311,7 +312,7 @@ class ChosenRows:
 
 
 def _order(base: str, keys: Sequence[str]) -> str:
-    return f" ORDER BY {', '.join(f'{base}.{key}' for key in keys)}" if keys else ""
+    return f" {order_by([f'{base}.{key}' for key in keys])}" if keys else ""
 
 
 def _or_null(condition: str) -> str:

@@ -16,6 +16,7 @@ from sfumato.engines.duckdb.compared import canonical
 from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
+from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.steps import stepped
@@ -345,7 +346,7 @@ class ExactSql:
             f"SELECT {self._columns}leaf, sum(weight) AS weight FROM ({found} UNION ALL BY NAME {none}) "
             "GROUP BY ALL"
         )
-        return f"SELECT {self._columns}list(weight ORDER BY leaf) AS bins FROM ({added}){grouping}"
+        return f"SELECT {self._columns}list(weight {order_by(['leaf'])}) AS bins FROM ({added}){grouping}"
 
     def _output(self) -> str:
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
@@ -372,14 +373,14 @@ class ExactSql:
                     continue
                 none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
                 columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")
-        order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
+        order = f" {order_by([f'{base}.{k}' for k in self.keys])}" if self.keys else ""
         return f"SELECT {', '.join(columns)} FROM {source}{joins}{order}"
 
     def _largest(self, sums: str) -> str:
         """Return the sums of the largest groups; of those with equal numbers, the first by key."""
         (part,) = self.parts
         number = f"coalesce({identifier(part.coordinate)}, {part.nothing})"
-        return f"FROM {sums} ORDER BY {number} DESC, {', '.join(self.keys)} LIMIT {self.query.largest}"
+        return f"FROM {sums} {order_by(self.keys, [f'{number} DESC'])} LIMIT {self.query.largest}"
 
     def _match(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"

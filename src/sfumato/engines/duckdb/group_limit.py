@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
+from sfumato.engines.duckdb.ordering import first_rows, order_by, salted_hash
 from sfumato.engines.duckdb.text import double
 from sfumato.query import sizes
 
@@ -99,14 +100,11 @@ def _kept(pairs: str, columns: str, keys: Sequence[str], limit: int, salt: int) 
 
 
 def _first(keys: Sequence[str], limit: int, salt: int) -> str:
-    ranked = f"PARTITION BY u ORDER BY {_order(keys, salt)}, {', '.join(keys)}"
-    return f"QUALIFY row_number() OVER ({ranked}) <= {limit}"
+    return first_rows("u", limit, order_by(keys, [_order(keys, salt)]))
 
 
 def _order(keys: Sequence[str], salt: int) -> str:
-    # DuckDB folds arguments together by multiply and xor, so that one pass leaves the choices of two
-    # salts, or of two units, related; the second mixes them.
-    return f"hash(hash({salt}::UBIGINT, u, {', '.join(keys)}))"
+    return salted_hash(salt, ["u", *keys])
 
 
 def _cut(hashes: str, limit: int) -> str:

@@ -77,15 +77,15 @@ class Hop:
         return f"({reached_rows(self.kept(columns), self.named, *values, rows, owners)})"
 
 
-def in_one_order(kinds: Iterable[str]) -> str:
-    """Return by what to order rows of columns c0, c1, ... of some types: in one order, however they came.
+def in_one_order(kinds: Iterable[str]) -> list[str]:
+    """Return terms that order rows of columns c0, c1, ... of some types: in one order, however they came.
 
     What comes of a shuffle arrives in any order. Spark compares what is computed again with what was there
     before, and takes another order for rows that changed.
     """
     # Two floats may be equal and not the same, also in nested values.
     told = [f"c{i}" if _PLAIN.fullmatch(kind) else f"CAST(c{i} AS VARCHAR)" for i, kind in enumerate(kinds)]
-    return f"hash({', '.join(told)})" if told else ""
+    return [f"hash({', '.join(told)})", *told] if told else []
 
 
 def _shard(column: str, schema: Schema, shards: int) -> str:

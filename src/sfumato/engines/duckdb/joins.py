@@ -8,7 +8,8 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.engines.duckdb.combined import Rows, source_of
-from sfumato.engines.duckdb.compared import compared, told_apart
+from sfumato.engines.duckdb.compared import compared
+from sfumato.engines.duckdb.ordering import first_rows, order_by_hash, rows_apart
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
@@ -101,7 +102,7 @@ def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
     """
     key = ", ".join(f"k{i}" for i in range(len(keys)))
     named = {f"c{i}": column for i, column in enumerate(side.schema.values())}
-    order = ", ".join(term for name in named for term in told_apart(name, named))
+    order = order_by_hash(rows_apart(named))
     same = " AND ".join(f"side.k{i} = over.k{i}" for i in range(len(keys)))
     # They lose their key, so that they match nothing: of rows left out DuckDB would expect so many that it
     # joined in a bad order.
@@ -110,7 +111,7 @@ def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
         f"WITH {_over(text, side, keys, most)} "
         f"SELECT side.{kept} FROM side LEFT JOIN over ON ({same}) "
         f"UNION ALL SELECT * FROM side SEMI JOIN over USING ({key}) "
-        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY hash({order}), {order}) <= {most}"
+        f"{first_rows(key, most, order)}"
     )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sfumato.engines.duckdb.databases import Address, Stored, unreachable
+from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 
@@ -150,7 +151,7 @@ class PostgresReader:
             "SELECT column_name::text, data_type::text, numeric_precision::int8, numeric_scale::int8 "
             "FROM information_schema.columns "
             f"WHERE table_schema = {literal(schema)} AND table_name = {literal(name)} "
-            "ORDER BY ordinal_position"
+            + order_by(["ordinal_position"])
         )
         return [_stored(*row) for row in found]
 
@@ -180,9 +181,8 @@ class PostgresReader:
 
     def _place(self, table: str) -> tuple[str, str]:
         """Return the schema and the name of a table; a dot may be in either."""
-        text = (
-            f"SELECT * FROM ({_TABLES}) AS known WHERE called = {literal(table)} ORDER BY schema = 'public'"
-        )
+        order = order_by(["schema", "name"], ["schema = 'public'"])
+        text = f"SELECT * FROM ({_TABLES}) AS known WHERE called = {literal(table)} {order}"
         return next(((schema, name) for _, schema, name in self._rows(text)), ("public", table))
 
 

@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
@@ -76,9 +77,9 @@ def typed_keys(
         changed = f"{name} IS NOT NULL AND {casts[-1]} IS NULL"
         if column.kind.numeric:
             changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({casts[-1]} AS DOUBLE)"
-        odd.append(f"any_value(CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END)")
+        odd.append(f"min(CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END)")
     # One statement, as each costs a small release more than its rows do.
-    query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} ORDER BY ALL"
+    query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} {order_by(['ALL'])}"
     found = session.sql(query).to_arrow_table()
     for key, changes in zip(keys, found.columns[len(keys) :], strict=True):
         for value in changes.drop_null()[:1].to_pylist():
@@ -87,7 +88,8 @@ def typed_keys(
             )
     if found.num_rows < table.num_rows:
         texts = ", ".join(f"CAST({cast} AS VARCHAR)" for cast in casts)
-        again = f"SELECT {texts} FROM given GROUP BY {', '.join(casts)} HAVING count(*) > 1 LIMIT 1"
+        several = f"GROUP BY {', '.join(casts)} HAVING count(*) > 1 {order_by(['ALL'])}"
+        again = f"SELECT {texts} FROM given {several} LIMIT 1"
         (group,) = session.execute(again).fetchall()
         raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
     return pa.Table.from_arrays(found.columns[: len(keys)], list(keys))

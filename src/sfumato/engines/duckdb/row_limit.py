@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sfumato.engines.duckdb.ordering import copy_number, first_rows, order_by_hash
 from sfumato.query import sizes
 
 
@@ -24,20 +25,15 @@ def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dic
         salt: 64 random bits, fresh in each release.
     """
     named = ", ".join(columns)
-    order = (
-        f"hash(hash({salt}::UBIGINT, {named}, copy)), {', '.join(columns[1:])}{', ' * (len(columns) > 1)}copy"
-    )
-    copies = (
-        f"SELECT {named}, row_number() OVER (PARTITION BY {named}) AS copy "
-        f"FROM {source} SEMI JOIN over_rows USING (u)"
-    )
+    order = order_by_hash([*columns, "copy"], salt)
+    copies = f"SELECT {named}, {copy_number(columns)} AS copy FROM {source} SEMI JOIN over_rows USING (u)"
     # Most units have few rows, which need no order.
     return {
         "over_rows": f"SELECT u FROM {source} GROUP BY u HAVING count(*) > {limit}",
         "near": (
             f"SELECT {named} FROM {source} ANTI JOIN over_rows USING (u) UNION ALL "
             f"SELECT {named} FROM ({copies}) "
-            f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}) <= {limit}"
+            f"{first_rows('u', limit, order)}"
         ),
     }
 

@@ -18,23 +18,21 @@ from sfumato.engines.duckdb.combined import (
     source_of,
     there_already,
 )
-from sfumato.engines.duckdb.compared import compared, told_apart
+from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import closed, lender, timezone_of
-from sfumato.engines.duckdb.distances import frame_ends, wide_key
+from sfumato.engines.duckdb.distances import frame_end, place
 from sfumato.engines.duckdb.harmless import described, within_types
+from sfumato.engines.duckdb.ordering import order_by, peers, rows_apart
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
-from sfumato.query.tables.shaping import IsIn, Select, Window, WindowCall, WithValue
+from sfumato.query.tables.shaping import PLACES, RANKS, IsIn, Select, Window, WindowCall, WithValue
 
 _OF_VALUES = ("first_value", "last_value", "nth_value")
-_NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}
 _SHARES = ("percent_rank", "cume_dist")
-# What they give follows from which rows come before others, so no two may be in one place.
-_PLACES = ("row_number", "ntile", "lag", "lead")
 
 
 def selected(how: Select, part: Rows, resources: Resources) -> Source:
@@ -86,8 +84,8 @@ def windowed(
     while any(name.casefold().startswith(stem) for name in part.schema):
         stem += "_"
     for i, call in enumerate(how.calls):
-        value, output, kind = _call(call, f"{stem}{i}", unit, part.schema)
-        values += [f"({value}) AS {stem}{i}"] if value else []
+        held, output, kind = _call(call, f"{stem}{i}", unit, part.schema)
+        values += [f"({value}) AS {name}" for name, value in held.items()]
         outputs.append(f"{output} AS {identifier(call.name)}")
         schema[call.name] = column_of(kind, True)
     own = ", ".join(map(identifier, part.schema))
@@ -100,40 +98,46 @@ def windowed(
     return source_of(text, [part], schema, resources, part.unique)
 
 
-def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, str, str]:
-    """Return what an aggregate takes of each row, held in a column; the SQL of a call; and its type."""
-    by = ", ".join(compared(name, schema) for name in (unit, *call.by))
+def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[dict[str, str], str, str]:
+    """Return what a call takes of each row, by the names of columns that hold it; its SQL; and its type."""
+    by = [compared(name, schema) for name in (unit, *call.by)]
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
-    alike = {compared(name, schema) for name in (unit, *call.by, *(one.column for one in call.order))}
-    apart = (term for name in schema for term in told_apart(name, schema))
-    everything = [*order, *(term for term in apart if term not in alike)]
-    placed = call.function in _PLACES or call.unit == "ROWS"
-    by_order = everything if placed else order
-    ends = [call.start, call.end]
+    apart = rows_apart(schema, [*by, *(compared(one.column, schema) for one in call.order)])
+    total = order_by(apart, order) if order or apart else ""
+    frame, values = _frame(call, held, schema)
     if any(call.distances):
-        (one,) = call.order
-        kind = schema[one.column].type_name
-        by_order = [f"{wide_key(compared(one.column, schema), kind)} {one.direction}"]
-        ends = frame_ends(ends, call.distances, kind)
-    ordered = f" ORDER BY {', '.join(by_order)}" if by_order else ""
-    frame = f" {call.unit} BETWEEN {ends[0]} AND {ends[1]}"
-    over = f" OVER (PARTITION BY {by}{ordered}{frame})"
+        order = [f"{held}_place {call.order[0].direction}"]
+    ordered = total if call.function in PLACES or call.unit == "ROWS" else peers(call.function, order)
+    rows = f"PARTITION BY {', '.join(by)} {ordered}"
     if call.aggregate:
         found = unit_aggregate(call.name, call.aggregate, schema)
-        return found.value, found.sql(held, over), found.type_name
+        return {held: found.value, **values}, found.sql(held, f" OVER ({rows} {frame})"), found.type_name
     arguments = [identifier(one) if isinstance(one, str) else str(one) for one in call.arguments]
     nulls = " IGNORE NULLS" if call.ignore_nulls else ""
-    if call.function in _NUMBERED or call.function in _SHARES:
-        kind = _NUMBERED.get(call.function, "DOUBLE")
-        return "", f"{call.function}({', '.join(arguments)}) OVER (PARTITION BY {by}{ordered})", kind
-    column = schema[str(call.arguments[0])]
-    kind = column.type_name
+    if call.function in (*RANKS, "row_number", "ntile"):
+        kind = "DOUBLE" if call.function in _SHARES else "BIGINT"
+        return {}, f"{call.function}({', '.join(arguments)}) OVER ({rows})", kind
+    kind = schema[str(call.arguments[0])].type_name
     if call.function in _OF_VALUES:
-        inside = f"{', '.join(arguments)} ORDER BY {', '.join(everything)}{nulls}"
-        return "", f"{call.function}({inside}){over}", kind
+        inside = f"{', '.join(arguments)} {total}{nulls}"
+        return values, f"{call.function}({inside}) OVER ({rows} {frame})", kind
     if len(arguments) == 3:
         arguments[2] = f"TRY_CAST({arguments[2]} AS {kind})"
-    return "", f"{call.function}({', '.join(arguments)}{nulls}) OVER (PARTITION BY {by}{ordered})", kind
+    return {}, f"{call.function}({', '.join(arguments)}{nulls}) OVER ({rows})", kind
+
+
+def _frame(call: WindowCall, held: str, schema: Schema) -> tuple[str, dict[str, str]]:
+    """Return the SQL of a frame, and what it takes of each row."""
+    ends, values = [call.start, call.end], dict[str, str]()
+    for i, distance in enumerate(call.distances):
+        if distance is not None:
+            key = call.order[0]
+            column, kind = compared(key.column, schema), schema[key.column].type_name
+            down, name = key.direction.startswith("DESC"), f"{held}_{'end' if i else 'start'}"
+            end, far = frame_end(ends[i], distance, kind, column, bool(i), down)
+            ends[i] = end.format(name)
+            values |= {name: far, f"{held}_place": place(column, kind)}
+    return f"{call.unit} BETWEEN {ends[0]} AND {ends[1]}", values
 
 
 def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:

@@ -31,12 +31,12 @@ class StagedSql(ExactSql):
         return {}
 
     @property
-    def partial_order(self) -> str:
-        """SQL of an order of the first stage's rows, no two of which are equal, however they came."""
+    def partial_order(self) -> list[str]:
+        """Terms of an order of the first stage's rows, no two of which are equal, however they came."""
         return _texts(["u", *self.keys] if self.query.total_rows is None else self._row_columns)
 
     @property
-    def total_order(self) -> str:
+    def total_order(self) -> list[str]:
         """The same of the second stage's rows."""
         return _texts(self.keys)
 
@@ -161,8 +161,8 @@ class StagedSql(ExactSql):
         return ctes
 
 
-def _texts(columns: Sequence[str]) -> str:
-    return ", ".join(f"CAST({column} AS VARCHAR)" for column in columns)
+def _texts(columns: Sequence[str]) -> list[str]:
+    return [f"CAST({column} AS VARCHAR)" for column in columns]
 
 
 def _shard(columns: Sequence[str], shards: int) -> str:

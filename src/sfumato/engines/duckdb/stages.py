@@ -31,6 +31,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.matching import numbered
+from sfumato.engines.duckdb.ordering import cut_by, order_by
 from sfumato.engines.duckdb.reading import batches, cause
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
@@ -359,7 +360,7 @@ def parts_of(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     said: Mapping[str, str] | None = None,
-    order: str = "",
+    order: Sequence[str] = (),
 ) -> Iterator[Payload]:
     """Run a query whose first column is the shard, and cut its rows by shard.
 
@@ -367,12 +368,12 @@ def parts_of(
         connection: where it is run.
         text: the query.
         said: what each part has as metadata.
-        order: of the rows of a shard, as SQL of its columns; as they come without it.
+        order: terms that tell the rows of a shard apart; without them they stay as they come.
     """
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
-    by, waiting = f"shard, {order}" if order else "shard", list[pa.RecordBatch]()
+    by, waiting = order_by(order, ["shard"]) if order else cut_by("shard"), list[pa.RecordBatch]()
     of = size = 0
-    for given in spill.keep(connection.sql(f"FROM ({text}) ORDER BY {by}").to_arrow_reader(sizes.STAGE_ROWS)):
+    for given in spill.keep(connection.sql(f"FROM ({text}) {by}").to_arrow_reader(sizes.STAGE_ROWS)):
         # Of a NULL DuckDB gives what its memory happened to hold; taken anew, that is zeros. What is computed
         # again must be the same bytes.
         batch = given.take(pa.array(np.arange(len(given)))) if order else given

@@ -14,6 +14,7 @@ from sfumato.dialect.tree import Node, NotSql, written
 from sfumato.engines.duckdb.expressions import judged
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.expressions.syntax import parsed
+from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import FLOATS, Schema
@@ -157,5 +158,5 @@ def _sum_of_doubles(x: str, over: str) -> str:
         parts.append(f"CAST(coalesce({steps}, 0) AS DOUBLE) / {scale}")
     least, most = double(2.0 ** _RANGES[0][0]), double(2.0 ** _RANGES[-1][1])
     rest = f"{size} >= {most} OR ({size} < {least} AND {x} <> 0)"
-    parts.append(_one_nan(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}){over}, 0)", "DOUBLE"))
+    parts.append(_one_nan(f"coalesce(sum({x} {order_by([x])}) FILTER (WHERE {rest}){over}, 0)", "DOUBLE"))
     return f"CASE WHEN count({x}){over} > 0 THEN {' + '.join(parts)} END"

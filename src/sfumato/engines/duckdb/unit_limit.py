@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.engines.duckdb.combined import Rows
-from sfumato.engines.duckdb.compared import told_apart
+from sfumato.engines.duckdb.ordering import order_by_hash, rows_apart
 from sfumato.query import sizes
 from sfumato.query.tables.combining import Join
 
@@ -52,7 +52,7 @@ class UnitLimit:
         """Return a SELECT of the rows of the left side that are joined, of the `named_sides`."""
         keys = [f"k{i}" for i in range(len(self.keys[0]))]
         named = {f"c{i}": column for i, column in enumerate(self.left.schema.values())}
-        order = ", ".join(term for name in named for term in told_apart(name, named))
+        order = order_by_hash(rows_apart(named))
         same = " AND ".join(f"left_rows.{key} = met.{key}" for key in keys)
         alone = 1 if self.how.how == "left" else 0  # rows that one makes that meets none
         met = f"least(count(*), {self.how.rows}) AS made"
@@ -64,7 +64,7 @@ class UnitLimit:
             f"FROM left_rows JOIN wide ON (left_rows.{self._unit} = wide.unit) LEFT JOIN met ON ({same})) "
             f"SELECT * FROM left_rows ANTI JOIN wide ON (left_rows.{self._unit} = wide.unit) "
             f"UNION ALL SELECT * EXCLUDE (made, most) FROM sized "
-            f"QUALIFY sum(made) OVER (PARTITION BY {self._unit} ORDER BY hash({order}), {order} "
+            f"QUALIFY sum(made) OVER (PARTITION BY {self._unit} {order} "
             "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) <= most"
         )
 

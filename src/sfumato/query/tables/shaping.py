@@ -12,6 +12,8 @@ from sfumato.query.tables.part import Part
 
 # Columns that stay as they are: the name that each has in the part, and its new one.
 Renamed = tuple[tuple[str, str], ...]
+# ROWS, RANGE or GROUPS, the two ends as SQL has them, and their distances.
+Frame = tuple[str, str, str, Distance | None, Distance | None]
 
 
 def same(part: Part) -> Renamed:
@@ -108,6 +110,12 @@ class Order:
     direction: str
 
 
+# Window functions that follow from the places of single rows, so that ties must be broken, or from peers.
+PLACES, RANKS = ("row_number", "ntile", "lag", "lead"), ("rank", "dense_rank", "percent_rank", "cume_dist")
+# Neither has a frame.
+NO_FRAME: Frame = ("RANGE", "UNBOUNDED PRECEDING", "CURRENT ROW", None, None)
+
+
 @dataclass(frozen=True)
 class WindowCall:
     """A function of a unit's rows in an order, for each of them.
@@ -119,7 +127,8 @@ class WindowCall:
         arguments: columns, or whole numbers: a distance, a place, how many parts.
         by: columns that rows have in common, beside the privacy unit.
         order: of the rows; those that it leaves open are put in order by all their columns.
-        unit, start, end: of its frame: ROWS, RANGE or GROUPS, and its ends as SQL has them.
+        unit, start, end: of its frame: ROWS, RANGE or GROUPS, and its ends as SQL has them; NO_FRAME of
+            PLACES and RANKS.
         distances: of the two ends of RANGE, which stand where these have {}.
         ignore_nulls: whether rows without a value are passed over.
     """
@@ -135,6 +144,13 @@ class WindowCall:
     end: str
     ignore_nulls: bool = False
     distances: tuple[Distance | None, Distance | None] = (None, None)
+
+    def __post_init__(self) -> None:
+        if (
+            self.function in (*PLACES, *RANKS)
+            and (self.unit, self.start, self.end, *self.distances) != NO_FRAME
+        ):
+            raise ValueError(f"{self.function} has no frame")
 
     @property
     def described(self) -> str:

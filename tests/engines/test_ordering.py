@@ -1,0 +1,202 @@
+"""Orders of rows are total: nothing follows from where rows lie in memory, and one module writes them."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from itertools import product
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import ordering, shaped
+from sfumato.engines.duckdb.kinds import column_of
+from sfumato.engines.duckdb.ordering import peers, rows_apart, told_apart
+from sfumato.query.tables.shaping import PLACES, RANKS, WindowCall
+
+from .made_rows import rows_of
+from .tiers import some
+
+ENGINES = Path(sf.__file__).parent / "engines"
+# SQL that takes rows in an order, or some of several.
+ORDERED = re.compile(
+    r"\border\s+by\b|\brow_number\s*\(|\bqualify\s+row|\blimit\s+(\d|$)|\browid\b|\basof\b"
+    r"|\b(any_value|arg_m(in|ax)\w*|m(in|ax)_by|string_agg|group_concat|first|last|mode|list|array_agg)\s*\(",
+    re.IGNORECASE,
+)
+# All that other modules than `ordering` have of it, and why the order of rows does not matter there.
+ELSEWHERE = {
+    "contributions.py": ["list_sort(list({"],  # sorted
+    "distinct.py": ["list(leaves) AS ", "u, list(leaf) AS leaves FROM (", "list(leaf) AS leaves FROM (",
+                    "flatten(list(", "list({'leaf': leaf, 'weight': weight}) AS ", "list({'leaf': leaf, 'weight': weight}) AS ",
+                    "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"],  # sets, of which sizes are taken
+    "exact_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT "],  # both after order_by
+    "few_pairs.py": [" LIMIT ", " LIMIT ", ") LIMIT ", " AS w ON r.unit = w.unit LIMIT 1"],  # a first look; what is found is exact
+    "joins.py": [" LIMIT 1"],  # whether there is a row
+    "outside.py": [") AS groups LIMIT "],  # of a released table
+    "parquet.py": [" LIMIT 1"],  # whether there is a row
+    "public_keys.py": [" LIMIT 1"],  # of public keys, behind order_by
+    "shaped.py": [") AS other LIMIT 1"],  # of one row
+    "staged_sql.py": ["list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
+    "question_check.py": [" LIMIT ", " LIMIT "],  # both after order_by
+}  # fmt: skip
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return the texts of a module, without its docstrings and messages."""
+    tree = ast.parse(path.read_text())
+    left_out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(
+            node.body[0], ast.Expr
+        ):
+            left_out.add(id(node.body[0].value))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
+            left_out |= {id(part) for part in ast.walk(node)}
+    constants = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in left_out
+    )
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def test_one_module_writes_every_order():
+    found: dict[str, list[str]] = {}
+    for path in ENGINES.rglob("*.py"):
+        texts = [text for text in texts_of(path) if ORDERED.search(text)]
+        if texts and path.name != "ordering.py":
+            found[path.name] = sorted(texts)
+    assert found == {name: sorted(texts) for name, texts in ELSEWHERE.items()}
+
+
+def test_functions_without_a_frame_have_none():
+    for function in (*PLACES, *RANKS):
+        with pytest.raises(ValueError, match="has no frame"):
+            WindowCall("w", function, "", (), (), (), "RANGE", "{} PRECEDING", "CURRENT ROW")
+    for function in PLACES:
+        with pytest.raises(AssertionError):
+            peers(function, ["x"])
+
+
+# Of each type values that may be equal and not the same, as DuckDB writes them.
+ALIKE = {
+    "DOUBLE": ["0.0", "'-0.0'", "'nan'", "-('nan'::DOUBLE)", "'inf'", "1e300"],
+    "FLOAT": ["0.0", "'-0.0'", "'nan'", "-('nan'::FLOAT)"],
+    "INTERVAL": ["'30 days'", "'1 month'", "'720 hours'", "'29 days 24 hours'"],
+    "DOUBLE[]": ["[0.0]", "['-0.0'::DOUBLE]", "[]", "[NULL]"],
+    "DOUBLE[2]": ["[0.0, 1]", "['-0.0'::DOUBLE, 1]"],
+    "INTERVAL[]": ["[INTERVAL '30 days']", "[INTERVAL '1 month']"],
+    "STRUCT(a DOUBLE, b VARCHAR)": ["{'a': 0.0, 'b': 'x'}", "{'a': '-0.0'::DOUBLE, 'b': 'x'}", "{'a': NULL, 'b': 'x'}"],
+    "VARCHAR[]": ["['a, b']", "['a', 'b']", "['NULL']", "[NULL]"],
+    "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1, 'b': 2}", "MAP {'b': 2, 'a': 1}"],
+    "TIME WITH TIME ZONE": ["'12:00:00+00'", "'13:00:00+01'"],
+    "BIT": ["'01'", "'001'", "'1'"],
+    "BLOB": ["'A'", r"'\x00'", r"'\x5Cx00'"],
+    "JSON": ["'{\"a\": 1}'", "'{\"a\":1}'"],
+    "VARCHAR": ["'a'", "'A'", "'é'", "'e\u0301'", "''"],
+    "TIMESTAMP": ["'infinity'", "'2024-01-01'"],
+    "DECIMAL(37,2)": ["0.00", "1.50"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_only_the_same_values_are_tied(kind):
+    session = duckdb.connect()
+    values = [f"CAST({value} AS {kind})" for value in [*ALIKE[kind], "NULL"]]
+    terms = ", ".join(told_apart("x", {"x": column_of(kind, True)}))
+    rows = " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate(values))
+    ranks = session.execute(
+        f"SELECT i, rank() OVER (ORDER BY {terms}) FROM ({rows}) AS v, range(3)"
+    ).fetchall()
+    assert len({rank for _, rank in ranks}) == len(values)
+    assert all(len({rank for i, rank in ranks if i == one}) == 1 for one in range(len(values)))
+
+
+def test_texts_of_a_column_with_a_collation_are_told_apart():
+    session = duckdb.connect()
+    session.execute(
+        "CREATE TABLE t (x VARCHAR COLLATE NOCASE); INSERT INTO t VALUES ('a'), ('A'), ('á'), ('Á')"
+    )
+    terms = ", ".join(rows_apart({"x": column_of("VARCHAR", True)}))
+    assert session.execute(f"SELECT count(DISTINCT r) FROM (SELECT rank() OVER (ORDER BY {terms}) AS r FROM t)").fetchall() == [(4,)]  # fmt: skip
+
+
+FRAMES = {
+    "number": ("n", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW"),
+    "float": ("f", "RANGE BETWEEN CURRENT ROW AND 0.5 FOLLOWING"),
+    "date": ("day", "RANGE BETWEEN INTERVAL 1 MONTH PRECEDING AND INTERVAL 1 DAY PRECEDING"),
+    "groups": ("n", "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING"),
+    "rows": ("n", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING"),
+    "none": ("n", ""),
+}
+CALLS = ["row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(3)", "lag(x)", "lead(x, 2)", "lag(x IGNORE NULLS)"]  # fmt: skip
+CALLS += ["first_value(x)", "last_value(x)", "nth_value(x, 3)", "first_value(x IGNORE NULLS)", "sum(f)", "avg(x)", "count(DISTINCT x)"]  # fmt: skip
+
+
+def ties(chance: random.Random, people: int = 4, each: int = 12) -> pa.Table:
+    """Return rows that are tied in what they are ordered by, and differ elsewhere."""
+    floats = [0.0, -0.0, 1e300, float("nan"), float("inf"), 0.25]
+    rows = [
+        (unit, chance.choice([0, 0, 1]), chance.choice(floats), chance.choice(["2024-01-31", "2024-02-29"]), chance.choice([0, 1, 2, None]))
+        for unit in range(people)
+        for _ in range(each)
+    ]  # fmt: skip
+    chance.shuffle(rows)
+    kinds = [
+        ("id", pa.int64()),
+        ("n", pa.int64()),
+        ("f", pa.float64()),
+        ("day", pa.string()),
+        ("x", pa.int64()),
+    ]
+    return pa.table(
+        [pa.array(column, kind) for column, (_, kind) in zip(zip(*rows, strict=True), kinds, strict=True)],
+        [name for name, _ in kinds],
+    ).select(["id", "n", "f", "x", "day"])
+
+
+def asked_of(rows: pa.Table, call: str, frame: str) -> sf.Table:
+    key, frame = FRAMES[frame]
+    return sf.scan(rows, privacy_unit="id").sql(
+        f"SELECT id, n, f, x, {call} OVER (PARTITION BY id ORDER BY {key} {frame}) AS w "
+        "FROM (SELECT id, n, f, x, TRY_CAST(day AS DATE) AS day FROM self)"
+    )
+
+
+@pytest.mark.parametrize("case", some(product(CALLS, FRAMES), 7), ids=", ".join)
+def test_windows_over_ties_do_not_depend_on_where_rows_lie(case):
+    (call, frame), chance = case, random.Random(f"{case}")
+    rows = ties(chance)
+    found = [rows_of(asked_of(rows.take(chance.sample(range(48), 48)), call, frame)) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    alone = rows_of(asked_of(rows.filter(pa.compute.equal(rows["id"], 2)), call, frame))
+    assert alone == {row: n for row, n in found[0].items() if row[0] == 2}
+
+
+def test_an_order_by_a_distance_alone_would_be_found(monkeypatch):
+    """What be0a808f did: the key that a distance is added to took the place of the whole order."""
+    monkeypatch.setattr(shaped, "order_by", lambda apart, first=(): ordering.order_by([], first[:1]))
+    with pytest.raises(AssertionError):
+        for call in ("row_number()", "lag(x)"):
+            test_windows_over_ties_do_not_depend_on_where_rows_lie((call, "number"))
+
+
+def test_one_person_does_not_turn_the_order_of_all_rows():
+    """With 15,000 rows of one person DuckDB builds the join on its other side."""
+    people = range(600)
+    orders = pa.table({"id": [i for i in people for _ in (0, 1)], "d": [0] * 1200, "x": [0, 1] * 600})
+    text = (
+        "SELECT id, x FROM (SELECT q.id, q.d, q.x FROM orders AS q LEFT JOIN visits AS r ON q.id = r.id) AS j "
+        "QUALIFY row_number() OVER (PARTITION BY id ORDER BY d RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) = 1"
+    )
+    found = []
+    for more in (0, 15_000):
+        visits = pa.table({"id": [*people, *[0] * more]})
+        known = {
+            name: sf.scan(rows, privacy_unit="id") for name, rows in (("orders", orders), ("visits", visits))
+        }
+        found.append(rows_of(known["orders"].sql(text, tables=known)))
+    assert found[0] == found[1] and sum(x for _, x in found[0]) == 0
