@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 from fractions import Fraction as F
 
 import pytest
@@ -89,6 +90,87 @@ def test_what_is_wrong_is_said(place, arguments, code, says):
 
 def test_a_budget_that_is_there_is_changed_by_asking_for_it(place):
     said("create", "hospital", "--epsilon", "1")
-    assert "already; replace=True" in said("create", "hospital", "--epsilon", "2", code=2)
+    told = said("create", "hospital", "--epsilon", "2", code=2)
+    assert (
+        "already" in told
+        and "Add --replace to change its cap" in told.replace("\n", " ")
+        and "=True" not in told
+    )
     assert "2, 0" in said("create", "hospital", "--epsilon", "2", "--replace")
-    assert "DATASET is 'school'" in said("show", "school", code=2)
+    assert "no budget of 'school'" in said("show", "school", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("budget", "show", "hospitl"), "did you mean 'hospital'?"),
+        (("budget", "history", "hospitl"), "did you mean 'hospital'?"),
+        (("budget", "history", "hospital", "--analyst", "an"), "did you mean 'ann'?"),
+        (("budget", "history", "--analyst", "eve"), "grants nothing to 'eve'"),
+        (("budget", "export", "school", "-o", "x.csv"), "no budget of 'school'"),
+        (
+            ("budget", "create", "school", "--epsilon", "1", "--replace"),
+            "sfumato budget create school --epsilon",
+        ),
+        (
+            ("budget", "grant", "a school", "ann", "--epsilon", "1"),
+            "sfumato budget create 'a school' --epsilon",
+        ),
+        (("journal", "show", "school"), "no budget of 'school'"),
+        (("journal", "show", "--analyst", "eve"), "grants nothing to 'eve'"),
+        (("journal", "audit", "school"), "no budget of 'school'"),
+        (("journal", "declare", "school", "1"), "sfumato budget create school --epsilon"),
+    ],
+)
+def test_names_that_nobody_has_are_an_error_in_the_terms_of_the_command(place, arguments, says):
+    said("create", "hospital", "--epsilon", "1")
+    said("grant", "hospital", "ann", "--epsilon", "1/2")
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "60", "TERM": "dumb"})
+    told = done.output.replace("\n", " ")
+    assert done.exit_code == 2 and says in told, told
+    assert "ledger." not in told and not os.path.exists("x.csv")
+
+
+def test_the_command_that_a_message_names_does_what_it_says(place):
+    """With numbers in the place of NUMBER, and the ledger in that of PLACE."""
+    said("create", "hospital", "--epsilon", "1")
+    told = said("grant", "a school", "Jörg Müller", "--epsilon", "1", code=2).replace("\n", " ")
+    advice = told[told.index("sfumato budget create") :].strip()
+    said(*shlex.split(advice.replace("NUMBER", "1").replace("PLACE", "budget.db"))[2:])
+    assert "Jörg Müller" in said("grant", "a school", "Jörg Müller", "--epsilon", "1/2")
+
+
+@pytest.mark.parametrize(
+    ("whole", "own", "above"),
+    [
+        (("1",), ("2",), True),
+        (("1",), ("1",), False),
+        (("1", "--delta", "1e-6"), ("1", "--delta", "1e-5"), True),
+        (("1",), ("2", "--period", "week"), True),
+        (("1", "--period", "month"), ("2",), False),
+        (("1", "--period", "month"), ("2", "--period", "week"), True),
+    ],
+)
+def test_a_grant_above_the_cap_says_so(place, whole, own, above):
+    said("create", "hospital", "--epsilon", *whole)
+    words = "The cap of ann is above that of 'hospital' over all analysts"
+    assert (words in said("grant", "hospital", "ann", "--epsilon", *own).replace("\n", " ")) is above
+    assert (words in said("show").replace("\n", " ")) is above
+
+
+NAMES = {
+    "ann": True, "Jörg Müller": True, "ann@example.org": True, "名前": True, "a/b": True, "x" * 100: True,
+    "": False, " ann": False, "ann ": False, "a\nb": False, "a\u202eb": False, "a\0b": False, "x" * 101: False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_place_says_what_a_name_is(place, name):
+    """A ledger and a file of tokens take the same names, so that whoever has a grant can have a token."""
+    said("create", "hospital", "--epsilon", "1")
+    grant = CliRunner().invoke(app, ["budget", "grant", "hospital", "--epsilon", "1", "--", name])
+    token = CliRunner().invoke(app, ["token", "create", "--tokens", "t.db", "--", name])
+    assert (grant.exit_code == 0, token.exit_code == 0) == (NAMES[name], NAMES[name]), (
+        grant.output,
+        token.output,
+    )

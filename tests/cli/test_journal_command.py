@@ -43,9 +43,8 @@ def test_what_was_asked_is_shown(ledger):
     rows = [line.split() for line in shown.splitlines() if line.strip()[:1].isdigit()]
     assert [row[0] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert [row[3] for row in rows] == ["cap", "cap", "asked", "answered", "asked", "answered"]
-    assert (
-        "ann" not in said("show", "nothing") and said("show", "shop", "--analyst", "ann").count("asked") == 2
-    )
+    assert "no budget of 'nothing'" in said("show", "nothing", code=2)
+    assert said("show", "shop", "--analyst", "ann").count("asked") == 2
     assert "lines.json" in said("show", "-o", "lines.json")
     lines = [json.loads(line) for line in Path("lines.json").read_text().splitlines()]
     assert lines == [json.loads(json.dumps(line.row())) for line in ledger.journal.lines()]
@@ -72,6 +71,8 @@ def test_what_to_look_at_is_listed_and_commands_no_terminal(ledger):
     assert "[one unit] shop, ann, entries 4" in told and "\x1b" not in told and r"\x1b[31m[red]A" in told
     assert "- shop, ann: epsilon 2, delta 0" in told
     said("audit", "shop", "--strict", code=1)
+    assert "no budget of 'school'" in said("audit", "school", "--strict", code=2)
+    ledger.create("school", epsilon=1)
     assert "0 questions were asked" in said("audit", "school", "--strict")
 
 

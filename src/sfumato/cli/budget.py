@@ -5,22 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.budget.ledger.periods import PERIODS
 from sfumato.cli.ledgers import Dataset, Place, commands, opened_ledger, print_table, told, visible_text
 from sfumato.cli.options import flag, optional, tell_written
 from sfumato.display.text import guarded
-from sfumato.errors import ParameterError
 from sfumato.exact import round_up
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
-    from sfumato.budget.ledger import Entry, Ledger
+    from sfumato.budget.ledger import Entry
+    from sfumato.budget.ledger.book import Kept
 
 
 budget: typer.Typer = commands(
@@ -66,7 +67,7 @@ def create(
     with told() as console:
         opened, how = opened_ledger(ledger), composition or "tight"
         opened.create(dataset, epsilon, delta, composition=how, period=period, replace=replace)
-        print_table(console, _accounts(opened, dataset))
+        _print_accounts(console, opened.accounts(dataset))
 
 
 @budget.command()
@@ -85,19 +86,19 @@ def grant(
     with told() as console:
         opened = opened_ledger(ledger)
         opened.grant(dataset, analyst, epsilon, delta, composition=composition, period=period)
-        print_table(console, _accounts(opened, dataset))
+        _print_accounts(console, opened.accounts(dataset))
 
 
 @budget.command()
 def show(ledger: Place, dataset: Dataset = None) -> None:
     """Show each cap, what is spent of it in its period and in its lifetime, and what is left.
 
-    All entries are added up again, and compared.
+    All entries are replayed, caps included, and compared with every account.
     """
     with told() as console:
         opened = opened_ledger(ledger)
         opened.check()
-        print_table(console, _accounts(opened, dataset))
+        _print_accounts(console, opened.accounts(dataset))
 
 
 @budget.command()
@@ -136,13 +137,10 @@ def export(
         tell_written(console, [path])
 
 
-def _accounts(opened: Ledger, dataset: str | None) -> Table:
-    """Return a table of caps; the lifetime beside each period."""
+def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
+    """Print a table of caps, the lifetime beside each period, and which caps can never be used up."""
     from rich.table import Table
 
-    found = opened.accounts(dataset)
-    if not found and dataset is not None:
-        raise ParameterError("DATASET", dataset, f"one that {opened!r} has: see sfumato budget show")
     renewed = any(kept.period is not None for kept in found)
     lifetime = ("period", "in a lifetime, which nothing bounds") if renewed else ()
     table = Table("dataset", "analyst", "epsilon, delta", "spent", "left", *lifetime)
@@ -155,7 +153,25 @@ def _accounts(opened: Ledger, dataset: str | None) -> Table:
             f"{float(left.share):.1%}",
             *(() if kept.period is None else (f"{kept.period} {kept.since}", _pair(*kept.lifetime.spent))),
         )
-    return table
+    print_table(console, table)
+    whole = {kept.dataset: kept for kept in found if kept.analyst is None}
+    for kept in found:
+        if kept.analyst is not None and _is_above(kept, whole[kept.dataset]):
+            console.print(
+                visible_text(
+                    f"The cap of {kept.analyst} is above that of {kept.dataset!r} over all analysts, which "
+                    "bounds them all: nobody can spend more than that."
+                ),
+                soft_wrap=True,
+            )
+
+
+def _is_above(kept: Kept, whole: Kept) -> bool:
+    """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
+    cap, over = kept.account.cap, whole.account.cap
+    longer = (*PERIODS, None)
+    in_time = longer.index(kept.period) <= longer.index(whole.period)
+    return in_time and (cap.epsilon > over.epsilon or cap.delta > over.delta)
 
 
 def _pair(epsilon: float, delta: float) -> str:

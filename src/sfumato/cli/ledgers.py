@@ -72,8 +72,11 @@ def told() -> Iterator[Console]:
 def opened_ledger(place: str) -> Ledger:
     """Open a ledger, which takes some time to import."""
     from sfumato.budget.ledger import Ledger
+    from sfumato.budget.ledger.transactions import IN_COMMANDS
 
-    return Ledger(place)
+    ledger = Ledger(place)
+    ledger._terms = IN_COMMANDS
+    return ledger
 
 
 def visible_text(text: str) -> str:

@@ -66,6 +66,6 @@ def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer
     place = ledger or os.environ.get(_PLACE)
     if not place:
         raise QueryError(f"--dataset: say where its budget is: add --ledger PLACE, or set {_PLACE}")
-    from sfumato.budget.ledger import Ledger
+    from sfumato.cli.ledgers import opened_ledger
 
-    return Payer(place, Ledger(place).budget(dataset, analyst))
+    return Payer(place, opened_ledger(place).budget(dataset, analyst))

@@ -14,12 +14,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.budget.ledger.written import check_name
+from sfumato.errors import EngineError, QueryError
 from sfumato.exact import one_of, positive_int
 
 ROLES = ("analyst", "owner")
 _FORM = re.compile(r"sfumato_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DAY = 86_400
 _MADE = """
 CREATE TABLE IF NOT EXISTS tokens (
@@ -115,8 +115,7 @@ class Tokens:
         Raises:
             ParameterError: one of them is not admissible.
         """
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ParameterError("name", name, "1 to 64 letters, digits and . _ @ -, such as ann")
+        check_name(name, "name")
         one_of(role, "role", ROLES)
         now = int(time.time())
         expires = None if days is None else now + positive_int(days, "days") * _DAY

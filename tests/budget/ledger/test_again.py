@@ -260,7 +260,7 @@ def test_an_answer_that_was_made_somebody_elses_is_not_given(column, value, ledg
     with sqlite3.connect("budget.db") as connection:
         connection.execute(f"UPDATE sfumato_journal SET {column} = ? WHERE kind = 'answered'", [value])
     connection.close()
-    with pytest.raises(EngineError, match="was changed by hand, or is damaged"):
+    with pytest.raises(EngineError, match="is damaged, or was changed by hand"):
         paid(ledger, COUNTED, analyst="bob" if column == "analyst" else "ann")
 
 

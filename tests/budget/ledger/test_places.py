@@ -166,7 +166,7 @@ def test_what_was_changed_by_hand_is_told(file, statement):
 def test_an_entry_that_was_changed_by_hand_is_told(file):
     made(file)
     changed(file, "UPDATE sfumato_entries SET loss = 'x', at = 'y'")
-    with pytest.raises(EngineError, match="changed by hand, or is damaged"):
+    with pytest.raises(EngineError, match="is damaged, or was changed by hand.*Restore the last whole copy"):
         sf.Ledger(file).history()
 
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
 from sfumato.budget.account import Account, Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.entry import Entry
+from sfumato.budget.ledger.entry import KINDS, Entry
 from sfumato.budget.ledger.periods import PERIODS, period_of
 from sfumato.budget.ledger.tables import ACCOUNTS, ENTRIES
 from sfumato.budget.ledger.written import (
+    damaged,
     in_totals,
     loss_text,
     read_loss,
@@ -61,7 +63,7 @@ class Kept:
     def empty(cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date) -> Kept:
         """Return one of which nothing was paid."""
         since = period_of(day, period)
-        account = Account.empty(cap, _called(dataset, analyst, since))
+        account = Account.empty(cap, called(dataset, analyst, since))
         return cls(dataset, analyst, period, since, account, account)
 
     def on(self, day: date) -> Kept:
@@ -69,7 +71,7 @@ class Kept:
         since = period_of(day, self.period)
         if since <= self.since:
             return self
-        empty = Account.empty(self.account.cap, _called(self.dataset, self.analyst, since))
+        empty = Account.empty(self.account.cap, called(self.dataset, self.analyst, since))
         return replace(self, since=since, account=empty)
 
     def after(self, asked: Spent) -> Kept:
@@ -100,7 +102,8 @@ def _after(account: Account, asked: Spent) -> Account:
     return replace(after, totals=in_totals(after.totals))
 
 
-def _called(dataset: str, analyst: str | None, since: str) -> str:
+def called(dataset: str, analyst: str | None, since: str = "") -> str:
+    """Return what messages call an account."""
     whose = (
         f"the budget of {dataset!r} over all analysts"
         if analyst is None
@@ -110,7 +113,7 @@ def _called(dataset: str, analyst: str | None, since: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _cap(epsilon: str, delta: str, composition: str) -> Cap:
+def read_cap(epsilon: str, delta: str, composition: str) -> Cap:
     """Return one cap for all times that it is read: its limits take some milliseconds to find."""
     return Cap.of(epsilon, delta, composition)
 
@@ -133,34 +136,54 @@ def accounts(
 
 
 def _kept(row: Row[*tuple[object, ...]]) -> Kept:
-    cap = _cap(row.epsilon, row.delta, row.composition)
-    called = _called(row.dataset, row.analyst or None, row.since)
-    if row.period not in (None, *PERIODS):
+    cap = read_cap(row.epsilon, row.delta, row.composition)
+    name = called(row.dataset, row.analyst or None, row.since)
+    if row.period not in (None, *PERIODS) or not isinstance(row.since, str):
         raise ValueError
-    totals, life = (
-        Account(cap, read_totals(cap.filters, text), called) for text in (row.totals, row.lifetime)
-    )
+    totals, life = (Account(cap, read_totals(cap.filters, text), name) for text in (row.totals, row.lifetime))
     return Kept(row.dataset, row.analyst or None, row.period, row.since, totals, life)
 
 
-def save(connection: Connection, kept: Kept, *, new: bool = False) -> None:
-    """Write an account."""
+def cap_cells(kept: Kept) -> dict[str, str | None]:
+    """Return the columns of an account that only its owner may change."""
     cap = kept.account.cap
-    key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
-    values = {
+    return {
         "epsilon": str(cap.epsilon),
         "delta": str(cap.delta),
         "composition": cap.composition,
         "period": kept.period,
-        "since": kept.since,
-        "totals": totals_text(cap.filters, kept.account.totals),
-        "lifetime": totals_text(cap.filters, kept.lifetime.totals),
     }
-    if new:
-        connection.execute(ACCOUNTS.insert().values(**key, **values))
-        return
-    one = (ACCOUNTS.c.dataset == key["dataset"]) & (ACCOUNTS.c.analyst == key["analyst"])
-    connection.execute(ACCOUNTS.update().where(one).values(**values))
+
+
+def paid_cells(kept: Kept) -> dict[str, str | None]:
+    """Return the columns of an account that each question changes."""
+    filters = kept.account.cap.filters
+    return {
+        "since": kept.since,
+        "totals": totals_text(filters, kept.account.totals),
+        "lifetime": totals_text(filters, kept.lifetime.totals),
+    }
+
+
+def add(connection: Connection, kept: Kept) -> None:
+    """Write a new account."""
+    key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
+    connection.execute(ACCOUNTS.insert().values(**key, **cap_cells(kept), **paid_cells(kept)))
+
+
+def save(connection: Connection, where: str, kept: Kept, *, cap: bool = False) -> None:
+    """Write an account that is there.
+
+    Args:
+        where: the ledger, for messages.
+        cap: whether the owner changes the cap; a question writes no column of it.
+    Raises:
+        EngineError: there is no such account, where it was read.
+    """
+    one = (ACCOUNTS.c.dataset == kept.dataset) & (ACCOUNTS.c.analyst == (kept.analyst or ""))
+    values = {**(cap_cells(kept) if cap else {}), **paid_cells(kept)}
+    if connection.execute(ACCOUNTS.update().where(one).values(**values)).rowcount != 1:
+        raise damaged(where, f"{kept.account.called} is not where its index says")
 
 
 def append(
@@ -217,23 +240,27 @@ def entries(
             asked = asked.where(ENTRIES.c[name] == value)
     rows = connection.execute(asked).all()
     with understood(where):
-        return [
-            Entry(
-                what=row.what,
-                epsilon=Fraction(row.epsilon),
-                delta=Fraction(row.delta),
-                loss=read_loss(row.loss),
-                number=row.id,
-                at=datetime.fromisoformat(row.at),
-                day=date.fromisoformat(row.day),
-                kind=row.kind,
-                dataset=row.dataset,
-                analyst=row.analyst or None,
-                composition=row.composition,
-                period=row.period,
-            )
-            for row in rows
-        ]
+        return [_entry(row) for row in rows]
+
+
+def _entry(row: Row[*tuple[Any, ...]]) -> Entry:
+    texts = (row.what, row.epsilon, row.delta, row.loss, row.at, row.day, row.kind, row.dataset, row.analyst)
+    if not all(isinstance(text, str) for text in texts) or row.kind not in KINDS:
+        raise ValueError
+    return Entry(
+        what=row.what,
+        epsilon=Fraction(row.epsilon),
+        delta=Fraction(row.delta),
+        loss=read_loss(row.loss),
+        number=row.id,
+        at=datetime.fromisoformat(row.at),
+        day=date.fromisoformat(row.day),
+        kind=row.kind,
+        dataset=row.dataset,
+        analyst=row.analyst or None,
+        composition=row.composition,
+        period=row.period,
+    )
 
 
 def nothing(what: str, cap: Cap) -> Spent:

@@ -13,10 +13,10 @@ from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS
 from sfumato.budget.ledger.shared import LedgerBudget
 from sfumato.budget.ledger.transactions import Transactions
-from sfumato.budget.ledger.written import as_written, inward, named
+from sfumato.budget.ledger.written import as_written, check_name, inward
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import BudgetError, EngineError, nearest
+from sfumato.errors import BudgetError, EngineError, nearest, shown
 from sfumato.exact import one_of, truth_value
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Ledger(Displayed, Transactions):
             EngineError: the ledger cannot be written.
         """
         cap = _written(Cap.of(epsilon, delta, composition))
-        named(dataset, "dataset")
+        check_name(dataset, "dataset")
         _period(period)
         replace = truth_value(replace, "replace")
 
@@ -92,8 +92,9 @@ class Ledger(Displayed, Transactions):
             found = book.accounts(connection, self._store.shown, dataset)
             if found and not replace:
                 raise BudgetError(
-                    f"{self._store.shown} has a budget of {dataset!r} already; replace=True changes its cap, "
-                    f"and what was spent stays spent. To go on with it write ledger.budget({dataset!r}) alone"
+                    f"{self._store.shown} has a budget of {dataset!r} already; "
+                    f"{self._advised('use', dataset)} spends from it. {self._terms.replace} to change its "
+                    "cap: what was spent stays spent"
                 )
             if not found and replace:
                 raise self._unknown(dataset, book.accounts(connection, self._store.shown))
@@ -126,8 +127,8 @@ class Ledger(Displayed, Transactions):
             ParameterError: another argument is not.
             EngineError: the ledger cannot be written.
         """
-        named(dataset, "dataset")
-        named(analyst, "analyst")
+        check_name(dataset, "dataset")
+        check_name(analyst, "analyst")
         _period(period)
         _written(
             Cap.of(epsilon, 0 if delta is None else delta, "tight" if composition is None else composition)
@@ -157,6 +158,7 @@ class Ledger(Displayed, Transactions):
         Args:
             dataset: its name; None for all.
         Raises:
+            BudgetError: there is no such dataset.
             EngineError: the ledger cannot be read.
 
         >>> import tempfile
@@ -174,7 +176,10 @@ class Ledger(Displayed, Transactions):
         def work(connection: Connection, day: date) -> tuple[Kept, ...]:
             from sfumato.budget.ledger import book
 
-            return tuple(kept.on(day) for kept in book.accounts(connection, self._store.shown, dataset))
+            found = tuple(kept.on(day) for kept in book.accounts(connection, self._store.shown, dataset))
+            if not found:
+                self._check_known(connection, dataset, None)
+            return found
 
         return self._read(work)
 
@@ -184,6 +189,7 @@ class Ledger(Displayed, Transactions):
         Args:
             dataset, analyst: their names; None for all.
         Raises:
+            BudgetError: there is no such dataset, or nothing was granted to such an analyst.
             EngineError: the ledger cannot be read.
 
         >>> import tempfile
@@ -199,15 +205,21 @@ class Ledger(Displayed, Transactions):
         def work(connection: Connection, day: date) -> tuple[Entry, ...]:
             from sfumato.budget.ledger import book
 
-            return tuple(book.entries(connection, self._store.shown, dataset, analyst))
+            found = tuple(book.entries(connection, self._store.shown, dataset, analyst))
+            if not found:
+                self._check_known(connection, dataset, analyst)
+            return found
 
         return self._read(work)
 
     def check(self) -> None:
-        """Add up all entries again, exactly, and compare.
+        """Replay all entries, caps included, and compare every account with what they come to.
+
+        `journal.verify` compares entries with the journal, too.
 
         Raises:
-            EngineError: an account has less than what was entered; or the ledger cannot be read.
+            EngineError: an account is not what follows from the entries, or one of them was not within its
+                cap; or the ledger cannot be read.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -217,18 +229,13 @@ class Ledger(Displayed, Transactions):
         """
 
         def work(connection: Connection, day: date) -> None:
-            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger import replay
+            from sfumato.budget.ledger.written import damaged
 
-            for kept in book.accounts(connection, self._store.shown):
-                paid = book.entries(connection, self._store.shown, kept.dataset, kept.analyst, "spend")
-                again = kept.replayed(paid)
-                both = ((kept.account, again.account), (kept.lifetime, again.lifetime))
-                pairs = [pair for a, b in both for pair in zip(a.totals, b.totals, strict=True)]
-                if any(held[i] < entered[i] for held, entered in pairs for i in (0, 1)):
-                    raise EngineError(
-                        f"{self._store.shown}: {kept.account.called} has less spent than its entries add up "
-                        "to: it was changed by hand, or is damaged"
-                    )
+            where = self._store.shown
+            wrong = self._store.broken(connection) or next(replay.differences(connection, where), "")
+            if wrong:
+                raise damaged(where, wrong)
 
         self._read(work)
 
@@ -254,9 +261,9 @@ class Ledger(Displayed, Transactions):
             ParameterError: dataset or analyst is no name.
         """
         self._check_home()
-        named(dataset, "dataset")
+        check_name(dataset, "dataset")
         if analyst is not None:
-            named(analyst, "analyst")
+            check_name(analyst, "analyst")
         self._kept(dataset, analyst)
         return LedgerBudget(self, dataset, analyst)
 
@@ -268,18 +275,21 @@ class Ledger(Displayed, Transactions):
 
     def _of(self, connection: Connection, dataset: str, analyst: str | None, day: date) -> tuple[Kept, ...]:
         from sfumato.budget.ledger import book
+        from sfumato.budget.ledger.journal import chain
 
         rows = book.accounts(connection, self._store.shown, dataset, ("", analyst or ""))
         found = {kept.analyst: kept.on(day) for kept in rows}
+        for whose in (None, analyst):
+            if whose not in found:
+                chain.check_absent(connection, self._store.shown, dataset, whose)
         if None not in found:
             raise self._unknown(dataset, book.accounts(connection, self._store.shown))
+        for kept in found.values():
+            chain.check_cap(connection, self._store.shown, kept)
         if analyst is None:
             return (found[None],)
         if analyst not in found:
-            raise BudgetError(
-                f"{self._store.shown} grants nothing of {dataset!r} to {analyst!r}; its owner does, by "
-                f"ledger.grant({dataset!r}, {analyst!r}, epsilon=...)"
-            )
+            raise self._nothing_granted(dataset, analyst)
         return found[None], found[analyst]
 
     def _spend(
@@ -317,7 +327,7 @@ class Ledger(Displayed, Transactions):
                 refusal.journaled = True
                 return refusal
             for kept in after:
-                book.save(connection, kept)
+                book.save(connection, self._store.shown, kept)
             entry = book.append(connection, "spend", dataset, analyst, paid, at, day)
             journal.asked(connection, at, entry, told)
             return entry
@@ -366,7 +376,10 @@ class Ledger(Displayed, Transactions):
 
         kept = book.Kept.empty(dataset, analyst, cap, period, day)
         paid = book.entries(connection, self._store.shown, dataset, analyst, "spend")
-        book.save(connection, kept.replayed(paid), new=new)
+        if new:
+            book.add(connection, kept.replayed(paid))
+        else:
+            book.save(connection, self._store.shown, kept.replayed(paid), cap=True)
         entered = book.nothing(kind, cap)
         entry = book.append(
             connection, kind, dataset, analyst, entered, at, day, composition=cap.composition, period=period
@@ -375,11 +388,34 @@ class Ledger(Displayed, Transactions):
 
     def _unknown(self, dataset: str, known: list[Kept]) -> BudgetError:
         near = nearest(dataset, [kept.dataset for kept in known])
-        hint = f"did you mean {near!r}? Else its" if near else "its"
+        hint = f"; did you mean {near!r}? Else its" if near else ". Its"
         return BudgetError(
-            f"{self._store.shown} has no budget of {dataset!r}; {hint} owner makes one by "
-            f"ledger.create({dataset!r}, epsilon=...)"
+            f"{self._store.shown} has no budget of {shown(dataset)}{hint} owner makes one by "
+            + self._advised("create", dataset)
         )
+
+    def _nothing_granted(self, dataset: str, analyst: str) -> BudgetError:
+        return BudgetError(
+            f"{self._store.shown} grants nothing of {dataset!r} to {shown(analyst)}. Its owner does, by "
+            + self._advised("grant", dataset, analyst)
+        )
+
+    def _check_known(self, connection: Connection, dataset: str | None, analyst: str | None) -> None:
+        """Refuse a name that the ledger does not have, where nothing was found of it.
+
+        Raises:
+            BudgetError: there is no such dataset, or no such analyst.
+        """
+        from sfumato.budget.ledger import book
+
+        known = book.accounts(connection, self._store.shown)
+        if dataset is not None and dataset not in [kept.dataset for kept in known]:
+            raise self._unknown(dataset, known)
+        analysts = {kept.analyst for kept in known if dataset in (None, kept.dataset)} - {None}
+        if analyst is not None and analyst not in analysts:
+            near = nearest(analyst, [str(one) for one in analysts])
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise BudgetError(f"{self._store.shown} grants nothing to {shown(analyst)}{hint}")
 
 
 def _written(cap: Cap) -> Cap:

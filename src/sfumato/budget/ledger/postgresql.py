@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
 from sfumato.budget.ledger.store import UNTOLD, WAIT, Store
+from sfumato.budget.ledger.written import damage
 from sfumato.errors import EngineError, in_own_words
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -22,10 +23,13 @@ _STATES = {
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
     "3F000": "no schema is there to make tables in; see search_path",
-    "42501": f"this user may not do that there: it needs SELECT, INSERT and UPDATE on tables sfumato_*, "
-    f"USAGE on their sequence, and CREATE on their schema to make them; {UNTOLD}",
+    "42501": "this user may not do that there; caps and tables are for the ledger's owner, and "
+    f"docs/ledger.md lists what spenders need. {UNTOLD.capitalize()}",
     "42P01": "the database has no ledger; see sfumato budget create, or search_path",
-    "42703": "its tables sfumato_* are no ledger of this version",
+    "42703": damage("its tables are not those of a ledger"),
+    "23": damage("its tables refuse what a ledger writes"),
+    "XX001": damage("the server cannot read its pages"),
+    "XX002": damage("the server cannot read its indexes"),
     "25006": f"the server, or this user's transactions, can only be read; {UNTOLD}",
     "53": f"the server has no disk, memory or connections left; {UNTOLD}",
     "55P03": f"another process has kept the ledger for {WAIT} seconds; {UNTOLD}",

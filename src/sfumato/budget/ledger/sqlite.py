@@ -11,13 +11,16 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from sfumato.budget.ledger.store import UNTOLD, WAIT, Store
 from sfumato.budget.ledger.tables import LEDGER
+from sfumato.budget.ledger.written import damage
 from sfumato.errors import EngineError, ParameterError, shown
 
+# Looks at each page when it is read, not when something on it is missed.
+_CHECKED = "PRAGMA cell_size_check = ON"
 _MOST_TOLD = "see sfumato budget history before you ask again"
 # By the beginnings of SQLite's own names of errors.
 _REASONS = {
@@ -26,12 +29,14 @@ _REASONS = {
     "SQLITE_READONLY": f"the file, or its folder, cannot be written; {UNTOLD}",
     "SQLITE_CANTOPEN": "the file cannot be opened; see whether it is there, and this user may read it",
     "SQLITE_PERM": "this user may not open the file",
-    "SQLITE_NOTADB": "the file is no ledger, nor any database of SQLite",
-    "SQLITE_CORRUPT": "the file is damaged; take the last whole copy, and enter what was spent since: "
-    "nothing is released from this one",
+    "SQLITE_NOTADB": "the file is no ledger, nor any database of SQLite; name another file, or restore the "
+    "last whole copy",
+    "SQLITE_CORRUPT": damage("SQLite cannot read its pages"),
     "SQLITE_BUSY": f"another process has kept the file for {WAIT} seconds; {UNTOLD}",
     "SQLITE_LOCKED": f"another process keeps the file; {UNTOLD}",
-    "SQLITE_SCHEMA": "the file is no ledger of this version",
+    "SQLITE_SCHEMA": damage("its tables are not those of a ledger"),
+    "SQLITE_MISMATCH": damage("its tables are not those of a ledger"),
+    "SQLITE_CONSTRAINT": damage("its tables refuse what a ledger writes"),
 }
 
 
@@ -106,6 +111,7 @@ class SqliteStore(Store):
 
     def begin_read(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment."""
+        connection.exec_driver_sql(_CHECKED)
         connection.exec_driver_sql("BEGIN")
         self._check_whole(connection)
 
@@ -114,6 +120,7 @@ class SqliteStore(Store):
         # FULL would leave open whether the end of a transaction outlives a loss of power.
         connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
         connection.exec_driver_sql("PRAGMA fullfsync = ON")
+        connection.exec_driver_sql(_CHECKED)
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         self._check_whole(connection)
 
@@ -146,10 +153,17 @@ class SqliteStore(Store):
         for part, reason in _REASONS.items():
             if name.startswith(part):
                 return reason
-        if "no such table" in str(original) or "no such column" in str(original):
-            return "the file is a database of SQLite, but no ledger of this version"
+        if name == "SQLITE_ERROR" or isinstance(original, SQLAlchemyError | sqlite3.InterfaceError):
+            return damage("its tables are not those of a ledger")
+        if not name and isinstance(original, sqlite3.OperationalError):  # of Python, not of SQLite
+            return damage("it holds a text that cannot be decoded")
         told = f"SQLite cannot use it ({name or type(original).__name__})"
         return f"{told}; {_MOST_TOLD}" if ending else f"{told}; {UNTOLD}"
+
+    def broken(self, connection: Connection) -> str:
+        """Say what is wrong with pages and indexes, which a question would not find what they hide."""
+        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        return "" if found == "ok" else "its pages or indexes contradict each other"
 
     def check_empty(self, connection: Connection) -> None:
         """Refuse to make a ledger among tables of others."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from sfumato.budget.ledger.written import MISREAD, damaged
 from sfumato.errors import BudgetError, EngineError, in_own_words
 from sfumato.ownership import process
 
@@ -56,9 +57,11 @@ class Store(ABC):
             ending = now
 
         def says(error: Exception) -> EngineError:
+            if isinstance(error, MISREAD):
+                return damaged(self.shown)
             return EngineError(f"{self.shown}: {self.why(error, ending)}")
 
-        with in_own_words(says, SQLAlchemyError, OSError):
+        with in_own_words(says, SQLAlchemyError, OSError, *MISREAD):
             for left in reversed(range(_ATTEMPTS)):
                 about_to_end(False)
                 try:
@@ -135,6 +138,10 @@ class Store(ABC):
             error: what was raised.
             ending: the transaction was about to end, so that it may have ended well.
         """
+
+    def broken(self, connection: Connection) -> str:
+        """Say what is wrong with how the database keeps the tables, whatever stands in them."""
+        return ""
 
     @abstractmethod
     def check_empty(self, connection: Connection) -> None:

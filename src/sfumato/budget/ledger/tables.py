@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from sfumato.budget.ledger.written import understood
+from sfumato.budget.ledger.written import damaged
 from sfumato.errors import EngineError
 from sfumato.exact.canonical import canonical_bytes
 
@@ -116,14 +116,20 @@ def version(connection: Connection) -> int | None:
     """Return the version of the ledger that a database has; None where it has none."""
     if not inspect(connection).has_table(LEDGER.name):
         return None
-    return connection.execute(select(LEDGER.c.version)).scalars().first() or 0
+    return _known_version(connection.execute(select(LEDGER.c.version)).scalars().first())
+
+
+def _known_version(found: object) -> int:
+    if not isinstance(found, int) or found < 1:
+        raise ValueError  # which a store reports as damage
+    return found
 
 
 def make(connection: Connection, today: date) -> None:
     """Make the tables of an empty ledger."""
     TABLES.create_all(connection, checkfirst=False)
     name = secrets.token_hex(16)
-    begins = _begins(connection, name)
+    begins = _begins(connection, name, today)
     connection.execute(
         LEDGER.insert().values(
             version=VERSION, name=name, day=today.isoformat(), begins=begins, journal=digest(begins)
@@ -142,8 +148,8 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
     asked = select(LEDGER.c.version)
     rows = connection.execute(asked.with_for_update() if lock else asked).scalars().all()
     if len(rows) != 1:
-        raise EngineError(f"{where} is damaged: sfumato_ledger has {len(rows)} rows, and not one")
-    (version,) = rows
+        raise damaged(where, f"sfumato_ledger has {len(rows)} rows, and not one")
+    version = _known_version(rows[0])
     if version > VERSION:
         raise EngineError(
             f"{where} was written by a later version of sfumato: it is a ledger of version {version}, "
@@ -152,10 +158,9 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
     if version < VERSION:
         _migrate(connection, version, where, allowed=lock)
     found = connection.execute(select(LEDGER)).one()
-    with understood(where):
-        if not isinstance(found.begins, str):
-            raise TypeError
-        return Head(found.name, date.fromisoformat(found.day), found.begins, found.journal)
+    if not all(isinstance(text, str) for text in (found.name, found.begins, found.journal)):
+        raise damaged(where)
+    return Head(found.name, date.fromisoformat(found.day), found.begins, found.journal)
 
 
 def digest(text: str) -> str:
@@ -163,12 +168,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _begins(connection: Connection, name: str) -> str:
-    """Return what stands before a journal: whose it is, and all that was entered before there was one."""
+def _begins(connection: Connection, name: str, day: date) -> str:
+    """Return what stands before a journal: whose it is, from when, and all that was entered before."""
     rows = _before(connection, None)
-    return canonical_bytes(
-        {"ledger": name, "entries": rows[-1][0] if rows else 0, "sha256": _of_rows(rows)}
-    ).decode()
+    last = rows[-1][0] if rows else 0
+    begins = {"ledger": name, "day": day.isoformat(), "entries": last, "sha256": _of_rows(rows)}
+    return canonical_bytes(begins).decode()
 
 
 def before_journal(connection: Connection, last: int) -> str:
@@ -192,11 +197,13 @@ def _with_journal(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {LEDGER.name} ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
     JOURNAL.create(connection)
     ANSWERS.create(connection)
-    begins = _begins(connection, connection.execute(select(LEDGER.c.name)).scalar_one())
+    name, day = connection.execute(select(LEDGER.c.name, LEDGER.c.day)).one()
+    begins = _begins(connection, name, date.fromisoformat(day))
     connection.execute(update(LEDGER).values(begins=begins, journal=digest(begins)))
 
 
 # What makes a ledger of each version one of the next; a version that was ever released stays here for ever.
+# Verification adds up all prices anew, so that a version that changes a price adds up all accounts here.
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _with_journal}
 
 

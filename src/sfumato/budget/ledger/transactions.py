@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import TYPE_CHECKING, TypeVar
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sfumato.errors import BudgetError, EngineError, ParameterError
 from sfumato.names import Helpful
@@ -17,6 +18,35 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.store import Store
 
 T = TypeVar("T")
+
+
+class Advice(NamedTuple):
+    """What messages tell an owner to write: in Python, or on the command line.
+
+    Args:
+        create, grant: what makes a budget, and what grants a part of it.
+        replace: what changes a cap.
+        use: how to go on with a budget that is there.
+    """
+
+    create: str
+    grant: str
+    replace: str
+    use: str
+
+
+IN_PYTHON = Advice(
+    "ledger.create({0!r}, epsilon=...)",
+    "ledger.grant({0!r}, {1!r}, epsilon=...)",
+    "Pass replace=True",
+    "ledger.budget({0!r})",
+)
+IN_COMMANDS = Advice(
+    "sfumato budget create {2} --epsilon NUMBER --ledger PLACE",
+    "sfumato budget grant {2} {3} --epsilon NUMBER --ledger PLACE",
+    "Add --replace",
+    "sfumato sql --dataset {2} --ledger PLACE",
+)
 
 
 class Transactions(Helpful, Owned):
@@ -31,6 +61,7 @@ class Transactions(Helpful, Owned):
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._store = _store(place)
+        self._terms = IN_PYTHON
         self._turn = Turn()
         self._there = self._looked()
         # By which a file that takes the place of this one is told: its name, and its last entry.
@@ -117,10 +148,14 @@ class Transactions(Helpful, Owned):
         self._store.prepare()
         self._store.change(work)
 
+    def _advised(self, what: str, dataset: str, analyst: str = "") -> str:
+        """Return what an owner is to write, with names in it."""
+        return str(getattr(self._terms, what)).format(dataset, analyst, quote(dataset), quote(analyst))
+
     def _missing(self) -> EngineError:
         return EngineError(
-            f"there is no ledger {self._store.shown} yet; its owner makes one, with the first budget in it: "
-            "ledger.create('NAME', epsilon=...), or sfumato budget create"
+            f"there is no ledger {self._store.shown} yet. Its owner makes one, with a first budget, by "
+            + self._advised("create", "NAME")
         )
 
     def __repr__(self) -> str:

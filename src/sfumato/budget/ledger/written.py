@@ -70,8 +70,10 @@ def as_written(asked: Spent) -> Spent:
     )
 
 
-def named(name: object, what: str) -> None:
-    """Check a name of a dataset, an analyst or a version of the data.
+def check_name(name: object, what: str) -> None:
+    """Check a name of a dataset, an analyst or a version of the data, for ledgers and tokens alike.
+
+    Letters of any alphabet, and spaces within, are admissible; what nobody can see is not.
 
     Raises:
         ParameterError: it is none.
@@ -138,19 +140,40 @@ def read_totals(filters: tuple[PrivacyFilter, ...], text: str) -> Totals:
     """
     found = json.loads(text)
     pairs = [tuple(map(Fraction, found[each.name])) for each in filters]
+    if not all(0 <= number <= _LARGEST**2 for pair in pairs for number in pair):
+        raise ValueError
     return tuple((a, b) for a, b in pairs)
+
+
+# What reading a value raises that no ledger has written.
+MISREAD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def damage(what: str) -> str:
+    """Say what is wrong with a ledger that is not as sfumato has written it, and what to do."""
+    return (
+        f"the ledger is damaged, or was changed by hand: {what}. Restore the last whole copy, and enter what "
+        "was spent since with budget.spend(...)"
+    )
+
+
+def damaged(where: str, what: str = "it holds a value that no ledger writes") -> EngineError:
+    """Return the error of a damaged ledger.
+
+    Args:
+        where: the ledger.
+        what: what is wrong with it.
+    """
+    return EngineError(f"{where}: {damage(what)}")
 
 
 @contextmanager
 def understood(where: str) -> Iterator[None]:
-    """Say in words that something is written there which no version wrote."""
+    """Report a value that cannot be read, or that is no admissible cap, as damage."""
     wrong = False
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, BudgetError):
+    except (BudgetError, *MISREAD):
         wrong = True
     if wrong:
-        raise EngineError(
-            f"{where}: something is written there that is no number, loss or date of a ledger: it was "
-            "changed by hand, or is damaged; take the last whole copy, and enter what was spent since"
-        )
+        raise damaged(where)

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from sfumato.budget.ledger.tables import JOURNAL, LEDGER
-from sfumato.budget.ledger.written import understood
-from sfumato.errors import EngineError
+from sfumato.budget.ledger.book import Kept, called, cap_cells
+from sfumato.budget.ledger.tables import ENTRIES, JOURNAL, LEDGER
+from sfumato.budget.ledger.written import damaged
 from sfumato.exact.canonical import canonical_bytes
 
 # What a line tells of, in the order in which it may come for one question.
@@ -144,10 +144,7 @@ def _end(connection: Connection, where: str) -> tuple[int, str]:
     begins, kept = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal)).one()
     number, digest = (0, hashlib.sha256(begins.encode()).hexdigest()) if last is None else last
     if digest != kept:
-        raise EngineError(
-            f"{where}: the end of the journal is missing, or was changed by hand: take the last whole copy, "
-            "and enter what was spent since; sfumato journal verify says more"
-        )
+        raise damaged(where, "the end of the journal is missing, or is not what it was")
     return int(number), str(digest)
 
 
@@ -159,8 +156,43 @@ def lines(
     for name, value in {"dataset": dataset, "analyst": analyst}.items():
         if value is not None:
             asked = asked.where(JOURNAL.c[name] == value)
-    with understood(where):
-        return [read(row) for row in connection.execute(asked)]
+    return [read(row) for row in connection.execute(asked)]
+
+
+def check_cap(connection: Connection, where: str, kept: Kept) -> None:
+    """Refuse an account whose cap is not the last one that was set.
+
+    Raises:
+        EngineError: it was changed by hand.
+    """
+    said = _last_cap(connection, kept.dataset, kept.analyst)
+    if any(said.get(name) != cell for name, cell in cap_cells(kept).items()):
+        raise damaged(where, f"the cap of {kept.account.called} is not the one that its owner has set")
+
+
+def check_absent(connection: Connection, where: str, dataset: str, analyst: str | None) -> None:
+    """Refuse a ledger that has no account where a cap was set.
+
+    Raises:
+        EngineError: it was taken out by hand.
+    """
+    if _last_cap(connection, dataset, analyst):
+        raise damaged(where, f"{called(dataset, analyst)} is missing, for which its owner has set a cap")
+
+
+def _last_cap(connection: Connection, dataset: str, analyst: str | None) -> Mapping[str, Any]:
+    """Return the entry of the last cap that was set; an empty one where none was."""
+    of_cap = (
+        (JOURNAL.c.kind == "cap") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
+    )
+    line = connection.execute(select(JOURNAL).where(of_cap).order_by(JOURNAL.c.id.desc()).limit(1)).first()
+    if line is not None:
+        entered: Mapping[str, Any] = read(line).detail["entered"]
+        return entered
+    of_entry = (ENTRIES.c.kind != "spend") & (ENTRIES.c.dataset == dataset)  # from before there was a journal
+    entries = select(ENTRIES).where(of_entry & (ENTRIES.c.analyst == (analyst or "")))
+    last = connection.execute(entries.order_by(ENTRIES.c.id.desc()).limit(1)).first()
+    return {} if last is None else dict(last._mapping)
 
 
 def read(row: Row[*tuple[Any, ...]]) -> Line:
@@ -172,8 +204,12 @@ def read(row: Row[*tuple[Any, ...]]) -> Line:
     detail = json.loads(row.content)
     at, analyst, entry = detail.pop("at"), detail.pop("analyst"), detail.pop("entry")
     number, kind, dataset = detail.pop("number"), detail.pop("kind"), detail.pop("dataset")
-    if kind not in KINDS:
+    if kind not in KINDS or not all(isinstance(text, str) for text in (dataset, analyst or "")):
         raise ValueError
+    if kind in ("cap", "asked"):
+        entered = detail["entered"]
+        if not {"kind", "what", "epsilon", "delta"} <= entered.keys() or not isinstance(entry, int):
+            raise ValueError
     return Line(
         number,
         datetime.fromisoformat(at),

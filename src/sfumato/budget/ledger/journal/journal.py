@@ -15,8 +15,8 @@ from sfumato.budget.ledger.journal import chain
 from sfumato.budget.ledger.journal.audit import Audit, audited
 from sfumato.budget.ledger.journal.verify import Verified, differences, head_of
 from sfumato.budget.ledger.tables import ANSWERS, ENTRIES, JOURNAL
-from sfumato.budget.ledger.written import named, plain_text, understood
-from sfumato.errors import BudgetError, EngineError, ParameterError
+from sfumato.budget.ledger.written import check_name, damaged, plain_text, understood
+from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import one_of, positive_int
 from sfumato.exact.canonical import canonical_bytes
 
@@ -51,6 +51,7 @@ class Journal:
         Args:
             dataset, analyst: their names; None for all.
         Raises:
+            BudgetError: there is no such dataset, or nothing is written of such an analyst.
             EngineError: the journal cannot be read.
 
         >>> import tempfile
@@ -62,9 +63,14 @@ class Journal:
         ...     [(line.number, line.kind) for line in ledger.journal.lines("hospital")]
         [(1, 'cap'), (2, 'asked')]
         """
-        return self._ledger._read(
-            lambda connection, _: tuple(chain.lines(connection, self._where, dataset, analyst))
-        )
+
+        def work(connection: Connection, day: date) -> tuple[chain.Line, ...]:
+            found = tuple(chain.lines(connection, self._where, dataset, analyst))
+            if not found:
+                self._ledger._check_known(connection, dataset, analyst)
+            return found
+
+        return self._ledger._read(work)
 
     @property
     def head(self) -> str:
@@ -76,7 +82,7 @@ class Journal:
         return self._ledger._read(lambda connection, _: head_of(connection, self._where))
 
     def verify(self, head: str | None = None) -> Verified:
-        """Walk the chain, and compare it with the ledger's entries, sums and answers.
+        """Walk the chain, replay what it says, and compare that with entries, accounts and answers.
 
         Args:
             head: that of an earlier time, as `head` gave it, of which all must still be there.
@@ -97,12 +103,12 @@ class Journal:
         >>> bool(verified), verified.lines, verified.wrong
         (True, 2, ())
         """
-        made = self._ledger._read(lambda connection, _: differences(connection, self._where, head))
-        try:
-            self._ledger.check()
-        except EngineError as error:
-            return made.also(str(error))
-        return made
+
+        def work(connection: Connection, day: date) -> Verified:
+            broken = self._ledger._store.broken(connection)
+            return differences(connection, self._where, head, broken)
+
+        return self._ledger._read(work)
 
     def audit(self, dataset: str | None = None) -> Audit:
         """List what a person should look at: questions that are about one unit, or nearly the same as others.
@@ -112,6 +118,7 @@ class Journal:
         Returns:
             What to look at, and what each analyst was told in all; `print` tells it.
         Raises:
+            BudgetError: there is no such dataset.
             EngineError: the journal cannot be read.
 
         >>> import tempfile
@@ -126,7 +133,9 @@ class Journal:
         What was told, in all (each cap bounds it, whatever was asked):
         - hospital, all together: epsilon 0.25, delta 0
         """
-        return audited(self.lines(dataset), self._ledger.accounts(dataset))
+        lines, accounts = self.lines(dataset), self._ledger.accounts(dataset)
+        with understood(self._where):
+            return audited(lines, accounts)
 
     def declare(self, dataset: str, version: str) -> None:
         """Name the version of the data, within which the same question has the same answer.
@@ -151,8 +160,8 @@ class Journal:
         ...     print(ledger.journal.lines()[-1].detail)
         {'version': '2026-11'}
         """
-        named(dataset, "dataset")
-        named(version, "version")
+        check_name(dataset, "dataset")
+        check_name(version, "version")
 
         def work(connection: Connection, at: datetime, day: date) -> None:
             self._ledger._of(connection, dataset, None, day)
@@ -238,9 +247,8 @@ class Journal:
         mine = (JOURNAL.c.kind == "refused") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == analyst)
         latest = select(JOURNAL).where(mine).order_by(JOURNAL.c.id.desc()).offset(MOST_REFUSALS - 1).limit(2)
         rows = connection.execute(latest).all() if analyst is not None else []
-        with understood(self._where):
-            # A clock that went back brings no day anew.
-            today = sum(chain.read(row).at.date() >= at.date() for row in rows)
+        # A clock that went back brings no day anew.
+        today = sum(chain.read(row).at.date() >= at.date() for row in rows)
         if today == 0:
             chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, **detail)
         elif today == 1:
@@ -357,10 +365,7 @@ class Journal:
             or hashlib.sha256(body).hexdigest() != said
             or chain.after(connection.execute(before).scalar() or "", line.content) != line.sha256
         ):
-            raise EngineError(
-                f"{self._where}: line {line.id} of the journal, or its answer, was changed by hand, or is "
-                "damaged; sfumato journal verify says more"
-            )
+            raise damaged(self._where, f"line {line.id} of the journal, or its answer, is not what it was")
         return bytes(body)
 
     @property

@@ -6,17 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from sfumato.budget.ledger import book
+from sfumato.budget.ledger import replay
 from sfumato.budget.ledger.journal import chain
-from sfumato.budget.ledger.tables import ANSWERS, JOURNAL, LEDGER, before_journal, digest
-from sfumato.budget.ledger.written import understood
+from sfumato.budget.ledger.tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, before_journal, digest
+from sfumato.budget.ledger.written import loss_text
+from sfumato.budget.loss import Loss
 from sfumato.display.displayed import Told
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, shown
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
@@ -51,18 +53,14 @@ class Verified(Told):
     def __bool__(self) -> bool:
         return self.ok
 
-    def also(self, wrong: str) -> Verified:
-        """Return it with something more that is wrong."""
-        return replace(self, wrong=(*self.wrong, wrong))
-
     def __str__(self) -> str:
         if self.wrong:
             said = [f"The journal of {self.where} is broken:", *(f"- {one}" for one in self.wrong)]
         else:
             lines = "1 line" if self.lines == 1 else f"{self.lines:,} lines"
             said = [
-                f"The journal of {self.where} is whole: {lines}, each behind the one before it, and with the "
-                "ledger's entries, sums and answers."
+                f"The journal of {self.where} is whole: {lines}, each behind the one before it. The ledger's "
+                "entries, caps, sums and answers are those that follow from it."
             ]
         said += self.notes
         if self.since is None:
@@ -79,24 +77,28 @@ def head_of(connection: Connection, where: str) -> str:
     return f"{number}:{connection.execute(select(LEDGER.c.journal)).scalar_one()}"
 
 
-def differences(connection: Connection, where: str, since: str | None) -> Verified:
-    """Walk the chain, and compare it with the ledger.
+def differences(connection: Connection, where: str, since: str | None, broken: str) -> Verified:
+    """Walk the chain, replay what it says, and compare that with the ledger.
 
     Args:
         where: the ledger, for messages.
         since: the head of an earlier time.
+        broken: what is wrong with how the database keeps the ledger, if anything is.
     Raises:
-        ParameterError: it is none.
+        ParameterError: since is no head.
         EngineError: a line of the chain is none.
     """
-    begins, kept = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal)).one()
+    begins, kept, day = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal, LEDGER.c.day)).one()
     wrong = [*_since(connection, since, begins), *chain.breaks(connection, begins, kept)]
+    wrong += [broken] if broken else []
     notes: list[str] = []
     lines: list[chain.Line] = []
     if not wrong:  # else what lines say is not what was written
         lines = chain.lines(connection, where)
-        wrong = [*_before(connection, begins, where), *_entries(connection, where, lines, begins)]
-        wrong += _answers(connection, lines)
+        wrong = [*_before(connection, begins), *_entries(connection, lines, begins)]
+        wrong += [*_days(connection, lines, begins, day), *_answers(connection, lines)]
+        # Entries are those of the journal now, so that what they come to is what the journal says.
+        wrong += replay.differences(connection, where) if not wrong else ()
         notes = list(_odd(lines))
     count = connection.execute(select(func.count()).select_from(JOURNAL)).scalar_one()
     return Verified(where, head_of(connection, where), count, tuple(wrong), tuple(notes), since)
@@ -118,37 +120,62 @@ def _since(connection: Connection, since: str | None, begins: str) -> Iterator[s
         yield f"lines up to {number} are not those of the head that was kept: they were written anew"
 
 
-def _before(connection: Connection, begins: str, where: str) -> Iterator[str]:
+def _before(connection: Connection, begins: str) -> Iterator[str]:
     """Yield what is wrong with what was entered before there was a journal."""
     name = connection.execute(select(LEDGER.c.name)).scalar_one()
-    with understood(where):
-        said = json.loads(begins)
-        ledger, last, sha256 = said["ledger"], said["entries"], said["sha256"]
+    said = json.loads(begins)
+    ledger, last, sha256 = said["ledger"], said["entries"], said["sha256"]
     if ledger != name:
         yield "it is the journal of another ledger"
     if before_journal(connection, last) != sha256:
         yield f"entries up to {last}, from before there was a journal, are not what they were"
 
 
-def _entries(connection: Connection, where: str, lines: list[chain.Line], begins: str) -> Iterator[str]:
-    """Yield what differs between lines and the ledger's entries."""
+def _entries(connection: Connection, lines: list[chain.Line], begins: str) -> Iterator[str]:
+    """Yield what differs between lines and the ledger's entries, cell for cell."""
     first = json.loads(begins)["entries"]
-    entries = {one.number: one for one in book.entries(connection, where)}
+    entries = {row.id: _row(dict(row._mapping)) for row in connection.execute(select(ENTRIES))}
     told: set[int | None] = set()
+    last = first
     for line in lines:
         if line.kind in ("cap", "asked"):
             entry = entries.get(line.entry or 0)
             if entry is None:
                 yield f"line {line.number} tells of entry {line.entry}, which the ledger does not have"
-            elif dict(line.detail["entered"]) != entry.row():
+            elif dict(line.detail["entered"]) != entry:
                 yield f"entry {line.entry} of the ledger is not what line {line.number} says was entered"
             if line.entry in told:
                 yield f"line {line.number} tells of entry {line.entry} once more"
+            elif (line.entry or 0) <= last:
+                yield f"line {line.number} tells of entry {line.entry}, which is older than the one before it"
             told.add(line.entry)
+            last = line.entry or 0
         elif line.entry is not None and line.entry > first and line.entry not in told:
             yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
     for number in sorted(number for number in entries if number > first and number not in told):
         yield f"entry {number} of the ledger has no line"
+
+
+def _row(cells: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of an entry by the names, and in the form, that a line of the journal has."""
+    cells["entry"] = cells.pop("id")
+    cells["analyst"] = None if cells["analyst"] == "" else cells["analyst"]
+    if cells["kind"] != "spend" and cells["loss"] == loss_text(Loss()):
+        cells["loss"] = None  # of a cap
+    return cells
+
+
+def _days(connection: Connection, lines: list[chain.Line], begins: str, kept: str) -> Iterator[str]:
+    """Yield which days, by which periods go, do not follow from when lines were written."""
+    said = json.loads(begins)
+    before = select(func.max(ENTRIES.c.day)).where(ENTRIES.c.id <= said["entries"])
+    day = said.get("day") or connection.execute(before).scalar() or ""  # an old journal names no day
+    for line in lines:
+        day = max(day, line.at.date().isoformat())
+        if "entered" in line.detail and line.detail["entered"]["day"] != day:
+            yield f"line {line.number} was entered on {line.detail['entered']['day']}, and that day was {day}"
+    if day and day != kept:
+        yield f"the ledger's last day is {shown(kept)}, and by its journal {day}"
 
 
 def _answers(connection: Connection, lines: list[chain.Line]) -> Iterator[str]:
@@ -156,7 +183,8 @@ def _answers(connection: Connection, lines: list[chain.Line]) -> Iterator[str]:
     said = {line.number: line.detail["body"] for line in lines if "body" in line.detail}
     asked = select(ANSWERS.c.id, ANSWERS.c.body).execution_options(yield_per=20)
     for number, body in connection.execute(asked):
-        if hashlib.sha256(body).hexdigest() != said.pop(number, None):
+        held = hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
+        if held != said.pop(number, None):
             yield f"the answer that is kept for line {number} is not the one that was given"
     for number in said:
         yield f"the answer that was kept for line {number} is missing"

@@ -1,0 +1,412 @@
+"""Every edit of a ledger by hand is found: each cell of each table, each row put in or taken out, each bit."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato.budget import Loss
+from sfumato.cli.main import app
+from sfumato.errors import BudgetError, EngineError, SfumatoError
+
+DOCS = Path(__file__).parents[3] / "docs"
+TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")
+# Tables whose edits nobody finds, each with what the documentation says of them.
+UNSEEN = {"sqlite_sequence": "`sqlite_sequence` is a counter of SQLite's own"}
+
+
+def filled(place: str) -> tuple[sf.Ledger, str]:
+    """Return a ledger with an entry and a line of every kind, and its head."""
+    if not place.startswith("postgresql:"):
+        Path(place).write_bytes(made_once())
+        return sf.Ledger(place), sf.Ledger(place).journal.head
+    return fill(sf.Ledger(place))
+
+
+@cache
+def made_once() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        fill(sf.Ledger(f"{folder}/budget.db"))
+        return Path(f"{folder}/budget.db").read_bytes()
+
+
+def fill(ledger: sf.Ledger) -> tuple[sf.Ledger, str]:
+    ledger.create("shop", epsilon=10, delta="1e-6")
+    ledger.create("school", epsilon=3, composition="adding", period="month")
+    ledger.grant("shop", "ann", epsilon=5)
+    ledger.grant("shop", "Jörg Müller", epsilon=4, delta="1e-7", period="year")
+    ledger.journal.declare("shop", "1")
+    budget = ledger.budget("shop", "ann")
+    asked: dict[str, Any] = {"asks": "statistics"}
+    known = budget.again(asked)
+    paid = budget.spend(1, "1e-8", loss=Loss(gaussian="1/7", additive_delta="1e-9"), plan=asked)  # type: ignore[arg-type]
+    budget.came(paid, "answered", question=known.question, data=known.data, body=b"body", rows=1)
+    budget.again(asked)
+    ledger.journal.publish(paid.number)
+    budget.came(budget.spend("1/3"), "failed", error="EngineError")
+    budget.came(ledger.budget("shop", "Jörg Müller").spend("1/2"), "handed")
+    ledger.budget("school").spend("1/4")
+    with pytest.raises(BudgetError):
+        budget.spend(9)
+    ledger.create("shop", epsilon=8, delta="1e-6", replace=True)
+    budget.spend(1)
+    return ledger, ledger.journal.head
+
+
+def rows(connection: sqlite3.Connection, table: str) -> list[dict[str, Any]]:
+    found = connection.execute(f"SELECT rowid AS rowid, * FROM {table}")
+    return [dict(zip([c[0] for c in found.description], row, strict=True)) for row in found]
+
+
+def others(value: Any) -> Iterator[Any]:
+    """Yield values that differ from one."""
+    yield None
+    if isinstance(value, int):
+        yield from (value + 1, value - 1, -value - 1, "x", 2**62)
+    elif isinstance(value, bytes):
+        yield from (value + b"x", b"", value.decode())
+    elif isinstance(value, str):
+        yield from (f"{value} ", value[:-1], "", "1000", "2099-01-01", "spend", value.encode(), b"\xff")
+    else:
+        yield from ("week", "", 0)
+
+
+def edits(connection: sqlite3.Connection) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """Yield every edit that is tried: what it is, and a statement with its values."""
+    for table in TABLES:
+        for row in rows(connection, table):
+            at = row["rowid"]
+            names = [name for name in row if name != "rowid"]
+            for name in names:
+                for value in others(row[name]):
+                    if value != row[name] or type(value) is not type(row[name]):
+                        text = f"UPDATE {table} SET {name} = ? WHERE rowid = ?"
+                        yield f"{table}.{name} of {at}: {row[name]!r} -> {value!r}", text, (value, at)
+            yield f"{table}: {at} is taken out", f"DELETE FROM {table} WHERE rowid = ?", (at,)
+            marks = ", ".join("?" * len(names))
+            insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"
+            for key in (999, 0, -1) if "id" in row else ("eve",):
+                changed = {**row, "id": key} if "id" in row else {**row, "analyst": key}
+                yield f"{table}: {at} once more as {key}", insert, tuple(changed[name] for name in names)
+
+
+def found_in(place: Path | str, head: str) -> bool:
+    """Whether verification finds something wrong; nothing but an EngineError may come of it."""
+    try:
+        ledger = sf.Ledger(place)
+        return not ledger.journal.verify(head).ok
+    except EngineError as error:
+        assert "Traceback" not in str(error)
+        return True
+
+
+def tried(tmp_path: Path, part: slice) -> tuple[int, list[str]]:
+    """Return how many edits were made, and those that were not found."""
+    place = tmp_path / "budget.db"
+    ledger, head = filled(str(place))
+    assert ledger.journal.verify(head).ok
+    whole, made, unseen = place.read_bytes(), 0, []
+    with closing(sqlite3.connect(place)) as connection:
+        every = list(edits(connection))
+        dump = list(connection.iterdump())
+    for what, statement, values in every[part]:
+        with closing(sqlite3.connect(place)) as connection:
+            try:
+                connection.execute(statement, values)
+                connection.commit()
+            except sqlite3.IntegrityError:
+                continue  # a table that refuses it
+            if list(connection.iterdump()) == dump:
+                continue  # SQLite keeps a value of another type as the text that was there
+        made += 1
+        if not found_in(place, head):
+            unseen.append(what)
+        place.write_bytes(whole)
+    return made, unseen
+
+
+def test_edits_of_cells_and_rows_are_found(tmp_path):
+    """One edit in 97; the long test makes all of them."""
+    made, unseen = tried(tmp_path, slice(None, None, 211))
+    assert made > 5 and unseen == []
+
+
+@pytest.mark.long
+def test_every_edit_of_a_cell_or_a_row_is_found(tmp_path):
+    made, unseen = tried(tmp_path, slice(None))
+    assert made > 1000 and unseen == []
+
+
+def test_every_table_is_edited_or_its_reason_is_in_the_documentation(tmp_path):
+    filled(str(tmp_path / "budget.db"))
+    with closing(sqlite3.connect(tmp_path / "budget.db")) as connection:
+        names = {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        }
+    assert names == {*TABLES, *UNSEEN}
+    for reason in UNSEEN.values():
+        assert reason in (DOCS / "journal.md").read_text()
+
+
+# What nobody finds in the end, if it is not looked for: a cap that was raised, spent, and put back.
+
+
+@pytest.mark.parametrize("analyst", ["", "ann"], ids=["of the dataset", "of an analyst"])
+@pytest.mark.parametrize("column", ["epsilon", "delta"])
+def test_a_cap_that_is_raised_spent_and_put_back_is_found(file, monkeypatch, analyst, column):
+    ledger, _ = filled(file)
+    budget, raised = ledger.budget("shop", analyst or None), {"epsilon": "1000", "delta": "1/2"}
+    with closing(sqlite3.connect(file)) as connection:
+        where = "WHERE dataset = 'shop'" + (
+            f" AND analyst = '{analyst}'" if column == "epsilon" and analyst else ""
+        )
+        before = connection.execute(f"SELECT {column}, analyst FROM sfumato_accounts {where}").fetchall()
+        connection.execute(f"UPDATE sfumato_accounts SET {column} = ? {where}", (raised[column],))
+        connection.commit()
+        for refused in (lambda: budget.spend(1), lambda: budget.remaining):
+            with pytest.raises(EngineError, match="the cap of .* is not the one that its owner has set"):
+                refused()
+        assert not ledger.journal.verify().ok
+        # Somebody with a sfumato of their own, which does not look.
+        monkeypatch.setattr("sfumato.budget.ledger.journal.chain.check_cap", lambda *_: None)
+        if column == "epsilon" and analyst:
+            connection.execute("UPDATE sfumato_accounts SET epsilon = '1000' WHERE dataset = 'shop'")
+            connection.commit()
+        paid = budget.spend(500) if column == "epsilon" else budget.spend("1/100", "1/10")
+        for cell, whose in before:
+            connection.execute(
+                f"UPDATE sfumato_accounts SET {column} = ? WHERE dataset = 'shop' AND analyst = ?",
+                (cell, whose),
+            )
+        connection.execute(
+            "UPDATE sfumato_accounts SET epsilon = '8' WHERE dataset = 'shop' AND analyst = ''"
+        )
+        connection.commit()
+    found = sf.Ledger(file).journal.verify()
+    assert not found.ok and any(
+        f"entry {paid.number} is more than what was left of" in wrong for wrong in found.wrong
+    )
+    with pytest.raises(EngineError, match="is damaged, or was changed by hand"):
+        sf.Ledger(file).check()
+
+
+def test_a_day_that_is_set_ahead_renews_nothing_unseen(file):
+    ledger, _ = filled(file)
+    ledger.budget("school").spend("2.5")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE sfumato_ledger SET day = '2099-01-01'")
+        connection.commit()
+    ledger.budget("school").spend(3)
+    assert any("that day was" in wrong for wrong in ledger.journal.verify().wrong)
+
+
+@pytest.mark.long
+def test_spenders_of_a_server_pay_and_change_nothing_else(database):
+    """The rights that docs/ledger.md gives, on a real server."""
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra ledger")
+    ledger, _ = filled(database)
+    role = "spenders" + database.partition("/ledger")[2].partition("?")[0]
+    block = (DOCS / "ledger.md").read_text().split("```sql\n")[1].split("```")[0]
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(block.replace("spenders", role))
+        owner.execute(f"ALTER ROLE {role} LOGIN")
+    spender = sf.Ledger(database.replace("ann:hunter2%25", role))
+    budget = spender.budget("shop", "ann")
+    asked: dict[str, Any] = {"asks": "more"}
+    known = budget.again(asked)
+    budget.came(
+        budget.spend("1/8", plan=asked), "answered", question=known.question, data=known.data, body=b"b"
+    )
+    assert budget.again(asked).body == b"b"
+    with pytest.raises(BudgetError):
+        budget.spend(9)
+    assert ledger.journal.verify().ok and ledger.check() is None
+    for refused in (
+        lambda: spender.grant("shop", "ann", 7),
+        lambda: spender.grant("shop", "eve", 1),
+        lambda: spender.create("shop", 9, replace=True),
+        lambda: spender.create("other", 9),
+    ):
+        with pytest.raises(
+            EngineError, match="may not do that there; caps and tables are for the ledger's owner"
+        ):
+            refused()
+    may = {
+        "sfumato_ledger": {"day", "journal"},
+        "sfumato_accounts": {"since", "totals", "lifetime"},
+    }
+    tried = 0
+    with psycopg.connect(database.replace("ann:hunter2%25", role), autocommit=True) as connection:
+        for table in TABLES:
+            columns = connection.execute(f"SELECT * FROM {table} LIMIT 0").description
+            statements = [
+                f"UPDATE {table} SET {column.name} = {column.name}"
+                for column in columns
+                if column.name not in may.get(table, ())
+            ]
+            statements += [f"DELETE FROM {table}", f"TRUNCATE {table}", f"DROP TABLE {table}"]
+            if table in may:
+                statements.append(f"INSERT INTO {table} SELECT * FROM {table}")
+            for statement in statements:
+                tried += 1
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement)
+        assert tried == 3 + 6 + 12 + 8 + 2 + 15 + 2
+        # What is left to a spender is found.
+        connection.execute(
+            "UPDATE sfumato_accounts SET totals = lifetime, since = '2099' WHERE dataset = 'shop'"
+        )
+    assert not ledger.journal.verify().ok
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(f"DROP OWNED BY {role}")
+        owner.execute(f"DROP ROLE {role}")
+
+
+@pytest.mark.long
+def test_edits_of_a_server_are_found(database):
+    """One cell of each column, which the server keeps by types of its own."""
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra ledger")
+    ledger, head = filled(database)
+    unseen, made = [], 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        for table in TABLES:
+            connection.execute(f"CREATE TABLE kept AS TABLE {table}")
+            for column in connection.execute(f"SELECT * FROM {table} LIMIT 0").description:
+                kinds = f"SELECT pg_typeof({column.name})::text FROM {table}"
+                kind = connection.execute(kinds).fetchone()[0]
+                value = {"text": "'9'", "bytea": "'x'::bytea"}.get(kind, "77")
+                last = f"ctid = (SELECT max(ctid) FROM {table})"
+                connection.execute(f"UPDATE {table} SET {column.name} = {value} WHERE {last}")
+                made += 1
+                if not found_in(database, head):
+                    unseen.append(f"{table}.{column.name}")
+                connection.execute(f"TRUNCATE {table}")
+                connection.execute(f"INSERT INTO {table} SELECT * FROM kept")
+            connection.execute("DROP TABLE kept")
+    assert unseen == [] and made == 5 + 9 + 12 + 8 + 2 and ledger.journal.verify(head).ok
+
+
+# Bits.
+
+ASKS: dict[str, Any] = {
+    "verify": lambda ledger: ledger.journal.verify(),
+    "check": lambda ledger: ledger.check(),
+    "accounts": lambda ledger: repr(ledger.accounts()),
+    "history": lambda ledger: [entry.row() for entry in ledger.history()],
+    "lines": lambda ledger: [line.row() for line in ledger.journal.lines()],
+    "audit": lambda ledger: str(ledger.journal.audit()),
+    "budget": lambda ledger: repr(ledger.budget("shop", "ann")),
+    "spend": lambda ledger: ledger.budget("shop", "ann").spend("1/100"),
+    "again": lambda ledger: ledger.budget("shop", "ann").again({"asks": "statistics"}),
+    "grant": lambda ledger: ledger.grant("shop", "ann", 6),
+    "declare": lambda ledger: ledger.journal.declare("shop", "2"),
+}
+COMMANDS = (
+    ("budget", "show"), ("budget", "history"), ("budget", "export", "-o", "x.csv"), ("journal", "show"),
+    ("journal", "show", "-o", "x.json"), ("journal", "verify"), ("journal", "audit"),
+    ("journal", "publish", "6"), ("budget", "grant", "shop", "ann", "--epsilon", "7"),
+)  # fmt: skip
+
+
+def contents(place: Path) -> list[Any] | None:
+    """Return all rows of a ledger, or None where SQLite does not read them."""
+    try:
+        with closing(sqlite3.connect(place)) as connection:
+            connection.text_factory = bytes
+            return [connection.execute(f"SELECT * FROM {table} NOT INDEXED").fetchall() for table in TABLES]
+    except sqlite3.Error:
+        return None
+
+
+def flipped(whole: bytes, rng: random.Random) -> bytes:
+    damaged = bytearray(whole)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        bit = rng.randrange(8 * len(damaged))
+        damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
+def asked_of(place: Path, head: str, damaged: bytes, asks: dict[str, Any], whole: list[Any] | None) -> int:
+    """Ask a damaged ledger; return how many refused. What changed the rows may not be verified."""
+    refused = 0
+    for name, ask in asks.items():
+        place.write_bytes(damaged)
+        try:
+            ask(sf.Ledger(place))
+        except EngineError as error:
+            refused += 1
+            if name not in ("again",):
+                assert "Restore the last whole copy" in str(error) or "restore the last whole" in str(
+                    error
+                ), error
+    place.write_bytes(damaged)
+    assert contents(place) == whole or found_in(place, head)
+    return refused
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 160), marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_bits_of_pages_that_flip_are_told_in_words(tmp_path, seeds):
+    place = tmp_path / "budget.db"
+    _, head = filled(str(place))
+    whole, rows_then = place.read_bytes(), contents(place)
+    refused = sum(
+        asked_of(place, head, flipped(whole, random.Random(seed)), ASKS, rows_then) for seed in seeds
+    )
+    assert refused or len(seeds) < 20
+
+
+@pytest.mark.parametrize(
+    "part", [slice(5, None, 997), pytest.param(slice(0, None, 11), marks=pytest.mark.long)]
+)
+def test_cells_that_were_changed_are_told_in_words(tmp_path, part):
+    """Whatever stands in a cell, nothing but an error of ours comes of it, wherever the ledger is used."""
+    place = tmp_path / "budget.db"
+    filled(str(place))
+    whole = place.read_bytes()
+    with closing(sqlite3.connect(place)) as connection:
+        every = list(edits(connection))
+    for what, statement, values in every[part]:
+        for name, ask in ASKS.items():
+            place.write_bytes(whole)
+            with closing(sqlite3.connect(place)) as connection:
+                try:
+                    connection.execute(statement, values)
+                    connection.commit()
+                except sqlite3.IntegrityError:
+                    break
+            try:
+                ask(sf.Ledger(place))
+            except SfumatoError:
+                pass
+            except Exception as error:
+                raise AssertionError(f"{what}, {name}: {error!r}") from error
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(60), marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_commands_about_a_damaged_ledger_end_in_words(tmp_path, monkeypatch, seeds):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "budget.db"
+    filled(str(place))
+    whole = place.read_bytes()
+    for seed in seeds:
+        for command in COMMANDS:
+            place.write_bytes(flipped(whole, random.Random(seed)))
+            done = CliRunner().invoke(app, [*command, "--ledger", "budget.db"])
+            assert done.exit_code in (0, 1, 2) and isinstance(done.exception, SystemExit | None), (
+                seed,
+                command,
+            )
