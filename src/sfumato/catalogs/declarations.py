@@ -62,7 +62,7 @@ class TableDeclaration:
             unit by the foreign key, until `Declarations.private` follows that.
         unit_parts: the columns and expressions that make a unit together; none where it is one column.
         unit_timezone: in which these expressions read times with a zone.
-        types, multiline: as for `sfumato.scan`.
+        types, multiline, encoding: as for `sfumato.scan`.
         foreign_key: how a private table without a privacy unit of its own reaches one.
         max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
             question may have, and those of a question that has none; None where not declared.
@@ -79,6 +79,7 @@ class TableDeclaration:
     unit_timezone: str = "UTC"
     types: Mapping[str, str] | None = field(default=None, hash=False)
     multiline: bool = True
+    encoding: str | None = None
     foreign_key: ForeignKey | None = None
     max_groups: int | None = None
     max_rows: int | None = None

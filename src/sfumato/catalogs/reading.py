@@ -22,7 +22,7 @@ from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name
 
 _TABLE = (
-    *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "foreign_keys"),
+    *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "encoding", "foreign_keys"),
     *("max_groups", "max_rows", "max_joined_rows"),
 )
 _COLUMN = ("lower", "upper", "domain")
@@ -158,6 +158,7 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
         unit_timezone=timezone,
         types=_types(where, given.get("types")),
         multiline=_truth(where, given, "multiline", True),
+        encoding=_text(where, given, "encoding"),
         foreign_key=foreign,
         max_groups=_limit(where, given, "max_groups"),
         max_rows=_limit(where, given, "max_rows"),
@@ -313,6 +314,13 @@ def _truth(where: str, given: Mapping[str, Any], name: str, default: bool) -> bo
     value = given.get(name, default)
     if not isinstance(value, bool):
         raise CatalogError(f"{where}: {name} is {shown(value)}, but must be true or false")
+    return value
+
+
+def _text(where: str, given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise CatalogError(f"{where}: {name} is {shown(value)}, but must be a text")
     return value
 
 

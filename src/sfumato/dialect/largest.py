@@ -36,7 +36,16 @@ _NO_HAVING = (
     "{} has no groups before it draws some: leave HAVING out; WHERE in a SELECT around this one keeps some"
 )
 # Options that say whose rows are read and what they cost; all others are about other questions.
-_OPTIONS = ("epsilon", "delta", "privacy_unit_column", "unit_timezone", "types", "multiline", "confidence")
+_OPTIONS = (
+    "epsilon",
+    "delta",
+    "privacy_unit_column",
+    "unit_timezone",
+    "types",
+    "multiline",
+    "encoding",
+    "confidence",
+)
 _LIMITS = ("max_groups_contributed", "kappa", "max_rows_per_group", "max_rows_contributed")
 NOTE = "APPROX_TOP_COUNT counts the privacy units of each group, not its rows."
 

@@ -118,6 +118,7 @@ def _refused(missing: NotSelected, options: Options) -> SqlQuery:
         joined_rows=options.joined_rows,
         types=options.types,
         multiline=options.multiline,
+        encoding=options.encoding,
         refused=missing,
     )
 
@@ -261,6 +262,7 @@ class _Reading:
             types=options.types,
             domains=domains,
             multiline=options.multiline,
+            encoding=options.encoding,
             weights=self._weights(aggregates),
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,

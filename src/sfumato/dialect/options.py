@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -34,6 +34,7 @@ OPTION_NAMES = (
         "weights",
         "types",
         "multiline",
+        "encoding",
         "confidence",
         "unit_timezone",
         "diagnostics",
@@ -87,7 +88,7 @@ class Options:
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
         selecting: the place of an option that only matters where groups are selected.
         types: of columns of a source that declares none, by name.
-        multiline: whether a text in quotes may have several lines in CSV.
+        multiline, encoding: how CSV is written.
         weights: how much outputs matter, by name, as written; with their place.
         confidence: of error bars that are named in SQL.
         diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
@@ -108,6 +109,7 @@ class Options:
     selecting: Place | None
     types: dict[str, str] | None
     multiline: bool
+    encoding: str | None
     weights: dict[str, str]
     weighing: Place | None
     confidence: float
@@ -163,6 +165,7 @@ def read_options(
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
+        encoding=given.text_of("encoding"),
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=given.confidence(),
@@ -176,12 +179,12 @@ def read_options(
 def types_of(text: str) -> dict[str, str] | None:
     """Read what is said of names (types of columns, weights of outputs) in one text; None in another form.
 
-    >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2)')
-    {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)'}
+    >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2), day DATE "%b %d, %Y"')
+    {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)', 'day': 'DATE "%b %d, %Y"'}
     """
     types: dict[str, str] = {}
-    for entry in re.split(r',(?![^()]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)', text):
-        found = re.fullmatch(r'\s*("(?:[^"]|"")+"|\w+)\s+([^",]+(?:,[^",]+)*?)\s*', entry)
+    for entry in _entries(text):
+        found = re.fullmatch(r'\s*("(?:[^"]|"")+"|\w+)\s+(\S.*?)\s*', entry)
         if found is None:
             return None
         quoted = found[1].startswith('"')
@@ -190,6 +193,19 @@ def types_of(text: str) -> dict[str, str] | None:
             return None
         types[name] = found[2]
     return types
+
+
+def _entries(text: str) -> Iterator[str]:
+    """Yield what stands between commas, but for those in brackets and in double quotes."""
+    depth, entry = 0, ""
+    for piece in re.findall(r'"(?:[^"]|"")*"|.', text, re.DOTALL):
+        depth += (piece in "([") - (piece in ")]")
+        if piece == "," and depth <= 0:
+            yield entry
+            entry = ""
+        else:
+            entry += piece
+    yield entry
 
 
 class _Given:
@@ -222,7 +238,7 @@ class _Given:
             raise self._refuse(
                 name.place, f"{name.text} is of a release, and advice chooses what is best; leave it out"
             )
-        if self.declared is not None and key in ("types", "multiline", "unit_timezone"):
+        if self.declared is not None and key in ("types", "multiline", "encoding", "unit_timezone"):
             raise self._refuse(name.place, f"{key} is what {self.declared.where} says; leave it out")
         if key in self.pairs:
             other = self.pairs[key][0].text
@@ -427,6 +443,14 @@ class _Given:
         if found is None:
             raise self._refuse(value.place, f"{key} is written {key} = {form}")
         return found
+
+    def text_of(self, key: str) -> str | None:
+        if key not in self.pairs:
+            return None
+        _, value = self.pairs[key]
+        if value.kind != "text":
+            raise self._refuse(value.place, f"{key} is a text in single quotes: {key} = 'latin-1'")
+        return value.text
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.text, place, message)

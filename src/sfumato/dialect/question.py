@@ -50,7 +50,7 @@ class SqlQuery(Spelled):
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
         types: of columns of a source that declares none, by name.
-        multiline: whether a text in quotes may have several lines in CSV.
+        multiline, encoding: how CSV is written.
         weights: how much outputs matter, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
         public_groups: where a public table has the groups; None where they come from elsewhere.
@@ -86,6 +86,7 @@ class SqlQuery(Spelled):
     notes: tuple[str, ...] = ()
     types: dict[str, str] | None = None
     multiline: bool = True
+    encoding: str | None = None
     weights: tuple[tuple[str, Fraction], ...] = ()
     domains: tuple[tuple[Hashable, ...], ...] | None = None
     named: frozenset[str] = frozenset()

@@ -340,7 +340,10 @@ def asking(
             query, opened = of_tables(text, tables, types, limits, advised)
 
             def table(one: SqlQuery, name: str, unit: str) -> Any:
-                given = sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone, one.multiline
+                given = (
+                    *(sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone),
+                    *(one.multiline, one.encoding),
+                )
                 return once((name, unit, repr(given)), partial(opened, one, name, unit))
 
             return _asked(query, table, resources)

@@ -152,11 +152,13 @@ def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSess
     mean privacy_unit? The keys are: ...
     """
     from sfumato.engines.duckdb.declared import checked_types
+    from sfumato.engines.duckdb.lines import checked_encoding
     from sfumato.engines.spark.named import spark_tables
 
     declared = read(source) if spark is None else read(source, spark_tables(spark))
     for table in declared.tables.values():
         with said_where(table):
-            checked_types(table.types)
+            checked_types(table.types, nested=True)
+            checked_encoding(table.encoding)
     tables = {n: replace(t, source=as_collection(n, t.source)) for n, t in declared.tables.items()}
     return Catalog(declared.name, tables)

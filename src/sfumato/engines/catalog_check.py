@@ -153,7 +153,7 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
         return
     texts = dict.fromkeys(types, "VARCHAR")
     with said_where(table):
-        raw = DuckDBEngine.open(table.source, types=texts, multiline=table.multiline)
+        raw = DuckDBEngine.open(table.source, types=texts, multiline=table.multiline, encoding=table.encoding)
     names = list(dict.fromkeys(spelled(engine, name, table.where) for name in types))
     asked = f"SELECT {', '.join(f'count({identifier(name)})' for name in names)} FROM {{}}"
     for name, there, typed in zip(names, _ask(raw, asked)[0], _ask(engine, asked)[0], strict=True):

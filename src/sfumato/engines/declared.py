@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
 from sfumato.catalogs.notes import owner_notes
 from sfumato.catalogs.table import DeclaredTable
-from sfumato.engines.duckdb.declared import checked_types
+from sfumato.engines.duckdb.declared import as_toml, checked_types, inferred_note
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources
 from sfumato.engines.duckdb.sources import takes_types
@@ -62,6 +61,7 @@ def opened(
             unit_timezone=declared.unit_timezone,
             types=_given(declared),
             multiline=declared.multiline,
+            encoding=declared.encoding,
             **limits,
         )
     check_columns(table.engine, declared)
@@ -82,10 +82,15 @@ def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) ->
         EngineError: the source is not there, or cannot be read.
     """
     with said_where(declared):
+        plain = declared.multiline and declared.encoding is None
         engine = read_elsewhere(
-            declared.source, _given(declared), declared.multiline, public=declared.public
+            declared.source, _given(declared), plain, public=declared.public
         ) or DuckDBEngine.open(
-            declared.source, types=_given(declared), multiline=declared.multiline, resources=resources
+            declared.source,
+            types=_given(declared),
+            multiline=declared.multiline,
+            encoding=declared.encoding,
+            resources=resources,
         )
         if declared.foreign_key is not None:
             spelled(engine, declared.foreign_key.column, "foreign_keys")
@@ -146,6 +151,7 @@ def opened_public(
             declared.source,
             types=_given(declared),
             multiline=declared.multiline,
+            encoding=declared.encoding,
             memory_limit=memory_limit,
             threads=threads,
             temp_directory=temp_directory,
@@ -158,7 +164,13 @@ def opened_public(
 def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> tuple[str, ...]:
     """Return notes about a source that name the table, as analysts read them and must not learn its files."""
     origin = getattr(engine, "origin", None)  # of rows that are read here
-    return tuple(notes if origin is None else (note.replace(origin.name, declared.name) for note in notes))
+    if origin is None:
+        return tuple(notes)
+    types = getattr(engine, "inferred_types", None)
+    if types is not None:
+        inferred = inferred_note(origin.name, types), inferred_note(origin.name, types, "toml")
+        notes = (inferred[1] if note == inferred[0] else note for note in notes)
+    return tuple(note.replace(origin.name, declared.name) for note in notes)
 
 
 @contextmanager
@@ -185,10 +197,10 @@ def check_columns(engine: Engine[Any], declared: TableDeclaration) -> None:
     """
     if not takes_types(declared.source):
         with said_where(declared):
-            _check_types(engine, checked_types(declared.types) or {})
+            _check_types(engine, checked_types(declared.types, nested=True) or {})
     for column in declared.columns:
         with said_where(declared):
-            _check_column(engine, column)
+            _check_column(engine, declared, column)
 
 
 def _check_types(engine: Engine[Any], types: Mapping[str, str]) -> None:
@@ -213,12 +225,13 @@ def spelled(engine: Engine[Any], name: str, where: str) -> str:
     raise ColumnError.unknown(name, engine.schema(), where)
 
 
-def _check_column(engine: Engine[Any], column: ColumnDeclaration) -> None:
+def _check_column(engine: Engine[Any], declared: TableDeclaration, column: ColumnDeclaration) -> None:
     where, schema = f"columns.{column.name}", engine.schema()
     name = spelled(engine, column.name, where)
     if column.bounds is not None and not schema[name].kind.numeric:
         kind = schema[name].type_name
-        typed = f'; where a file of CSV has numbers there, types = {{{json.dumps(name)} = "DOUBLE"}} says so'
+        types = dict(getattr(engine, "inferred_types", None) or declared.types or {}) | {name: "DOUBLE"}
+        typed = f"; where a file of CSV has numbers there, {as_toml(types)} says so"
         raise CatalogError(
             f"{where}: bounds are of numbers, but the column is {kind}; leave them out"
             f"{typed if kind == 'VARCHAR' else ''}"

@@ -8,7 +8,7 @@ from os import PathLike
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.engines.declared import said_where, without_unit
-from sfumato.engines.duckdb.declared import checked_types
+from sfumato.engines.duckdb.declared import as_toml, base_type, checked_types
 from sfumato.engines.duckdb.sources import guesses, without_rows
 from sfumato.errors import CatalogError, EngineError
 from sfumato.query.tables.dummy import UNIT, DummyRows, Known, Making, Reference
@@ -23,7 +23,7 @@ def made_up(catalog: Declarations, making: Making) -> Mapping[str, TableDeclarat
         CatalogError, EngineError: a source that must tell its columns does not.
     """
     return {
-        name: replace(one, source=_rows(catalog, one, making), types=None, multiline=True)
+        name: replace(one, source=_rows(catalog, one, making), types=None, multiline=True, encoding=None)
         for name, one in catalog.tables.items()
     }
 
@@ -66,13 +66,15 @@ def _spelled(columns: Mapping[str, str], names: Sequence[str]) -> list[str]:
 def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, str], frozenset[str]]:
     """Return names and types of columns, and those that lack no value: as declared here, or in the source."""
     with said_where(one):
-        types = checked_types(one.types)
+        types = checked_types(one.types, nested=True)
+    types = types and {name: base_type(kind) for name, kind in types.items()}
     if types is not None and guesses(one.source):
         return _of_types(catalog, one, types), frozenset()
     if guesses(one.source):
+        types = without_unit(one).inferred_types
         raise CatalogError(
             f"{one.where}: its types would be guessed from rows, and made-up rows follow from declarations "
-            'alone; declare them, types = {id = "BIGINT", ...}'
+            f"alone. Declare them: {as_toml(types)}"
         )
     try:
         schema = without_unit(replace(one, source=without_rows(one.source))).schema()

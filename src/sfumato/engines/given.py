@@ -104,6 +104,7 @@ def of_tables(
             unit_timezone=one.unit_timezone,
             types=declared,
             multiline=one.multiline,
+            encoding=one.encoding,
             **limits,
         )
 

@@ -46,6 +46,7 @@ def scan(
     privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    encoding: str | None = None,
     unit_timezone: str = "UTC",
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -77,6 +78,7 @@ def scan(
     privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    encoding: str | None = None,
     unit_timezone: str = "UTC",
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -101,6 +103,8 @@ def scan(
             else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
         multiline: whether a text in quotes may have several lines in CSV. False where none has: then each
             line is a row, and no quote that somebody left open takes the lines behind it along.
+        encoding: how texts are written in CSV, by the name that Python has for it, as "latin-1", "cp1252" or
+            "utf-16"; UTF-8 where it is left out. Bytes that are no text in it are NULL.
         unit_timezone: in which expressions of `privacy_unit` read times with a zone.
         memory_limit: what DuckDB may take before it spills rows to disk, as '4GB' or '50%' of the machine's
             memory, or of the container's; 80% where it is left out.
@@ -114,8 +118,8 @@ def scan(
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.
-        QueryError: types are given that are none, or to a source that has its own; multiline=False is given
-            to what is no CSV; a limit to workers.
+        QueryError: types are given that are none, or to a source that has its own; multiline=False or
+            encoding= is given to what is no CSV; a limit to workers.
         ParameterError: a limit is none, or the folder is not there.
 
     >>> import pyarrow as pa
@@ -128,12 +132,15 @@ def scan(
     limits = memory_limit, threads, temp_directory
     parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
-    elsewhere = read_elsewhere(source, types, multiline, *limits)
+    elsewhere = read_elsewhere(source, types, multiline and encoding is None, *limits)
     if elsewhere is not None:
         return unit_table(elsewhere, unit, parts, unit_timezone)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
-    engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
+    resources = checked_resources(*limits)
+    engine = DuckDBEngine.open(
+        source, types=types, multiline=multiline, encoding=encoding, resources=resources
+    )
     return unit_table(engine, unit, parts, unit_timezone, engine.notes)
 
 
@@ -150,7 +157,7 @@ def unit_table(
 def read_elsewhere(
     source: Any,
     types: Mapping[str, str] | None,
-    multiline: bool,
+    plain: bool,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -160,7 +167,8 @@ def read_elsewhere(
     """Return the engine on rows that workers of Spark or Beam read; None for those that are read here.
 
     Args:
-        source, types, multiline, memory_limit, threads, temp_directory: as of `scan`.
+        source, types, memory_limit, threads, temp_directory: as of `scan`.
+        plain: whether nothing is said of how CSV is written, which only files of CSV take.
         public: whether the rows are public knowledge.
     Raises:
         QueryError: types or limits are given to workers.
@@ -169,13 +177,13 @@ def read_elsewhere(
     from sfumato.engines.duckdb.resources import refuse_resources
 
     limits = memory_limit, threads, temp_directory
-    if multiline and type(source).__module__.startswith("pyspark."):
+    if plain and type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
         refuse_resources(*limits, "a Spark data frame")
         return SparkEngine(source, public)
-    if multiline and is_arrow_schema(source):
+    if plain and is_arrow_schema(source):
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
@@ -197,6 +205,7 @@ def public(
     *,
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    encoding: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -206,9 +215,9 @@ def public(
     Nothing in it is protected. Do not open a table of people here.
 
     Args:
-        source, types, multiline, memory_limit, threads, temp_directory: as for `scan`. Rows are read in this
-            process when a release is made; those of a Spark data frame are collected, and those of an Arrow
-            schema come when a Beam pipeline runs.
+        source, types, multiline, encoding, memory_limit, threads, temp_directory: as for `scan`. Rows are
+            read in this process when a release is made; those of a Spark data frame are collected, and those
+            of an Arrow schema come when a Beam pipeline runs.
     Returns:
         A `PublicTable`; nothing is read but names and types of columns.
     Raises:
@@ -221,11 +230,14 @@ def public(
     from sfumato.engines.duckdb.engine import DuckDBEngine
     from sfumato.engines.duckdb.resources import checked_resources
 
-    elsewhere = read_elsewhere(source, types, multiline, memory_limit, threads, temp_directory, public=True)
+    plain, limits = multiline and encoding is None, (memory_limit, threads, temp_directory)
+    elsewhere = read_elsewhere(source, types, plain, *limits, public=True)
     if elsewhere is not None:
         return PublicTable(elsewhere)
-    resources = checked_resources(memory_limit, threads, temp_directory)
-    engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=resources)
+    resources = checked_resources(*limits)
+    engine = DuckDBEngine.open(
+        source, types=types, multiline=multiline, encoding=encoding, resources=resources
+    )
     table = PublicTable(engine, notes=engine.notes)
     table.schema  # noqa: B018  says what cannot be read
     return table

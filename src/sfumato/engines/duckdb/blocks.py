@@ -19,12 +19,14 @@ _BREAK, _RETURN = b"\n\r"
 
 
 def columns_of(
-    block: bytes, delimiter: str, quote: str, count: int, wanted: Sequence[int]
+    block: bytes, delimiter: str, quote: str, least: int, count: int, wanted: Sequence[int]
 ) -> list[pa.Array] | None:
-    """Return the wanted fields of each line that has as many as there are columns; an empty one is NULL.
+    """Return the wanted fields of each line that is a record; an empty field is NULL.
 
-    >>> columns_of(b'1,"a, b"\\r\\n2\\n3,', ",", '"', 2, [0, 1])[1].to_pylist()
-    ['a, b', None]
+    A record has a field for each column, of which some at the end may be missing, or more that are empty.
+
+    >>> columns_of(b'1,"a, b"\\r\\n2\\n3,\\n4,c,', ",", '"', 2, 2, [0, 1])[1].to_pylist()
+    ['a, b', None, 'c']
     """
     if not (delimiter.isascii() and quote.isascii()) or len(block) > sizes.BLOCK_BYTES:
         return None
@@ -41,8 +43,16 @@ def columns_of(
     ends = np.flatnonzero(data[separators] == _BREAK)
     texts = _between(data, separators, separators[ends], keep)
     firsts = np.append(0, ends[:-1] + 1)
-    rows = firsts[ends + 1 - firsts == count]
-    return [harmless(texts.take(pa.array(rows + i))) for i in wanted]
+    sizes = ends + 1 - firsts
+    fits = sizes == count
+    if not fits.all():
+        fits |= (least <= sizes) & (sizes < count)
+        filled = np.append(0, np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)))
+        columns_end = firsts + np.minimum(sizes, count)
+        fits |= (sizes > count) & (filled[firsts + sizes] == filled[columns_end])
+    rows, sizes = firsts[fits], sizes[fits]
+    short = (sizes < count).any()
+    return [harmless(texts.take(pa.array(rows + i, mask=sizes <= i if short else None))) for i in wanted]
 
 
 def lines_of(block: bytes) -> pa.Array:

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.declared import base_type, cast
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source, arriving, no_rows
@@ -34,7 +35,7 @@ class Stored:
         name: of the column.
         value: SQL of the database that has its values; NULL for what does not fit.
         arrow: the type in which they come.
-        kind: DuckDB's type to which they are cast; what does not fit is NULL.
+        kind: DuckDB's type to which they are cast, perhaps with a format; what does not fit is NULL.
     """
 
     name: str
@@ -151,7 +152,7 @@ def open_table(
         stored = columns_of(_asked(address, lambda: reader.columns(address.table)))
     table, session = f"database_{next(_numbers)}", lender(resources=resources)
     casts = f"(SELECT {', '.join(_cast(one) for one in stored)} FROM arriving)"
-    kinds = [(one.name, one.kind) for one in stored]
+    kinds = [(one.name, base_type(one.kind)) for one in stored]
     with session() as here:
         here.register("arriving", no_rows(_schema(stored)))
         columns = described(here, within_types(casts, kinds))
@@ -168,7 +169,7 @@ def open_table(
         )
         inside = within_types(
             f"(SELECT {', '.join(_cast(one) for one in chosen)} FROM arriving)",
-            [(one.name, one.kind) for one in chosen],
+            [(one.name, base_type(one.kind)) for one in chosen],
         )
         with _connected(address) as reader, closing(reader.batches(address.table, chosen)) as batches:
             schema = harmless_schema(_schema(chosen))
@@ -188,7 +189,8 @@ def _schema(stored: Sequence[Stored]) -> pa.Schema:
 
 def _cast(one: Stored) -> str:
     name = identifier(one.name)
-    return f"TRY_CAST({name} AS {one.kind}) AS {name}"
+    typed = cast(name, one.kind) if base_type(one.kind) != one.kind else f"TRY_CAST({name} AS {one.kind})"
+    return f"{typed} AS {name}"
 
 
 def _asked(address: Address, ask: Callable[[], list]) -> list:  # type: ignore[type-arg]

@@ -1,13 +1,19 @@
-"""Types of columns of a file or frame that has none: declared by somebody, or guessed from rows."""
+"""Types of columns of a file or frame that has none: declared by somebody, or inferred from rows.
+
+A type is DuckDB's. DATE, TIME and TIMESTAMP may be followed by the format of their texts, as `strptime` has
+it: "DATE %d/%m/%Y". Columns of JSON may be nested: "STRUCT(planet VARCHAR)[]".
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
 import duckdb
 
 from sfumato.dialect.tree import ask
+from sfumato.engines.duckdb.nested import is_nested
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import ColumnError, EngineError, QueryError, nearest
 
@@ -17,16 +23,22 @@ _NAMES = (
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE"),
     *("VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID"),
 )
-_FORM = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?")
+# Words, numbers, quoted names, and what stands between them; brackets are counted.
+_FORM = re.compile(r'[A-Za-z](?:[A-Za-z0-9_ ,()\[\]]|"(?:[^"]|"")*")*')
+_FORMATTED = re.compile(r'(?P<kind>[A-Za-z ]+?)\s+(?:"(?P<quoted>%[^"]*)"|(?P<bare>%.*\S))\s*')
+_WITH_FORMAT = ("DATE", "TIME", "TIMESTAMP")
 
 Types = Mapping[str, str]
 
 
-def checked_types(types: object) -> dict[str, str] | None:
+def checked_types(types: object, *, nested: bool = False) -> dict[str, str] | None:
     """Return declared types under DuckDB's own names.
 
+    Args:
+        types: by the names of columns.
+        nested: whether lists, structs, maps and JSON are types here.
     Raises:
-        QueryError: it is no mapping of column names to names of types that a text can be cast to.
+        QueryError: it is no mapping of column names to types that a text can be read as.
     """
     if types is None:
         return None
@@ -37,7 +49,7 @@ def checked_types(types: object) -> dict[str, str] | None:
             if not isinstance(types, Mapping)
             else "types is empty; give each column a type, types={'id': 'BIGINT'}, or leave it out"
         )
-    return {_name(name): _canonical(name, kind) for name, kind in types.items()}
+    return {_name(name): _canonical(name, kind, nested) for name, kind in types.items()}
 
 
 def _name(name: object) -> str:
@@ -46,14 +58,24 @@ def _name(name: object) -> str:
     return name
 
 
-def _canonical(name: str, kind: object) -> str:
+def _canonical(name: str, kind: object, nested: bool) -> str:
+    formatted = _FORMATTED.fullmatch(kind.strip()) if isinstance(kind, str) else None
+    if formatted is not None:
+        return _with_format(name, formatted["kind"], formatted["quoted"] or formatted["bare"])
     known = ", ".join([*_NAMES[:-2], "TIMESTAMPTZ", "DECIMAL(p, s)", "UUID"])
-    if not isinstance(kind, str) or not _FORM.fullmatch(kind.strip()):
+    if not isinstance(kind, str) or not _is_type(kind.strip()):
         raise QueryError(f"types: {name!r} is declared {kind!r}, which is no type; there are {known}")
     try:
         found = str(ask(f"SELECT typeof(CAST(NULL AS {kind}))")[0][0])
     except duckdb.Error:
         found = ""
+    if found and not is_castable(found) and _is_readable(found):
+        if nested:
+            return found
+        raise QueryError(
+            f"types: {name!r} is declared {kind!r}, which only columns of JSON have. Declare 'VARCHAR', and "
+            "take the text apart in with_columns"
+        )
     if not is_castable(found):
         near = nearest(kind, _NAMES)
         hint = f"did you mean {near}? " if near and near != kind.upper() else ""
@@ -63,17 +85,66 @@ def _canonical(name: str, kind: object) -> str:
     return found
 
 
+def _is_type(kind: str) -> bool:
+    """Whether a text reads as one type, so that it ends nothing that stands around it."""
+    if not _FORM.fullmatch(kind):
+        return False
+    depth = 0
+    for character in re.sub(r'"(?:[^"]|"")*"', "", kind):
+        depth += (character in "([") - (character in ")]")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _with_format(name: str, kind: str, format: str) -> str:
+    base = _canonical(name, kind, nested=False)
+    shown = f"{kind} {format}"
+    if base not in _WITH_FORMAT:
+        raise QueryError(
+            f"types: {name!r} is declared {shown!r}, but only DATE, TIME and TIMESTAMP have a format. "
+            f"Write {base!r}"
+        )
+    try:
+        zoned = str(ask(f"SELECT typeof(try_strptime('', {literal(format)}))")[0][0]) != "TIMESTAMP"
+    except duckdb.Error:
+        zoned = None
+    if zoned is None or zoned:
+        why = "which has a time zone" if zoned else "which is no format of strptime"
+        write = "TIMESTAMPTZ" if zoned else f"{base} %d/%m/%Y"
+        raise QueryError(f"types: {name!r} is declared {shown!r}, {why}. Write {write!r}, or another format")
+    return f"{base} {format}"
+
+
 def is_castable(kind: str) -> bool:
     """Whether texts can be read as a type, named as DuckDB does."""
-    return kind in _NAMES or kind.startswith("DECIMAL(")
+    return kind in _NAMES or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
-def cast(text: str, kind: str, date_format: str | None = None) -> str:
-    """Write the cast of a text to a type; what does not fit is NULL."""
+def _is_readable(kind: str) -> bool:
+    """Whether a value of JSON can be read as a type, named as DuckDB does."""
+    if is_nested(kind):
+        parts = duckdb.sqltype(kind).children[: 1 if kind.endswith("]") else None]
+        return all(_is_readable(str(of)) for _, of in parts)
+    return kind == "JSON" or is_castable(kind)
+
+
+def base_type(kind: str) -> str:
+    """Return a declared type without its format.
+
+    >>> base_type("DATE %d/%m/%Y"), base_type("DECIMAL(10,2)")
+    ('DATE', 'DECIMAL(10,2)')
+    """
+    return kind.partition(" %")[0]
+
+
+def cast(text: str, kind: str) -> str:
+    """Write the cast of a text to a declared type; what does not fit is NULL."""
     if kind == "VARCHAR":
         return text
-    if date_format and kind in ("DATE", "TIMESTAMP"):
-        return f"TRY_CAST(TRY(try_strptime({text}, {literal(date_format)})) AS {kind})"
+    base, _, format = kind.partition(" %")
+    if format:
+        return f"TRY_CAST(TRY(try_strptime(trim({text}), {literal('%' + format)})) AS {base})"
     return f"TRY_CAST({text} AS {kind})"
 
 
@@ -93,13 +164,61 @@ def columns_of(columns: Sequence[str], types: Types, name: str) -> dict[str, str
     return {column: folded.get(column.casefold(), "VARCHAR") for column in columns}
 
 
-def guessed(name: str, types: Types) -> str:
-    """Return the note that types were guessed, with what to write instead."""
-    shown = ", ".join(f"{column!r}: {kind!r}" for column, kind in list(types.items())[:12])
-    more = ", ..." if len(types) > 12 else ""
+def as_python(types: Types) -> str:
+    """Return declared types as `scan` takes them.
+
+    >>> as_python({"id": "BIGINT", "day": "DATE %d/%m/%Y"})
+    "types={'id': 'BIGINT', 'day': 'DATE %d/%m/%Y'}"
+    """
+    return f"types={dict(types)!r}"
+
+
+def as_option(types: Types) -> str:
+    """Return declared types as OPTIONS of SQL have them.
+
+    >>> print(as_option({"the id": "BIGINT", "day": "DATE %b %d, %Y"}))
+    types = '"the id" BIGINT, day DATE "%b %d, %Y"'
+    """
+    entries = ", ".join(f"{_word(name)} {_quoted_format(kind)}" for name, kind in types.items())
+    return f"types = {literal(entries)}"
+
+
+def as_toml(types: Types) -> str:
+    """Return declared types as a catalog has them.
+
+    >>> print(as_toml({"the id": "BIGINT", "day": "DATE"}))
+    types = {"the id" = "BIGINT", day = "DATE"}
+    """
+    entries = (
+        f"{name if re.fullmatch(r'[A-Za-z0-9_-]+', name) else json.dumps(name)} = {json.dumps(kind)}"
+        for name, kind in types.items()
+    )
+    return f"types = {{{', '.join(entries)}}}"
+
+
+def _word(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else identifier(name)
+
+
+def _quoted_format(kind: str) -> str:
+    base, _, format = kind.partition(" %")
+    return f'{base} "%{format}"' if re.search(r"[,()\[\]]", format) else kind
+
+
+def inferred_note(name: str, types: Types, form: str = "") -> str:
+    """Return the note that types were inferred, with what to write to get the same ones.
+
+    Args:
+        name: of the source.
+        types: of all its columns.
+        form: "toml" where a catalog declares the source.
+    """
+    declared = (
+        as_toml(types) if form == "toml" else f"{as_python(types)}; in SQL OPTIONS ({as_option(types)})"
+    )
     return (
-        f"the types of {name} were guessed from its first rows, so one row can change them. Declare them: "
-        f"types={{{shown}{more}}}; in SQL OPTIONS (types = 'column TYPE, ...')"
+        f"the types of {name} were guessed from its first rows, so one row can change them. "
+        f"Declare them: {declared}"
     )
 
 
@@ -111,14 +230,13 @@ def refuse_types(types: object, kind: str) -> None:
 
 def ddl(types: Types) -> str:
     """Write columns of a table."""
-    return ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
+    return ", ".join(f"{identifier(name)} {base_type(kind)}" for name, kind in types.items())
 
 
-def no_guess(name: str, example: str) -> EngineError:
-    """Return the error of a file whose types could not be guessed."""
+def not_inferred(name: str) -> EngineError:
+    """Return the error of a file whose types cannot be inferred."""
     return EngineError(
-        f"scan: the types of {name!r} cannot be guessed: it is empty, damaged, or another kind of file. "
-        f"Declare them: types={{{example}}}"
+        f"scan: the types of {name!r} cannot be guessed: it is empty, damaged, or another kind of file"
     )
 
 

@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.combinations import COMPOSED, combination, taken_ove
 from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
+from sfumato.engines.duckdb.declared import as_python
 from sfumato.engines.duckdb.dummy import common
 from sfumato.engines.duckdb.multiplied import check_joined_rows, most_alike
 from sfumato.engines.duckdb.origin import Origin, address_of
@@ -80,11 +81,12 @@ class DuckDBEngine(Owned):
         timezone: str | None = None,
         types: object = None,
         multiline: bool = True,
+        encoding: str | None = None,
         resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        made = cls(open_source(source, timezone, types, multiline, resources), resources)
-        made.origin = replace(made.origin, address=address_of(source, types, multiline))
+        made = cls(open_source(source, timezone, types, multiline, encoding, resources), resources)
+        made.origin = replace(made.origin, address=address_of(source, types, multiline, encoding))
         return made
 
     def of_rows(self, rows: pa.Table) -> DuckDBEngine:
@@ -95,6 +97,11 @@ class DuckDBEngine(Owned):
     def notes(self) -> tuple[str, ...]:
         """What the explanation of a release says of the source."""
         return self._source.notes
+
+    @property
+    def inferred_types(self) -> Mapping[str, str] | None:
+        """The types of columns, as they would be declared, if they were inferred from rows; else None."""
+        return self._opened.inferred
 
     @property
     def _source(self) -> Source:
@@ -308,10 +315,10 @@ class DuckDBEngine(Owned):
                 "dummy: this table is made of others; take dummy tables of these before they are joined, or "
                 "of all tables of a catalog, catalog.dummy()"
             )
-        if self._source.guessed:
+        if self.inferred_types is not None:
             raise QueryError(
                 "dummy: the types of this file were guessed from its first rows, and made-up rows follow "
-                "from declarations alone; declare them, types={...}"
+                f"from declarations alone. Declare them: {as_python(self.inferred_types)}"
             )
         parts, title = self.origin.parts, self.origin.title
         columns, name = dict(self.origin.columns), title or "dummy rows"

@@ -1,12 +1,13 @@
 """Files of lines, CSV and JSON, to Arrow batches of texts: any bytes are read, and none raise.
 
 A record that is none (a wrong number of fields, a quote in the wrong place) is dropped, and reading goes on
-with the next line. Bytes that are not UTF-8 make their field NULL. What a text means is for DuckDB's
-TRY_CAST to say.
+with the next line. Bytes that are no text in the file's encoding make their field NULL. What a text means is
+for DuckDB's TRY_CAST to say.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import re
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
+from sfumato.errors import QueryError, nearest, shown
 from sfumato.query import sizes
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
@@ -28,6 +30,9 @@ MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
 MOST_JSON = 1 << 20
 # A text of JSON, and whether it is a name; one that is open ends with the line, so that a line is read once.
 _TEXT = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?$))(\s*:)?', re.DOTALL)
+_UTF_16 = "utf-16", "utf-16-le", "utf-16-be"
+_WRONG_BYTES = "sfumato.wrong_bytes"
+_SAID = 1000  # lines that are looked at for bytes of another encoding
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Csv:
         skipped: lines before.
         multiline: whether a text in quotes may have several lines; if not, each line is a record by itself,
             and no quote in it changes what another is read as.
+        encoding: a codec of Python, as `checked_encoding` gives it; None for UTF-8.
     """
 
     delimiter: str = ","
@@ -48,59 +54,86 @@ class Csv:
     header: bool = True
     skipped: int = 0
     multiline: bool = True
+    encoding: str | None = None
 
-    def first(self, path: str) -> list[str]:
-        """Return the fields of a file's first record, as text; none where there is none."""
-        lines = islice(chain.from_iterable(block.split(b"\n") for block in _blocks(path)), self.skipped, None)
-        records = _Records(lines, self, lambda _: True)
-        (record,) = next(records.of(next(records.blocks, b"")))
-        return [_valid(field) or "" for field in self._fields(record, len(record) + 1) or ()]
+    def head(self, path: str, most: int) -> list[str]:
+        """Return the first lines of a file, as far as its first block goes; wrong bytes are surrogates."""
+        lines = chain.from_iterable(map(_decoded, _blocks(path, self.encoding)))
+        return list(islice(lines, most))
 
-    def batches(self, path: str, columns: Sequence[str], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def wrong_bytes(self, path: str) -> tuple[str, ...]:
+        """Return a note if some of the first lines are not in the file's encoding; else none."""
+        name = self.encoding or "UTF-8"
+        wrong = any(_valid(line) is None for line in self.head(path, _SAID))
+        return (
+            (
+                f"some texts in the first rows are not {name}, and are read as missing values. Pass "
+                "encoding='latin-1', or what else the file is written in",
+            )
+            if wrong
+            else ()
+        )
+
+    def records(self, lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the records of some lines as they are written, and their fields; those that have fields."""
+        records = _Records((line.encode(errors="surrogateescape") for line in lines), self, lambda _: True)
+        found = (one for block in records.blocks for some in records.of(block) for one in some)
+        return ((one, fields) for one in found if (fields := self._fields(one, len(one) + 1)))
+
+    def record(self, lines: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the first of `records`, and nothing where there is none."""
+        return next(self.records(lines), ("", []))
+
+    def batches(
+        self, path: str, columns: Sequence[str], wanted: Sequence[str], least: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the wanted columns of a file, as texts; an empty field is NULL.
 
         Args:
             path: the file, perhaps compressed.
             columns: its columns' names, in its order.
             wanted: some of them.
+            least: how many fields a record must have, where the last columns may be missing; all of them
+                where it is left out. More than there are columns may follow if they are empty.
         """
         places = [columns.index(name) for name in wanted]
-        left, first = self.skipped, self.header
+        counts = len(columns) if least is None else least, len(columns)
+        first = self.header
 
         def fits(record: str) -> bool:
-            return len(self._fields(record.removesuffix("\r"), len(columns)) or ()) == len(columns)
+            fields = self._fields(record.removesuffix("\r"), len(record) + 1)
+            return fields is not None and _fitted(fields, *counts) is not None
 
-        records = _Records(_blocks(path), self, fits)
+        blocks = _without_lines(_blocks(path, self.encoding), self.skipped)
+        records = _Records(blocks, self, fits)
         for block in records.blocks:
             arrays = None
-            if not left and not first:
-                arrays = columns_of(block, self.delimiter, self.quote, len(columns), places)
+            if not first:
+                arrays = columns_of(block, self.delimiter, self.quote, *counts, places)
             if arrays is not None:
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted))
                 continue
             for some in records.of(block):
-                del some[: (cut := min(left, len(some)))]
-                left -= cut
-                if first and some and not left:
+                if first and some:
                     first = False
                     del some[0]
-                rows = list(self._rows(some, len(columns)))
+                rows = list(self._rows(some, *counts))
                 arrays = [_column([row[i] for row in rows]) for i in places]
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted))
 
-    def _rows(self, records: list[str], count: int) -> Iterator[list[str]]:
+    def _rows(self, records: list[str], least: int, count: int) -> Iterator[list[str]]:
         # The module of the library is ten times as fast, but raises for a whole block.
         limit = csv.field_size_limit()
         if all(r and "\r" not in r and len(r) < limit for r in records):
             with suppress(csv.Error):
                 rows = list(csv.reader(records, delimiter=self.delimiter, quotechar=self.quote, strict=True))
                 if len(rows) == len(records):  # it joins records where a quote stays open
-                    return (row for row in rows if len(row) == count)
-        fields = (self._fields(record, count) for record in records)
-        return (row for row in fields if row is not None and len(row) == count)
+                    return _all_fitted(rows, least, count)
+        fields = (self._fields(record, len(record) + 1) for record in records)
+        return _all_fitted((row for row in fields if row is not None), least, count)
 
     def _fields(self, record: str, most: int) -> list[str] | None:
-        """Return the fields of a record; None where they are too many, or a quote closes elsewhere."""
+        """Return the fields of a record, `most` at most; None where a quote closes elsewhere."""
         fields: list[str] = []
         at, quote = 0, self.quote
         while len(fields) < most:
@@ -122,6 +155,46 @@ class Csv:
                 return fields
             at += 1
         return None
+
+
+def _fitted(row: list[str], least: int, count: int) -> list[str] | None:
+    """Return a record with as many fields as there are columns, or None where it is no record of these."""
+    if least <= len(row) <= count:
+        return row + [""] * (count - len(row))
+    return row[:count] if len(row) > count and not any(row[count:]) else None
+
+
+def _all_fitted(rows: Iterable[list[str]], least: int, count: int) -> Iterator[list[str]]:
+    return (fitted for row in rows if (fitted := _fitted(row, least, count)) is not None)
+
+
+def checked_encoding(name: object) -> str | None:
+    """Return the codec of an encoding; None for UTF-8.
+
+    Raises:
+        QueryError: there is none of that name, or one in which bytes of a line change what others say.
+    """
+    if name is None:
+        return None
+    with suppress(LookupError, UnicodeError, ValueError):
+        found = codecs.lookup(name) if isinstance(name, str) else None
+        if found is not None and found.name in ("utf-8", "utf-8-sig"):
+            return None
+        if found is not None and (found.name in _UTF_16 or _begins_as_ascii(found.name)):
+            return found.name
+    near = nearest(name, ("latin-1", "cp1252", "utf-8", "utf-16")) if isinstance(name, str) else None
+    raise QueryError(
+        f"encoding is {shown(name)}, which is no encoding of CSV. "
+        f"Write encoding={near or 'latin-1'!r}, or another codec of Python, such as 'cp1252' or 'utf-16'"
+    )
+
+
+def _begins_as_ascii(name: str) -> bool:
+    """Whether a codec reads ASCII as such, whatever stands before: then no line changes another one."""
+    if "escape" in name or name.startswith("iso2022"):
+        return False
+    plain = bytes(range(128))
+    return plain.decode(name) == plain.decode("ascii")
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
@@ -179,32 +252,69 @@ def _valid(text: str | None) -> str | None:
         return None
 
 
-def _blocks(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, many at a time, without the last line break."""
+def _blocks(path: str, encoding: str | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file in UTF-8, many at a time, without the last line break."""
     rest, skipping, start = b"", False, True
-    with pa.input_stream(path, compression="detect") as stream:
-        # A short block is first, as the one with the header is read record by record.
-        while block := stream.read(
-            min(sizes.TEXT_BYTES, sizes.FIRST_TEXT_BYTES) if start else sizes.TEXT_BYTES
-        ):
-            rest += block
-            if start:
-                if len(rest) < 3 and b"\n" not in rest:
-                    continue
-                rest, start = rest.removeprefix(b"\xef\xbb\xbf"), False
-            end = len(rest) - len(block) if len(rest) > len(block) else 0
-            end = rest.rfind(b"\n", end)
-            if end < 0:
-                if len(rest) > MOST_BYTES or skipping:
-                    rest, skipping = b"", True
+    for block in _chunks(path, encoding):
+        rest += block
+        if start:
+            if len(rest) < 3 and b"\n" not in rest:
                 continue
-            lines, rest = rest[:end], rest[end + 1 :]
-            if skipping:
-                _, _, lines = lines.partition(b"\n")
-                skipping = False
-            yield lines
+            rest, start = rest.removeprefix(b"\xef\xbb\xbf"), False
+        end = len(rest) - len(block) if len(rest) > len(block) else 0
+        end = rest.rfind(b"\n", end)
+        if end < 0:
+            if len(rest) > MOST_BYTES or skipping:
+                rest, skipping = b"", True
+            continue
+        lines, rest = rest[:end], rest[end + 1 :]
+        if skipping:
+            _, _, lines = lines.partition(b"\n")
+            skipping = False
+        yield lines
     if rest and not skipping:
         yield rest.removeprefix(b"\xef\xbb\xbf") if start else rest
+
+
+def _chunks(path: str, encoding: str | None) -> Iterator[bytes]:
+    """Yield the bytes of a file in UTF-8; of what is no text in its encoding, a byte that UTF-8 lacks."""
+    with pa.input_stream(path, compression="detect") as stream:
+        # A short block is first, as the one with the header is read record by record.
+        chunk = stream.read(min(sizes.TEXT_BYTES, sizes.FIRST_TEXT_BYTES))
+        if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        decoder = encoding and codecs.getincrementaldecoder(encoding)(_WRONG_BYTES)
+        while chunk:
+            yield _utf8(decoder.decode(chunk)) if decoder else chunk
+            chunk = stream.read(sizes.TEXT_BYTES)
+        if decoder:
+            yield _utf8(decoder.decode(b"", True))
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _wrong_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Go on behind wrong bytes, but never behind a line break that is taken to be among them."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    broken = -1 if error.encoding.startswith("utf-16") else error.object.find(b"\n", error.start, error.end)
+    return "\udc80", broken if broken > error.start else error.end
+
+
+codecs.register_error(_WRONG_BYTES, _wrong_bytes)
+
+
+def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Yield blocks of lines without the first ones."""
+    for block in blocks:
+        *before, rest = block.split(b"\n", count)
+        if len(before) < count:
+            count -= len(before) + 1
+            continue
+        count = 0
+        yield rest
 
 
 def _decoded(block: bytes) -> list[str]:

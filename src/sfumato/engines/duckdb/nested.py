@@ -57,7 +57,9 @@ def within_nested(
     if not is_nested(kind):
         value = within(name, kind)
         return value if kind in FLOATS else value and f"CASE WHEN {value} IS NOT NULL THEN {name} END"
-    children = [(field, str(of)) for field, of in duckdb.sqltype(kind).children if field != "size"]
+    # An array has its length as well.
+    parts_of = duckdb.sqltype(kind).children[: 1 if kind.endswith("]") else None]
+    children = [(field, str(of)) for field, of in parts_of]
     one = identifier(f"each{depth}")
     if kind.startswith("MAP(") and not kind.endswith("]"):
         parts = [f"{one}.key", f"{one}.value"]

@@ -18,13 +18,13 @@ from sfumato.query.tables.combining import Combination, PerUnit, Reached, all_pa
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
 
 
-def address_of(source: Any, types: object, multiline: bool) -> str | None:
+def address_of(source: Any, types: object, multiline: bool, encoding: str | None) -> str | None:
     """Return a digest of where a source is, which may hold a password, and how it is read; None in memory."""
     if not isinstance(source, str | os.PathLike):
         return None
     place = os.path.expanduser(os.fspath(source))  # to each user a home of their own
     remote = "://" in place and not place.lower().startswith(("sqlite", "file"))
-    told = [place, "" if remote or os.path.isabs(place) else os.getcwd(), repr(types), multiline]
+    told = [place, "" if remote or os.path.isabs(place) else os.getcwd(), repr(types), multiline, encoding]
     return hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -35,7 +35,7 @@ class Source:
         unique: columns in which no two rows have the same values; none where that is not known.
         looked: gives what stands behind FROM in a session where the rows are loaded, after a look at them;
             the rows are those of `relation`, in less time.
-        guessed: whether types were guessed from rows.
+        inferred: the types that were inferred from rows, as they would be declared; None where none were.
         made_up: by which numbers rows were made up, and nothing read; none of rows of anybody.
         elsewhere: whether these stand for rows of a service, which alone answers.
     """
@@ -53,7 +53,7 @@ class Source:
     anywhere: bool = False
     unique: tuple[str, ...] = ()
     looked: Callable[[duckdb.DuckDBPyConnection], str] | None = None
-    guessed: bool = False
+    inferred: Mapping[str, str] | None = field(default=None, hash=False)
     made_up: tuple[tuple[str, int], ...] = ()
     elsewhere: bool = False
 

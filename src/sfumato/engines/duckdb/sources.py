@@ -25,6 +25,7 @@ from sfumato.engines.duckdb.harmless import (
     may_become_null,
     within,
 )
+from sfumato.engines.duckdb.lines import checked_encoding
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.paths import CSV, JSON, PARQUET, as_paths, database, ending, files_of
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -53,6 +54,7 @@ def open_source(
     timezone: str | None = None,
     types: object = None,
     multiline: bool = True,
+    encoding: str | None = None,
     resources: Resources = DEFAULTS,
 ) -> Source:
     """Open what `sfumato.scan` takes.
@@ -61,16 +63,17 @@ def open_source(
         source: what to read; of an Arrow schema no rows, but what they would be.
         timezone: of rows that are in memory; None for this machine's.
         types: of the columns of a CSV or JSON file, or of a pandas frame's object columns, by name.
-        multiline: whether a text in quotes may have several lines in CSV.
+        multiline, encoding: how CSV is written.
         resources: what reading it may take.
     Raises:
         EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
         QueryError: types are declared that are none, or for a source that has its own.
     """
-    if not multiline and ending(source) not in CSV:
-        raise QueryError("multiline=False says how CSV is written; leave it out for other sources")
+    if (not multiline or encoding is not None) and ending(source) not in CSV:
+        said = "encoding=" if multiline else "multiline=False"
+        raise QueryError(f"{said} says how CSV is written; leave it out for other sources")
     if (paths := as_paths(source)) is not None:
-        return _open_paths(paths, types, multiline, resources)
+        return _open_paths(paths, types, multiline, checked_encoding(encoding), resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types, resources)
     declared.refuse_types(types, f"a {type(source).__name__}")
@@ -174,15 +177,15 @@ def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     kinds = declared.columns_of(names, wanted or {}, "the pandas frame")
     casts = {name: kinds[name] for name in texts}
     untyped = [name for name in texts if wanted is None or name not in declared.declared_names(wanted, names)]
-    notes = (_object_note(untyped),) if untyped else ()
+    notes = (_object_note({name: kinds[name] for name in texts}, untyped),) if untyped else ()
     return replace(_open_arrow("pandas frame", table, casts=casts, resources=resources), notes=notes)
 
 
-def _object_note(columns: Sequence[str]) -> str:
+def _object_note(types: declared.Types, columns: Sequence[str]) -> str:
     listed = ", ".join(map(repr, columns))
     return (
-        f"pandas columns of dtype object declare no type, so these are read as text: {listed}. Declare one "
-        f"where that is not meant: types={{{columns[0]!r}: 'DOUBLE'}}"
+        f"pandas columns of dtype object declare no type, so these are read as text: {listed}. Declare these "
+        f"types, or others: {declared.as_python(types)}"
     )
 
 
@@ -242,7 +245,9 @@ def _open_path(path: str, types: object, resources: Resources) -> Source | None:
     return None
 
 
-def _open_paths(paths: Sequence[str], types: object, multiline: bool, resources: Resources) -> Source:
+def _open_paths(
+    paths: Sequence[str], types: object, multiline: bool, encoding: str | None, resources: Resources
+) -> Source:
     if len(paths) == 1 and (stored := _open_path(paths[0], types, resources)) is not None:
         return stored
     if any(_names_database(path) for path in paths):
@@ -251,11 +256,11 @@ def _open_paths(paths: Sequence[str], types: object, multiline: bool, resources:
     if found.ending in PARQUET:
         declared.refuse_types(types, "Parquet")
         return replace(ParquetFiles(found.name, found.paths, resources).source(), files=found.sources)
-    wanted = declared.checked_types(types)
+    wanted = declared.checked_types(types, nested=found.ending in JSON)
     connection = connect(resources=resources)
     if found.ending in CSV:
         tab = "\t" if found.ending == ".tsv" else None
-        opened = open_csv(found.name, found.paths, tab, wanted, connection, multiline)
+        opened = open_csv(found.name, found.paths, tab, wanted, connection, multiline, encoding)
     else:
         opened = open_json(found.name, found.paths, wanted, connection)
     return replace(opened, files=found.sources)
