@@ -179,7 +179,7 @@ def test_what_is_suggested_is_what_was_used(name, tmp_path):
     inferred = DuckDBEngine.open(path)
     types, option = declared(inferred)
     found = rows_of(inferred)
-    assert len(found[1]) == COUNT * (2 if name == "csv, blank lines" else 1)
+    assert len(found[1]) == COUNT
     assert rows_of(DuckDBEngine.open(path, types=types)) == found
     assert rows_of(DuckDBEngine.open(path, types=_types(option))) == found
 
@@ -463,11 +463,24 @@ def test_dummy_rows_need_declared_types_and_say_which(tmp_path):
     types = ast.literal_eval(re.search(r"types=(\{.*?\})$", str(raised.value))[1])
     assert sf.scan(path, privacy_unit="id", types=types).dummy().schema["v"].type_name == "DATE"
     source = {"source": str(path), "privacy_unit": "id"}
-    with pytest.raises(QueryError, match="made-up rows follow") as raised:
-        sf.catalog({"tables": {"t": source}}).dummy()
-    given = tomllib.loads(str(raised.value).partition("Declare them: ")[2])["types"]
+    catalog = sf.catalog({"tables": {"t": source}})
+    with pytest.raises(QueryError, match=r"Declare the types that catalog\.table\('t'\)\.notes says"):
+        catalog.dummy()
+    given = tomllib.loads(catalog.table("t").notes[0].partition("Declare them: ")[2])["types"]
     assert given == types
     assert sf.catalog({"tables": {"t": source | {"types": given}}}).dummy()
+
+
+def test_bounds_of_a_column_of_texts_say_which_types_to_declare(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,day,wage\n1,31/12/2020,12 EUR\n")
+    source = {"source": str(path), "privacy_unit": "id", "columns": {"wage": {"lower": 0, "upper": 9}}}
+    with pytest.raises(QueryError, match="bounds are of numbers") as raised:
+        sf.catalog({"tables": {"t": source}}).table("t")
+    types = tomllib.loads(str(raised.value).partition("declare ")[2])["types"]
+    table = sf.catalog({"tables": {"t": source | {"types": types}}}).table("t")
+    assert types == {"id": "BIGINT", "day": "DATE %d/%m/%Y", "wage": "DOUBLE"}
+    assert rows_of(table.engine)[1] == ["(1, datetime.date(2020, 12, 31), None)"]
 
 
 def test_a_type_for_a_column_that_is_not_there(tmp_path):

@@ -230,12 +230,11 @@ def _check_column(engine: Engine[Any], declared: TableDeclaration, column: Colum
     name = spelled(engine, column.name, where)
     if column.bounds is not None and not schema[name].kind.numeric:
         kind = schema[name].type_name
-        types = dict(getattr(engine, "inferred_types", None) or declared.types or {}) | {name: "DOUBLE"}
-        typed = f"; where a file of CSV has numbers there, {as_toml(types)} says so"
-        raise CatalogError(
-            f"{where}: bounds are of numbers, but the column is {kind}; leave them out"
-            f"{typed if kind == 'VARCHAR' else ''}"
-        )
+        typed = ""
+        if kind == "VARCHAR" and takes_types(declared.source):
+            types = dict(getattr(engine, "inferred_types", None) or declared.types or {}) | {name: "DOUBLE"}
+            typed = f"; or, if its texts are numbers, declare {as_toml(types)}"
+        raise CatalogError(f"{where}: bounds are of numbers, but the column is {kind}; leave them out{typed}")
     if column.domain is not None:
         check_flat(f"{where}: domain", name, schema, "in the source")
         try:

@@ -8,7 +8,7 @@ from os import PathLike
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.engines.declared import said_where, without_unit
-from sfumato.engines.duckdb.declared import as_toml, base_type, checked_types
+from sfumato.engines.duckdb.declared import base_type, checked_types
 from sfumato.engines.duckdb.sources import guesses, without_rows
 from sfumato.errors import CatalogError, EngineError
 from sfumato.query.tables.dummy import UNIT, DummyRows, Known, Making, Reference
@@ -71,10 +71,10 @@ def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, st
     if types is not None and guesses(one.source):
         return _of_types(catalog, one, types), frozenset()
     if guesses(one.source):
-        types = without_unit(one).inferred_types
+        opened = f"catalog.{'public' if one.public else 'table'}({one.name!r})"
         raise CatalogError(
             f"{one.where}: its types would be guessed from rows, and made-up rows follow from declarations "
-            f"alone. Declare them: {as_toml(types)}"
+            f"alone. Declare the types that {opened}.notes says"
         )
     try:
         schema = without_unit(replace(one, source=without_rows(one.source))).schema()

@@ -32,27 +32,27 @@ def columns_of(
         return None
     data = np.frombuffer(block + b"\n", np.uint8)
     keep = np.ones(len(data), bool)
-    found = (data == ord(delimiter)) | (data == _BREAK)
+    marks = (data == ord(delimiter)) | (data == _BREAK)
     if quote.encode() in block:
-        places = np.flatnonzero(found | (data == ord(quote)))
+        places = np.flatnonzero(marks | (data == ord(quote)))
         separators = _outside_quotes(data, places, ord(delimiter), ord(quote), keep)
         if separators is None:
             return None
     else:
-        separators = np.flatnonzero(found)
+        separators = np.flatnonzero(marks)
     ends = np.flatnonzero(data[separators] == _BREAK)
     texts = _between(data, separators, separators[ends], keep)
     firsts = np.append(0, ends[:-1] + 1)
-    sizes = ends + 1 - firsts
-    fits = sizes == count
+    found = ends + 1 - firsts
+    fits = found == count
     if not fits.all():
-        fits |= (least <= sizes) & (sizes < count)
+        fits |= (least <= found) & (found < count)
         filled = np.append(0, np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)))
-        columns_end = firsts + np.minimum(sizes, count)
-        fits |= (sizes > count) & (filled[firsts + sizes] == filled[columns_end])
-    rows, sizes = firsts[fits], sizes[fits]
-    short = (sizes < count).any()
-    return [harmless(texts.take(pa.array(rows + i, mask=sizes <= i if short else None))) for i in wanted]
+        columns_end = firsts + np.minimum(found, count)
+        fits |= (found > count) & (filled[firsts + found] == filled[columns_end])
+    rows, found = firsts[fits], found[fits]
+    short = (found < count).any()
+    return [harmless(texts.take(pa.array(rows + i, mask=found <= i if short else None))) for i in wanted]
 
 
 def lines_of(block: bytes) -> pa.Array:
