@@ -200,7 +200,7 @@ def test_joins_of_a_catalog_know_the_bounds_domains_and_limits_of_all_tables():
     assert sf.sql(text, catalog=catalog).to_arrow()["region"].to_pylist() == ["n", "s", "t"]
     with pytest.raises(SqlError, match="the table is public"):
         parse(
-            text.replace("FROM orders AS o", "FROM towns AS o"),
+            text.replace("FROM orders AS o JOIN", "FROM towns AS o LEFT JOIN"),
             catalog,
         )
     with pytest.raises(SqlError, match="no table 'nothing'"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.dialect.cursor import Cursor
@@ -29,16 +29,25 @@ from sfumato.names import foreign
 
 _BOUNDS_FORM = f"bounds are written {BOUNDS[1]} => (lower, upper)"
 _CLAMPED = "write CLAMPED BETWEEN lower AND upper"
+# Lists of quantiles, and the function that gives one of them.
+_IN_PLACES = {"APPROX_QUANTILES": "PERCENTILE_CONT", "ANON_QUANTILES": "ANON_PERCENTILE_CONT"}
 
 
 @dataclass(frozen=True)
 class CallForm:
-    """A call, and where its words stand: all, its argument's, and those of its ranks and bounds."""
+    """A call, and where its words stand.
+
+    Args:
+        call: what is written.
+        span: all of its words.
+        argument: those of its argument.
+        private: those that no other SQL has, such as ranks and bounds.
+    """
 
     call: WrittenAggregate
     span: range
     argument: range
-    tail: range
+    private: tuple[range, ...]
 
 
 def is_call(words: Cursor, i: int) -> bool:
@@ -67,8 +76,8 @@ def read_calls(words: Cursor, span: range) -> list[CallForm]:
                 f"{word} takes no OVER: it is about all rows or steps by itself", words.tokens[i]
             )
         if is_call(words, i) and word in PRIVATE and not is_window(words, i):
-            found.append(_call(words, i))
-            i = words.closing[i + 1]
+            found.append(_with_place(words, _call(words, i)))
+            i = found[-1].span.stop - 1
         i += 1
     return found
 
@@ -81,13 +90,8 @@ def _call(words: Cursor, name: int) -> CallForm:
         counts = function.endswith("COUNT") and function not in LARGEST
         example = f"{function}(*)" if counts else f"{function}(column, ...)"
         raise words.refuse(f"{function} of nothing; write {example}")
-    distinct = words.take("DISTINCT")
-    start = words.at
-    star = words.take("*")
-    if not star:
-        words.at = _end_of_argument(words, stop)
-        if words.at == start:
-            raise words.refuse(f"an expression is missing in {function}(...)")
+    distinct, first = words.take("DISTINCT"), words.at
+    start, star = _read_argument(words, function, stop, distinct)
     argument = range(start, words.at)
     others = _others(words, function) if function in SEVERAL else ()
     ranks: list[Literal] = []
@@ -130,7 +134,62 @@ def _call(words: Cursor, name: int) -> CallForm:
         options=tuple(options.items()),
         **named,
     )
-    return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
+    return CallForm(call, range(name, stop + 1), argument, (range(first, start), range(argument.stop, stop)))
+
+
+def _read_argument(words: Cursor, function: str, stop: int, distinct: bool) -> tuple[int, bool]:
+    """Go on behind the first argument; return where it begins, behind ALL, and whether it is a star."""
+    if not distinct and words.after.word != "(":  # which ALL (SELECT ...) has
+        words.take("ALL")
+    start, star = words.at, words.take("*")
+    if not star:
+        words.at = _end_of_argument(words, stop)
+        if words.at == start:
+            raise words.refuse(f"an expression is missing in {function}(...)")
+    return start, star
+
+
+def _with_place(words: Cursor, form: CallForm) -> CallForm:
+    """Return a call with [OFFSET(i)] behind it, where that takes one of a list of quantiles."""
+    call, behind = form.call, form.span.stop
+    if [token.word for token in words.tokens[behind : behind + 2]] == ["WITHIN", "GROUP"]:
+        raise words.refuse(_without_within(words, call, behind), words.tokens[behind])
+    if call.function not in _IN_PLACES or call.listed or words.tokens[behind].word != "[":
+        return form
+    place = range(behind, words.closing[behind] + 1)
+    rank = _rank_of_place(words, call, place)
+    if rank is None:
+        return form
+    call = replace(call, function=_IN_PLACES[call.function], ranks=(rank,))
+    return replace(form, call=call, span=range(form.span.start, place.stop), private=(*form.private, place))
+
+
+def _rank_of_place(words: Cursor, call: WrittenAggregate, place: range) -> Literal | None:
+    """Return the rank that [OFFSET(i)] or [ORDINAL(i)] takes from a list; None for other places."""
+    opening = words.tokens[place.start + 1]
+    first = {"OFFSET": 0, "ORDINAL": 1}.get(opening.word.removeprefix("SAFE_"))
+    if first is None or len(place) != 6 or not call.ranks or not call.ranks[0].text.isdigit():
+        return None
+    written, pieces = words.tokens[place.start + 3], int(call.ranks[0].text)
+    if not written.text.isdigit() or not 0 <= int(written.text) - first <= pieces or not pieces:
+        raise words.refuse(
+            f"{call.function} has {pieces + 1} places here: write {opening.word}({first}) to "
+            f"{opening.word}({pieces + first})",
+            written,
+        )
+    return Literal(repr((int(written.text) - first) / pieces), "number", written.place)
+
+
+def _without_within(words: Cursor, call: WrittenAggregate, at: int) -> str:
+    """Say how a rank and its column are written without WITHIN GROUP (ORDER BY x)."""
+    opening = at + 2
+    ordered = range(opening + 3, words.closing.get(opening, opening))
+    column = " ".join(words.tokens[i].text for i in ordered) or "x"
+    rank = "" if call.argument is None else " ".join(token.text for token in call.argument.tokens)
+    if ordered and words.tokens[ordered.stop - 1].word == "ASC":
+        column = column.rsplit(" ", 1)[0]
+    written = f"PERCENTILE_CONT({column}, {rank}, {BOUNDS[1]} => (lower, upper))"
+    return f"there is no WITHIN GROUP here: write {written}"
 
 
 def _end_of_argument(words: Cursor, stop: int) -> int:

@@ -105,6 +105,28 @@ class From:
     joined: tuple[Joined, ...] = ()
 
     @property
+    def swapped(self) -> From:
+        """The same with the second table first, which an inner join is: then a private table can begin.
+
+        It is itself where there is no second table, or that is joined in another way.
+        """
+        if not self.joined or self.joined[0].how != "inner":
+            return self
+        second, *others = self.joined
+        first = replace(second, source=self.source, alias=self.alias)
+        return From(second.source, second.alias, (first, *others))
+
+    def private_first(self, public: Collection[str]) -> From:
+        """Return it with a private table first, where that is the second one of an inner join.
+
+        Args:
+            public: the names of public tables.
+        """
+        names = set(map(str.casefold, public))
+        known = [isinstance(s, str) and s.casefold() in names for s in (self.source, self.swapped.source)]
+        return self.swapped if known == [True, False] else self
+
+    @property
     def compared(self) -> set[str]:
         """Columns of joined tables that conditions name, by their qualified names."""
         aliases = self.aliases
@@ -248,8 +270,23 @@ def opened(
     for one in source.joined:
         other = open_table(one.source, unit)
         pairs, beside = _beside(table, other, one, source, names, plain, equal)
+        # A join leaves out the columns that are equal to others: those that are read keep their names.
+        read = {theirs for _, theirs in pairs if theirs.casefold() in plain and theirs not in table.schema}
+        kept = {_kept(name, table, beside): name for name in sorted(read)}
+        if kept:
+            beside = beside.with_columns(**{hidden: quoted(name) for hidden, name in kept.items()})
         table = table.join(beside, on=pairs, how=one.how, unit_rows=joined_rows)
+        if kept:
+            table = table.with_columns(**{name: quoted(hidden) for hidden, name in kept.items()})
     return table
+
+
+def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
+    """Return a name that no table has, for a column that a join would leave out."""
+    taken = {column.casefold() for table in tables for column in table.schema}
+    while name.casefold() in taken:
+        name = f"_{name}"
+    return name
 
 
 def _beside(

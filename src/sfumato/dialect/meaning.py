@@ -78,23 +78,24 @@ def parse(
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
+    if catalog is not None:
+        public = [name for name, table in catalog.tables.items() if table.public]
+        private = [name for name, table in catalog.tables.items() if not table.public]
+    public = list(public)
     words, known = inner_tables(Cursor(text))
     free, parts = names_in(words), private_parts(words)
     readings = []
     for part, names in zip(parts, known, strict=True):
         own, groups = public_groups(words.part(part.start, part.stop), names)
         statement = read(own, names)
+        statement = replace(statement, tables=statement.tables.private_first(public))
         declared = None if catalog is None else _declared(statement, catalog)
         try:
             readings.append(_Reading(statement, declared, groups, free, advised))
         except NotSelected as missing:
             return _refused(missing, read_options(statement, declared, advised))
     outside = put_together(words, parts, [reading.writer for reading in readings])
-    if catalog is not None:
-        public = [name for name, table in catalog.tables.items() if table.public]
-        private = [name for name, table in catalog.tables.items() if not table.public]
     queries = [reading.query() for reading in readings]
-    public = list(public)
     hidden = {*private, *(name for query in queries for name in query.sources)} - {*public}
     queries = [query.within(public, hidden) for query in queries]
     if outside is not None:

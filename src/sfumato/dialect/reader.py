@@ -236,7 +236,7 @@ class _Reader:
             check_words(words, where, "WHERE")
         if group is None or [words.tokens[i].word for i in group] == ["ALL"]:
             return where, []
-        keys = self._list(group, _KEYS)
+        keys = [key for part in self._list(group, _KEYS) for key in self._in_brackets(part)]
         self.grouping = any(is_grouping(words, key) for key in keys)
         if self.grouping:
             keys = spans_of_keys(words, keys, lambda span: self._list(span, _KEYS))
@@ -245,6 +245,13 @@ class _Reader:
         for key in keys:
             check_words(words, key, _KEYS)
         return where, keys
+
+    def _in_brackets(self, key: range) -> list[range]:
+        """Return the group keys that stand in brackets: (a) and (a, b) are a, and a and b."""
+        if self.words.closing.get(key.start) != key.stop - 1 or len(key) == 2:
+            return [key]
+        inner = self._list(range(key.start + 1, key.stop - 1), _KEYS)
+        return [one for part in inner for one in self._in_brackets(part)]
 
     # By DuckDB's tree: what they are.
 
@@ -294,7 +301,8 @@ class _Reader:
     def _tree(self) -> Node:
         forms = self.calls.values()
         wrapped = [form.argument for form in forms if form.call.argument is not None]
-        plain = PlainSelect(self.words, [*self.dropped, *(form.tail for form in forms)], wrapped)
+        private = (span for form in forms for span in form.private)
+        plain = PlainSelect(self.words, [*self.dropped, *private], wrapped)
         self.names = CommonTables(Written(self.words.text, plain.place), self.names)
         try:
             return plain.tree()
@@ -333,6 +341,9 @@ class _Reader:
             return words.refuse(
                 missing + _go_on(token.word, words.tokens[at - 1].word) * (missing == _END), token
             )
+        if where == "FROM" and token.kind == "word" and at == inner.start:
+            quote = f'{token.text} is a word of SQL: as the name of a table write FROM "{token.text}"'
+            return words.refuse(quote, token)
         if where == "FROM":
             return words.refuse(_NO_SOURCE, token)
         why = f"this is not understood as an expression in {where}"

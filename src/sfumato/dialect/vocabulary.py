@@ -45,8 +45,14 @@ NOT_PRIVATE = {
     **dict.fromkeys(SINGLE_ROWS, ROWS_SHOWN),
     **dict.fromkeys(UNKNOWN_FORM, NO_FORM),
     **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
-    **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
-    **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
+    **{
+        f"{anon}{name}_SAMP": POPULATION.format(form.format(anon))
+        for anon in ("", "ANON_")
+        for name, form in {
+            "VAR": "{0}VAR_POP(x, ...) * {0}COUNT(x) / ({0}COUNT(x) - 1)",
+            "STDDEV": "{0}STDDEV_POP(x, ...) * sqrt({0}COUNT(x) / ({0}COUNT(x) - 1))",
+        }.items()
+    },
     "COVAR_SAMP": POPULATION.format("COVAR_POP"),
     **dict.fromkeys(
         [f"REGR_{name}" for name in ("SLOPE", "INTERCEPT", "R2", "COUNT", "AVGX", "AVGY", "SXX", "SXY")],

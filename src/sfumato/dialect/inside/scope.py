@@ -10,7 +10,7 @@ from sfumato.dialect.inside.queries import Query, Source
 from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
-from sfumato.errors import ColumnError, QueryError
+from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import FLOATS, quoted, spelled
 from sfumato.query.table import Table
 from sfumato.query.tables.combining import with_units
@@ -49,8 +49,12 @@ class Scope:
             self.tables: From = read_from(node["from_table"], query.names)
         except NotJoined as error:
             raise query.refuse(node["from_table"], str(error)) from None
-        self.source: str = unit(self.tables)
-        first = open_table(self.tables.source, self.source)
+        first, self.source = self._first(unit)
+        # A private table can begin where a public one is written first in an inner join.
+        self._is_swapped = isinstance(first, PublicTable) and self.tables.swapped is not self.tables
+        if self._is_swapped:
+            self.tables = self.tables.swapped
+            first, self.source = self._first(unit)
         if not isinstance(first, Table):
             raise query.refuse(
                 node["from_table"],
@@ -69,8 +73,24 @@ class Scope:
         for one in self.tables.joined:
             self._join(one)
 
+    def _first(self, unit: Callable[[From], str]) -> tuple[Table[Any] | PublicTable, str]:
+        """Return the first table and the privacy unit, which can be the second table's."""
+        try:
+            source = unit(self.tables)
+        except SqlError:
+            if self.tables.swapped is self.tables or not isinstance(self.tables.source, str):
+                raise
+            source = unit(self.tables.swapped)
+            first = self.open_table(self.tables.source, source)
+            if not isinstance(first, PublicTable):
+                raise
+            return first, source
+        return self.open_table(self.tables.source, source), source
+
     def columns(self, alias: str | None) -> list[tuple[str, str]]:
         """Return what a star stands for: names, and the columns that they are."""
+        if alias is None and self._is_swapped:
+            raise QueryError("SELECT * of a join that begins with a public table: name the columns")
         found: list[tuple[str, str]] = []
         for i, (name, columns) in enumerate(self.places):
             if alias is not None and (name or "").casefold() != alias.casefold():
