@@ -11,17 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sfumato.dialect.tree import Node, NotSql, written
-from sfumato.engines.duckdb.expressions import judged
+from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
-from sfumato.query.schema import FLOATS, Schema
+from sfumato.query.schema import FLOATS, INTEGERS, Schema
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
-_NUMBERS = ("HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", *_SMALL)
+_NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
+_SUMS = {"sum": "HUGEINT", "avg": "DOUBLE"}  # of whole numbers
+# Of so large ones a HUGEINT holds the sum of 2^36, which no table has.
+_SUMMED, _HALF = 2**90, f"{2**64}::HUGEINT"
 
 
 # Two of these may compare as equal and differ: 30 days and 1 month, 0.0 and -0.0 in a list.
@@ -64,7 +66,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
         one = judged(where, written(arguments[0]["expression"]), schema)
-        found = _of(where, function, one.text, one.type_name, bool(node["distinct"]))
+        found = _of(where, function, one, bool(node["distinct"]))
     if node["filter"] is not None:
         condition = judged(where, written(node["filter"]), schema)
         kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
@@ -95,7 +97,8 @@ def _parsed(where: str, text: str) -> Node:
     return node
 
 
-def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> UnitAggregate:
+def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate:
+    value, kind = one.text, one.type_name
     if function == "count":
         return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT")
     if function in ("min", "max"):
@@ -118,16 +121,43 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
         raise QueryError(
             f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
         )
-    if kind == "BOOLEAN":
-        value, kind = f"CAST(({value}) AS INTEGER)", "INTEGER"
+    if kind in INTEGERS or kind == "BOOLEAN":
+        # What no table's sum exceeds, and what several values may.
+        large = one.span is not None and max(map(abs, one.span)) > _SUMMED
+        whole = (_sum_of_large, _mean_of_large) if large else (_sum_of_integers, _mean_of_integers)
+        if function == "avg" or kind == "BOOLEAN":
+            value = f"CAST(({value}) AS HUGEINT)"
+        return UnitAggregate(value, whole[function == "avg"], _SUMS[function])
     digits = re.fullmatch(r"DECIMAL\((\d+),\d+\)", kind)
-    whole = kind in _SMALL
-    if function == "avg" and whole:  # by itself it is another double where rows are in other places
-        return UnitAggregate(f"CAST(({value}) AS HUGEINT)", _mean_of_integers, "DOUBLE")
-    if function == "sum" and (whole or (digits and int(digits[1]) <= 18)):  # what no table's sum exceeds
+    if function == "sum" and digits and int(digits[1]) <= 18:
         return UnitAggregate(value, "sum({}){}".format, type_of("sum(_0)", (kind,)))
     value = _one_nan(f"CAST(({value}) AS DOUBLE)", "DOUBLE")
     return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
+
+
+def _sum_of_integers(x: str, over: str) -> str:
+    return f"sum({x}){over}"
+
+
+def _halves(x: str, over: str) -> tuple[str, str]:
+    """Return the sums of the upper and of the lower 64 bits of HUGEINTs; these are from 0 to 2^64 - 1."""
+    upper, lower = f"sum({x} // {_HALF}){over}", f"sum({x} % {_HALF}){over}"
+    rest = f"((({lower}) % {_HALF} + {_HALF}) % {_HALF})"
+    return f"({upper} + ({lower} - {rest}) // {_HALF})", rest
+
+
+def _sum_of_large(x: str, over: str) -> str:
+    """Return the sum of HUGEINTs; NULL where HUGEINT does not hold it."""
+    upper, lower = _halves(x, over)
+    kept = f"CASE WHEN {upper} BETWEEN {-(2**63)} AND {2**63 - 1} THEN {upper} END"
+    # In two parts, as DuckDB refuses a product that is the smallest HUGEINT.
+    return f"({kept} * {2**63}::HUGEINT + {kept} * {2**63}::HUGEINT + {lower})"
+
+
+def _mean_of_large(x: str, over: str) -> str:
+    upper, lower = _halves(x, over)
+    total = f"CAST({upper} AS DOUBLE) * {double(2.0**64)} + CAST({lower} AS DOUBLE)"
+    return f"CASE WHEN count({x}){over} > 0 THEN ({total}) / count({x}){over} END"
 
 
 def _mean_of_integers(x: str, over: str) -> str:

@@ -21,7 +21,7 @@ from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.conditions import condition
-from sfumato.engines.duckdb.expressions.part import NotTotal
+from sfumato.engines.duckdb.expressions.part import NotTotal, Span
 from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, same_name
@@ -67,6 +67,7 @@ class Judged:
         uses: how often each column stands in the text, by `same_name`.
         held: how many long texts it holds for a row, as `costs` counts them.
         where: the tree of what it is as a condition.
+        span: of a whole number, the smallest and the largest value that it can have.
     """
 
     text: str
@@ -76,6 +77,7 @@ class Judged:
     uses: Mapping[str, int]
     held: int
     where: Node
+    span: Span | None = None
 
     @cached_property
     def condition(self) -> str:
@@ -124,7 +126,8 @@ def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         ) from None
     reads = frozenset(_uses(tree))
     complete = frozenset(_complete_columns(tree))
-    return Judged(sql, part.type_name, reads, complete, _uses(part.node), costs.held(part.node), where_true)
+    uses, held = _uses(part.node), costs.held(part.node)
+    return Judged(sql, part.type_name, reads, complete, uses, held, where_true, part.span)
 
 
 def _check_size(where: str, text: str) -> None:

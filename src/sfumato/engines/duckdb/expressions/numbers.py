@@ -1,46 +1,42 @@
 """Total forms of what computes with numbers.
 
-Integers are added and multiplied in a wider type that holds the result, which is then fitted with TRY_CAST.
+Whole numbers are computed in BIGINT or HUGEINT, whatever their columns are declared, by what each part can be
+at most; only what HUGEINT does not hold is NULL.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
+    SPANS,
     Form,
     NotTotal,
     Part,
+    Span,
     constants,
+    fits,
     named,
     not_zero,
+    once,
     over,
     plain,
     tried,
     understood,
 )
+from sfumato.engines.duckdb.expressions.syntax import made
 from sfumato.engines.duckdb.expressions.times import time_arithmetic
 from sfumato.query.schema import FLOATS, INTEGERS
 
-# Of these any two add up and multiply within 64 bits.
-_SHORT = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"}
+_HUGE = "HUGEINT"
+_LEAST, _MOST = SPANS[_HUGE]
+# DuckDB has no literal of the smallest HUGEINT.
+_LEAST_SQL, _MOST_SQL = f"(-{_MOST}::HUGEINT - 1)", f"{_MOST}::HUGEINT"
 _SIGNS = {
     "+": "+", "add": "+", "-": "-", "subtract": "-", "*": "*", "multiply": "*",
     "//": "//", "divide": "//", "%": "%", "mod": "%",
 }  # fmt: skip
-
-
-def digits(type_name: str) -> tuple[int, int] | None:
-    """Return how many digits a type of exact numbers has before and behind the point; None for other types.
-
-    >>> digits("BIGINT"), digits("DECIMAL(18,3)"), digits("DOUBLE")
-    ((19, 0), (15, 3), None)
-    """
-    if type_name in INTEGERS:
-        return INTEGERS[type_name], 0
-    if type_name.startswith("DECIMAL("):
-        width, scale = map(int, type_name.removeprefix("DECIMAL(").removesuffix(")").split(","))
-        return width - scale, scale
-    return None
 
 
 def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
@@ -48,14 +44,12 @@ def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
     if moved is not None:
         return moved
     sign, result = _SIGNS[name], understood(node, parts).type_name
+    if all(p.type_name in INTEGERS for p in parts):
+        return _of_integers(sign, parts) if len(parts) == 2 else _of_one(sign, parts[0])
     if len(parts) == 1:
-        return _absolute(node, name, parts) if sign == "-" else plain(node, name, parts)
+        return _absolute(node, name, parts)
     if sign == "//" or (sign == "%" and result not in FLOATS):
-        if result in INTEGERS and _divides_all(parts[1]):
-            return plain(node, name, parts)
         parts = [parts[0], not_zero(parts[1])]
-    if result in INTEGERS:
-        return _of_integers(sign, result, parts)
     if result.startswith("DECIMAL") and sign in ("+", "-", "*"):
         return _of_decimals(sign, parts)
     if result in FLOATS or result.startswith("DECIMAL"):
@@ -67,29 +61,109 @@ def _divided(node: Node, name: str, parts: list[Part]) -> Part:
     return time_arithmetic(node, "/", parts) or plain(node, name, parts)
 
 
-def _divides_all(part: Part) -> bool:
-    """Whether every whole number can be divided by it: zero and, for the smallest of all, -1 are not such."""
-    return part.constant and ask(f"SELECT {part.text}") not in ([(None,)], [(0,)], [(-1,)])
+def _of_integers(sign: str, parts: list[Part]) -> Part:
+    """Compute with whole numbers in a type that holds every result; only beyond HUGEINT it is NULL."""
+    spans = [_span(part) for part in parts]
+    within = _reached(sign, *spans)
+    kind = _narrowest(within, *spans)
+    parts = [tried(part, kind) for part in parts]
+    if sign in ("//", "%"):
+        parts = [parts[0], _divisor(sign, parts[1], spans[1])]
+    if not fits(within, kind):
+        # As a lambda, so that no part stands twice: a product of many would double with each.
+        text = f"list_reduce(list_pack(_0, _1), lambda l, r: {_guarded(sign)})"
+        return Part(made(text, *(part.node for part in parts)), kind)
+    return tried(replace(over(f"_0 {sign} _1", *parts), within=within), _narrowest(within))
 
 
-def _of_integers(sign: str, result: str, parts: list[Part]) -> Part:
-    if all(p.type_name in _SHORT for p in parts):
-        wide = [tried(p, "BIGINT") for p in parts]
-    else:
-        # Two numbers of 37 digits add up, and two of 19 digits multiply, within 128 bits.
-        wide = [_wide(p, 19 if sign == "*" else 37) for p in parts]
-    return tried(over(f"_0 {sign} _1", *wide), result)
+def _span(part: Part) -> Span:
+    assert part.span is not None  # as it is a whole number
+    return part.span
 
 
-def _wide(part: Part, most: int) -> Part:
-    held = digits(part.type_name)
-    if held is not None and held[0] > most:
-        part = tried(part, f"DECIMAL({most},0)")
-    return tried(part, "HUGEINT")
+def _narrowest(*spans: Span) -> str:
+    return "BIGINT" if all(fits(span, "BIGINT") for span in spans) else _HUGE
+
+
+def _reached(sign: str, left: Span, right: Span) -> Span:
+    """Return between what a sum, a difference, a product, a quotient or a remainder is.
+
+    >>> _reached("*", (-128, 127), (-128, 127)), _reached("%", (-7, 100), (10, 10))
+    ((-16256, 16384), (-7, 9))
+    >>> _reached("//", (-7, 9), (2, 3)), _reached("//", (-7, 9), (-2, 3))
+    ((-3, 4), (-9, 9))
+    """
+    (least, most), divisors = left, [abs(end) for end in right]
+    if sign == "+":
+        return least + right[0], most + right[1]
+    if sign == "-":
+        return least - right[1], most - right[0]
+    if sign == "*":
+        ends = [one * other for one in left for other in right]
+        return min(ends), max(ends)
+    if sign == "%":  # of the sign of what is divided
+        rest = max(*divisors, 1) - 1
+        return max(least, -rest) if least < 0 else 0, min(most, rest) if most > 0 else 0
+    # DuckDB cuts quotients towards zero.
+    smallest = 1 if right[0] <= 1 and right[1] >= -1 else min(divisors)
+    if right[0] > 0:
+        ends = [_cut(end, by) for end in left for by in right]
+        return min(ends), max(ends)
+    largest = max(abs(least), abs(most)) // smallest
+    return -largest, largest
+
+
+def _cut(dividend: int, divisor: int) -> int:
+    whole = abs(dividend) // abs(divisor)
+    return whole if (dividend < 0) == (divisor < 0) else -whole
+
+
+def _divisor(sign: str, divisor: Part, span: Span) -> Part:
+    """Return a divisor at which DuckDB does not stop: no zero, and no -1 of which remainders are taken."""
+    least, most = span
+    if sign == "%" and least <= -1 <= most:  # what is left is 0, as with 1
+        return over("CASE WHEN _0 = -1 THEN 1 WHEN _0 <> 0 THEN _0 END", once(divisor))
+    return not_zero(divisor) if least <= 0 <= most else divisor
+
+
+def _guarded(sign: str) -> str:
+    """Return SQL of an operation on two HUGEINTs, l and r; NULL where HUGEINT does not hold the result."""
+    least, most = _LEAST_SQL, _MOST_SQL
+    if sign == "+":
+        return f"CASE WHEN l BETWEEN {least} - least(r, 0) AND {most} - greatest(r, 0) THEN l END + r"
+    if sign == "-":
+        return f"CASE WHEN l BETWEEN {least} + greatest(r, 0) AND {most} + least(r, 0) THEN l END - r"
+    if sign == "//":  # beyond is the smallest over -1 alone
+        return f"l // CASE WHEN r <> -1 OR l > {least} THEN r END"
+    product = "abs(CAST(l AS DOUBLE) * CAST(r AS DOUBLE))"  # which tells most products without a division
+    below = f"WHEN r < 0 THEN {most} // least(r, -1) ELSE {least} END"
+    above = f"WHEN r < -1 THEN {least} // least(r, -2) ELSE {most} END"
+    first = f"CASE WHEN r > 0 THEN {least} // greatest(r, 1) {below}"
+    last = f"CASE WHEN r > 0 THEN {most} // greatest(r, 1) {above}"
+    kept = f"CASE WHEN {product} < 1.71e38 AND l BETWEEN {first} AND {last} THEN l END"
+    # DuckDB refuses a product that is the smallest HUGEINT, but not a sum.
+    near = f"{kept} * (r - sign(r)) + {kept} * sign(r)"
+    return f"CASE WHEN {product} < 1.7e38 THEN l * CASE WHEN {product} < 1.7e38 THEN r END ELSE {near} END"
+
+
+def _of_one(sign: str, part: Part) -> Part:
+    """Return a whole number, with its sign turned by "-"."""
+    if sign == "+":
+        return part
+    (least, most), kind = _span(part), _narrowest(_span(part), (-_span(part)[1], -_span(part)[0]))
+    wide = tried(part, kind)
+    if -least > SPANS[kind][1]:
+        wide, least = _above_least(wide), -_MOST
+    return tried(replace(over("- _0", wide), within=(-most, -least)), _narrowest((-most, -least)))
+
+
+def _above_least(part: Part) -> Part:
+    """Return NULL in the place of the smallest HUGEINT, whose amount no HUGEINT holds."""
+    return over(f"CASE WHEN _0 > {_LEAST_SQL} THEN _0 END", once(part))
 
 
 def _of_decimals(sign: str, parts: list[Part]) -> Part:
-    held = [found for p in parts if (found := _digits_of(p)) is not None]
+    held = [found for p in parts if (found := p.digits) is not None]
     if len(held) == 2:
         (i0, s0), (i1, s1) = held
         if sign == "*" and i0 + s0 + i1 + s1 <= 38:
@@ -107,21 +181,25 @@ def _decimal(part: Part, width: int, scale: int) -> Part:
     return tried(part, f"DECIMAL({width},{scale})")
 
 
-def _digits_of(part: Part) -> tuple[int, int] | None:
-    if part.constant and digits(part.type_name) is not None:
-        ((text,),) = ask(f"SELECT CAST({part.text} AS VARCHAR)")
-        whole, _, rest = str(text).lstrip("-").partition(".")
-        return max(len(whole), 1), len(rest)
-    return digits(part.type_name)
-
-
 def _absolute(node: Node, name: str, parts: list[Part]) -> Part:
-    result = understood(node, parts).type_name
     if parts[0].type_name == "UHUGEINT":
         raise NotTotal(node, "computes with UHUGEINT; cast to HUGEINT or DOUBLE first")
-    if parts[0].type_name not in INTEGERS:
+    if len(parts) != 1 or parts[0].type_name not in INTEGERS:
         return plain(node, name, parts)
-    return tried(plain(node, name, [_wide(parts[0], 37)]), result)
+    (part,) = parts
+    least, most = _span(part)
+    within = max(least, -most, 0), max(-least, most)
+    kind = _narrowest(within, (least, most))
+    wide = tried(part, kind)
+    if not fits(within, kind):
+        wide, within = _above_least(wide), (within[0], _MOST)
+    return tried(replace(over("abs(_0)", wide), within=within), _narrowest(within))
+
+
+def _bit_count(node: Node, name: str, parts: list[Part]) -> Part:
+    """Count bits: DuckDB counts in TINYINT, in which the 128 of a HUGEINT are -128."""
+    counted = plain(node, name, parts)
+    return counted if counted.type_name != "TINYINT" else over("CAST(_0 AS SMALLINT) & 255", counted)
 
 
 def _of_bits(node: Node, name: str, parts: list[Part]) -> Part:
@@ -137,13 +215,27 @@ def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
     if places is None or abs(places) > 40:
         raise NotTotal(parts[1].node, "is no number of digits; give one from -40 to 40")
     if parts[0].type_name in INTEGERS:
-        result = understood(node, parts).type_name
-        return tried(plain(node, name, [_wide(parts[0], 37), parts[1]]), result)
+        return _rounded_whole(node, name, parts, max(-places, 0))
     return plain(node, name, parts if places >= 0 else [tried(parts[0], "DOUBLE"), parts[1]])
 
 
+def _rounded_whole(node: Node, name: str, parts: list[Part], zeros: int) -> Part:
+    """Round a whole number to so many zeros, which may lead beyond its type."""
+    (least, most), step = _span(parts[0]), 10**zeros
+    within = (least, most) if name.startswith("trunc") else (least - step // 2, most + step // 2)
+    kind = _narrowest(within)
+    wide = tried(parts[0], kind)
+    if not fits(within, kind):
+        away = name == "round"  # a half goes away from zero, or to what is even
+        last, first = (min(end, end // step * step + step // 2 - away) for end in (_MOST, -_LEAST))
+        lowest = _LEAST_SQL if first == -_LEAST else f"{-first}::HUGEINT"
+        wide = over(f"CASE WHEN _0 BETWEEN {lowest} AND {last}::HUGEINT THEN _0 END", once(wide))
+        within = _LEAST, _MOST
+    return tried(replace(plain(node, name, [wide, parts[1]]), within=within), _narrowest(within))
+
+
 _PLAIN = (
-    "** ^ ~ >> acos acosh asin asinh atan atan2 atanh bit_count cbrt cos cosh cot degrees even exp "
+    "** ^ ~ >> acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot degrees even exp "
     "gamma isfinite isinf isnan lgamma ln log log10 log2 nextafter pi pow power radians sign signbit sin "
     "sinh sqrt tan tanh"
 )
@@ -155,5 +247,6 @@ FORMS: dict[str, Form] = {
     "/": _divided,
     **dict.fromkeys(("&", "|", "xor"), _of_bits),
     **dict.fromkeys(("@", "abs"), _absolute),
+    "bit_count": _bit_count,
     **dict.fromkeys(_ROUNDED.split(), constants(1, then=_rounded)),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import duckdb
 
@@ -18,6 +18,12 @@ from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 from sfumato.engines.duckdb.harmless import JSON_BYTES
 from sfumato.query.schema import INTEGERS
 
+Span = tuple[int, int]
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+# The smallest and the largest value of each type of whole numbers.
+SPANS: dict[str, Span] = {kind: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for kind, bits in _BITS.items()} | {
+    f"U{kind}": (0, 2**bits - 1) for kind, bits in _BITS.items()
+}
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
 _MOST_TAKEN = 1000
@@ -33,16 +39,49 @@ class Part:
         node: its tree.
         type_name: DuckDB's name of its type.
         constant: whether it sees no column; DuckDB has then computed it once, without an error.
+        within: of a whole number, between what it always is, where that is less than its type admits.
     """
 
     node: Node
     type_name: str
     constant: bool = False
+    within: Span | None = None
 
     @cached_property
     def text(self) -> str:
         """The part as SQL."""
         return written(self.node)
+
+    @cached_property
+    def span(self) -> Span | None:
+        """The smallest and the largest value of a whole number; None for other types."""
+        if self.within is None and self.constant and self.type_name in SPANS:
+            value = int(_printed(self.text))
+            return value, value
+        return self.within or SPANS.get(self.type_name)
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """How many digits an exact number has before and behind the point; None for other types."""
+        if self.span is not None:
+            return len(str(max(map(abs, self.span)))), 0
+        found = _DECIMAL.fullmatch(self.type_name)
+        if found is None:
+            return None
+        if self.constant:
+            whole, _, rest = _printed(self.text).lstrip("-").partition(".")
+            return max(len(whole), 1), len(rest)
+        return int(found[1]) - int(found[2]), int(found[2])
+
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
+
+
+@lru_cache(maxsize=1024)
+def _printed(text: str) -> str:
+    """Return a constant number as DuckDB prints it; 0 for NULL, of which nothing is computed."""
+    ((value,),) = ask(f"SELECT CAST({text} AS VARCHAR)")
+    return str(value or "0")
 
 
 Form = Callable[[Node, str, list[Part]], Part]
@@ -77,8 +116,42 @@ def _without_casts(bind: Callable[[list[Part]], Bound], parts: list[Part]) -> tu
         found = bind(parts)
         if not found.casts:
             return found, parts
-        parts = [tried(p, found.casts[i]) if i in found.casts else p for i, p in enumerate(parts)]
+        casts = _lossless(found.casts, parts)
+        parts = [tried(p, casts[i]) if i in casts else p for i, p in enumerate(parts)]
     raise DoesNotBind("its arguments are of several types; cast them to one")
+
+
+def _lossless(casts: dict[int, str], parts: list[Part]) -> dict[int, str]:
+    """Return implicit casts such that each value keeps a place, where DuckDB's type is too narrow for it.
+
+    Exact numbers that have no DECIMAL in common meet as DOUBLE, and times as TIMESTAMP, in microseconds.
+    """
+    for i, kind in casts.items():
+        if parts[i].type_name == "UHUGEINT" and kind in INTEGERS:
+            raise DoesNotBind("UHUGEINT does not meet other types; cast it to HUGEINT or DOUBLE first")
+        if kind == "TIMESTAMP_NS" and parts[i].type_name.startswith(DATED):
+            return _instead(casts, parts, "TIMESTAMP_NS", "TIMESTAMP")
+        is_text = parts[i].type_name == "VARCHAR" and not parts[i].constant
+        if is_text and kind in INTEGERS:
+            return casts | {i: "HUGEINT"}
+        target, held = _DECIMAL.fullmatch(kind), (38, 38) if is_text else parts[i].digits
+        if target is None or held is None:
+            continue
+        if held[0] > int(target[1]) - int(target[2]) or held[1] > int(target[2]):
+            return _instead(casts, parts, "DECIMAL", "DOUBLE")
+    return casts
+
+
+def _instead(casts: dict[int, str], parts: list[Part], narrow: str, wide: str) -> dict[int, str]:
+    """Return casts to another type in the place of a narrow one, also of what has that already."""
+    kinds = {
+        i: casts.get(i, part.type_name) for i, part in enumerate(parts) if not part.constant or i in casts
+    }
+    return {
+        i: wide if kind.startswith(narrow) else kind
+        for i, kind in kinds.items()
+        if i in casts or kind.startswith(narrow)
+    }
 
 
 def tried(part: Part, kind: str) -> Part:
@@ -89,7 +162,14 @@ def tried(part: Part, kind: str) -> Part:
         part = timely(part)
     if not part.constant:
         check_cast(part.type_name, kind)
-    return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"))
+    kept = part.span if kind in SPANS and part.span is not None and fits(part.span, kind) else None
+    return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"), within=kept)
+
+
+def fits(span: Span, kind: str) -> bool:
+    """Whether a type of whole numbers holds all from the first to the last."""
+    least, most = SPANS[kind]
+    return least <= span[0] and span[1] <= most
 
 
 def timely(part: Part) -> Part:
@@ -118,7 +198,7 @@ def once(part: Part) -> Part:
 
 def not_zero(part: Part) -> Part:
     """Return the part, NULL where it is zero."""
-    return over("CASE WHEN _0 <> 0 THEN _0 END", once(part))
+    return over(f"CASE WHEN _0 <> CAST(0 AS {part.type_name}) THEN _0 END", once(part))
 
 
 def document(part: Part) -> Part:
@@ -134,8 +214,13 @@ def short_document(part: Part) -> Part:
 
 
 def place(part: Part) -> Part:
-    """Return a place in a text or list; beyond 32 bits, where some functions raise, it is NULL."""
-    return tried(part, "INTEGER") if part.type_name in INTEGERS else part
+    """Return a place in a text or list; beyond 32 bits, where some functions raise, the last one there."""
+    if part.span is None or part.constant:
+        return part
+    if not fits(part.span, "INTEGER"):
+        least, most = SPANS["INTEGER"]
+        part = over(f"greatest(least(_0, {most}), {least})", tried(part, "HUGEINT"))
+    return tried(part, "INTEGER")
 
 
 def constants(*numbers: int, then: Form = plain) -> Form:

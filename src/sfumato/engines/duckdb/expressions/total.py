@@ -23,6 +23,7 @@ from sfumato.engines.duckdb.expressions.binding import (
     types_of_constants,
 )
 from sfumato.engines.duckdb.expressions.part import (
+    SPANS,
     Form,
     NotTotal,
     Part,
@@ -124,7 +125,9 @@ def _part(node: Node, parts: list[Part]) -> Part:
         match node["class"], node["type"]:
             case "FUNCTION", _:
                 name = node["function_name"].lower()
-                return FORMS[name](node, name, parts)
+                part = FORMS[name](node, name, parts)
+                counts = name in _COUNTS and part.type_name in SPANS
+                return replace(part, within=_COUNTED) if counts else part
             case "CAST", _:
                 if parts[0].type_name == "VARCHAR" and _cast(node) == "TIMESTAMP WITH TIME ZONE":
                     parts = [timely(parts[0])]
@@ -197,6 +200,17 @@ def _extreme(node: Node, name: str, parts: list[Part]) -> Part:
         values = [made(f"{name}(_0, _1)", *pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return replace(whole, node=made(f"{name}({', '.join(['_0', '_1'][: len(values)])})", *values))
 
+
+# Whole numbers of years, characters and the like are from -2^60 to 2^60, so that sums of a few are BIGINT.
+_COUNTS = {
+    "array_position", "ascii", "bit_length", "century", "char_length", "character_length", "date_diff",
+    "date_part", "datediff", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "decade", "era",
+    "hour", "instr", "isodow", "isoyear", "json_array_length", "len", "length", "length_grapheme",
+    "list_position", "microsecond", "millennium", "millisecond", "minute", "month", "octet_length",
+    "ord", "position", "quarter", "second", "sign", "strlen", "strpos", "unicode", "week", "weekday",
+    "weekofyear", "year", "yearweek",
+}  # fmt: skip
+_COUNTED = -(2**60), 2**60
 
 # What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
 # every type that it takes; one that is not listed may be safe, but nobody has looked.

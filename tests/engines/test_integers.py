@@ -1,0 +1,313 @@
+"""Whole numbers: every operator is exact, whatever its columns are declared; only beyond HUGEINT it is NULL.
+
+The definition is Python's own integers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+
+import duckdb
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb.expressions import judged
+from sfumato.engines.duckdb.expressions.part import SPANS
+from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
+from sfumato.query.schema import INTEGERS, Column, Kind
+from sfumato.query.table import Table
+
+LEAST, MOST = SPANS["HUGEINT"]
+
+
+def cut(a: int, b: int) -> int:
+    """Divide as DuckDB does, towards zero."""
+    whole = abs(a) // abs(b)
+    return whole if (a < 0) == (b < 0) else -whole
+
+
+def rounded(value: int, zeros: int, even: bool) -> int:
+    step = 10**zeros
+    whole, rest = divmod(abs(value), step)
+    up = rest * 2 > step or (rest * 2 == step and (not even or whole % 2 == 1))
+    return (whole + up) * step * (1 if value >= 0 else -1)
+
+
+OPERATORS: dict[str, Callable[[int, int], int | bool | None]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: cut(a, b) if b else None,
+    "%": lambda a, b: a - b * cut(a, b) if b else None,
+    "=": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def held(value: int | bool | None) -> int | bool | None:
+    return value if value is None or isinstance(value, bool) or LEAST <= value <= MOST else None
+
+
+def extremes(kind: str) -> list[int]:
+    least, most = SPANS[kind]
+    inner = {0, 1, 2, 7, 50, most // 2, most // 3, least // 2, int(most**0.5), -1, -2, -7}
+    return sorted({least, least + 1, most - 1, most} | {one for one in inner if least <= one <= most})
+
+
+def values(schema: dict[str, str], rows: list[tuple[int, ...]], text: str) -> list[int | None]:
+    """Return what an expression gives on rows, with no TRY around it and all optimizers on."""
+    one = judged("filter", text, {name: Column(Kind.INTEGER, kind) for name, kind in schema.items()})
+    columns = ", ".join(f"{name} {kind}" for name, kind in schema.items())
+    typed = [
+        [f"CAST('{value}' AS {kind})" for value, kind in zip(row, schema.values(), strict=True)]
+        for row in rows
+    ]
+    listed = ", ".join(f"({', '.join(row)})" for row in typed)
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE rows ({columns})")
+        connection.execute(f"INSERT INTO rows VALUES {listed}")
+        return [value for (value,) in connection.execute(f"SELECT ({one.text}) FROM rows").fetchall()]
+
+
+PAIRS = list(itertools.product(INTEGERS, INTEGERS))
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_operators_on_two_types(sign):
+    """Some pairs of types; the next test has all."""
+    for a, b in random.Random(sign).sample(PAIRS, 6):
+        check_pair(sign, a, b)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_operators_on_all_pairs_of_types(sign):
+    for a, b in PAIRS:
+        check_pair(sign, a, b)
+
+
+def check_pair(sign: str, a: str, b: str) -> None:
+    rows = [(x, y) for x in extremes(a) for y in extremes(b)]
+    found = values({"x": a, "y": b}, rows, f"x {sign} y")
+    assert found == [held(OPERATORS[sign](*row)) for row in rows], (sign, a, b)
+
+
+OF_ONE: dict[str, Callable[[int], int]] = {
+    "-x": lambda x: -x,
+    "+x": lambda x: x,
+    "abs(x)": abs,
+    "@x": abs,
+    "x - 50": lambda x: x - 50,
+    "x * 2": lambda x: 2 * x,
+    "x * -1": lambda x: -x,
+    "x // -1": lambda x: -x,
+    "x % -1": lambda x: 0,
+    "x // 10 * 10": lambda x: cut(x, 10) * 10,
+    "x // 3 * 3 + x % 3": lambda x: x,
+    "-x * x": lambda x: -x * x,
+    "x * x * x": lambda x: x**3,
+    "round(x, -1)": lambda x: rounded(x, 1, False),
+    "round(x, -2)": lambda x: rounded(x, 2, False),
+    "round(x, -38)": lambda x: rounded(x, 38, False),
+    "round(x, -40)": lambda x: 0,
+    "round_even(x, -1)": lambda x: rounded(x, 1, True),
+    "trunc(x, -1)": lambda x: cut(x, 10) * 10,
+}
+
+
+@pytest.mark.parametrize("kind", ["TINYINT", "HUGEINT", pytest.param("UBIGINT", marks=pytest.mark.long)])
+def test_one_value_at_the_ends_of_its_type(kind):
+    rows = [(x,) for x in extremes(kind)]
+    for text, of in OF_ONE.items():
+        assert values({"x": kind}, rows, text) == [held(of(x)) for (x,) in rows], text
+    bits = {"T": 8, "S": 16, "I": 32, "B": 64, "H": 128}[kind.removeprefix("U")[0]]
+    assert values({"x": kind}, rows, "bit_count(x)") == [(x % 2**bits).bit_count() for (x,) in rows]
+
+
+Definition = Callable[[dict[str, int]], int | None]
+
+
+def nested(chance: random.Random, names: list[str], depth: int) -> tuple[str, Definition]:
+    """Return an expression of whole numbers, and its definition: NULL as soon as a part is beyond HUGEINT."""
+    if depth == 0:
+        name = chance.choice(names)
+        return name, lambda row: row[name]
+    sign = chance.choice(["+", "-", "*", "*", "//", "%"])
+    left, of_left = nested(chance, names, depth - 1)
+    if chance.random() < 0.25:
+        number = chance.choice([0, 1, -1, 3, 100, 2**31, -(2**63)])
+        right, of_right = f"({number})", lambda row: number
+    else:
+        right, of_right = nested(chance, names, depth - 1)
+
+    def value(row: dict[str, int]) -> int | None:
+        a, b = of_left(row), of_right(row)
+        return None if a is None or b is None else held(OPERATORS[sign](a, b))
+
+    return f"({left} {sign} {right})", value
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_operators_in_operators(seed):
+    """What a part can be at most is known from its own parts: a product of sums, a sum of remainders, and so on."""
+    chance = random.Random(seed)
+    schema = {f"c{i}": chance.choice(list(INTEGERS)) for i in range(3)}
+    rows = [tuple(chance.choice(extremes(kind)) for kind in schema.values()) for _ in range(40)]
+    for depth in (2, 2, 3, 4):
+        text, of = nested(chance, list(schema), depth)
+        expected = [of(dict(zip(schema, row, strict=True))) for row in rows]
+        assert values(schema, rows, text) == expected, text
+
+
+def test_a_product_of_many_columns_does_not_double_with_each():
+    text = " * ".join(["x"] * 60)
+    one = judged("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
+    assert len(one.text) < 120_000
+    assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**60, 4**60]
+
+
+# A value that is legal stays one where two types meet that have no narrow type in common.
+MEETING = {
+    "h > 0.5": True,
+    "h IN (1, 2.5)": False,
+    "p38 > r": True,
+    "s <> u": True,
+    "ts < ns": True,
+    "d < ns": True,
+    "left(s, a) = s": True,
+    "substring(s, 1, a) = s": True,
+    "list_extract(string_split(s, ','), a) IS NULL": True,
+    "p + 100000 = 100999.9": True,
+    "a % p < p": True,
+    "p IN (5, 100000.25)": False,
+    "coalesce(u, 300) = 5": True,
+    "u > -1": True,
+    "d - u = DATE '2019-12-27'": True,
+    "greatest(h, 0.5) > 1e38": True,
+}
+MET = {
+    "h": ("HUGEINT", str(MOST)),
+    "p38": ("DECIMAL(38,0)", "9" * 38),
+    "r": ("DECIMAL(38,38)", "0.5"),
+    "s": ("VARCHAR", "300"),
+    "u": ("UTINYINT", "5"),
+    "a": ("BIGINT", str(2**63 - 1)),
+    "p": ("DECIMAL(4,1)", "999.9"),
+    "d": ("DATE", "2020-01-01"),
+    "ts": ("TIMESTAMP", "1500-01-01"),
+    "ns": ("TIMESTAMP_NS", "2020-06-01"),
+}
+
+
+@pytest.mark.parametrize("text", MEETING)
+def test_types_that_meet_lose_no_value(text):
+    one = judged("filter", text, {name: Column(Kind.OTHER, kind) for name, (kind, _) in MET.items()})
+    made = ", ".join(f"CAST('{value}' AS {kind}) AS {name}" for name, (kind, value) in MET.items())
+    with duckdb.connect() as connection:
+        assert connection.execute(f"SELECT ({one.text}) FROM (SELECT {made})").fetchall() == [
+            (MEETING[text],)
+        ]
+
+
+SUMMED = [
+    [MOST, 1, -5],
+    [MOST, 1],
+    [LEAST, -1, 1],
+    [LEAST],
+    [LEAST, LEAST, MOST, MOST, 2],
+    [2**126] * 2,
+    [3, None],
+    [None],
+]
+
+
+@pytest.mark.parametrize("over", ["", " OVER ()"])
+def test_sums_of_a_unit_s_rows(over):
+    """sum and avg of HUGEINT, plain and as windows: exact, and NULL where no HUGEINT holds the sum."""
+    for kind, rows in [("HUGEINT", rows) for rows in SUMMED] + [("UBIGINT", [2**64 - 1] * 3)]:
+        there = [value for value in rows if value is not None]
+        expected = held(sum(there)) if there else None
+        listed = ", ".join(f"(CAST({'NULL' if v is None else repr(str(v))} AS {kind}))" for v in rows)
+        schema = {"x": Column(Kind.INTEGER, kind)}
+        for name, result in (("sum", expected), ("avg", sum(there) / len(there) if there else None)):
+            one = unit_aggregate("y", f"{name}(x)", schema)
+            with duckdb.connect() as connection:
+                inner = f"SELECT ({one.value}) AS v FROM (VALUES {listed}) AS t(x)"
+                ((found, type_name),) = connection.execute(
+                    f"SELECT y, typeof(y) FROM (SELECT {one.sql('v', over)} AS y FROM ({inner})) LIMIT 1"
+                ).fetchall()
+            assert found == result if name == "sum" or not there else found == pytest.approx(result)
+            assert type_name == one.type_name == {"sum": "HUGEINT", "avg": "DOUBLE"}[name]
+
+
+# 300 people, as a database declares their columns.
+SHOP = {
+    "id": ("INTEGER", [str(i) for i in range(300)]),
+    "cents": ("INTEGER", [str(100_000 + i * 1000) for i in range(300)]),
+    "quantity": ("INTEGER", ["20000"] * 300),
+    "age": ("TINYINT", [str(i % 100) for i in range(300)]),
+    "score": ("UTINYINT", [str(i % 100) for i in range(300)]),
+}  # fmt: skip
+
+
+NARROW = {
+    "cents * quantity": lambda i: (100_000 + i * 1000) * 20_000,
+    "age * 2": lambda i: i % 100 * 2,
+    "score - 50": lambda i: i % 100 - 50,
+    "-score": lambda i: -(i % 100),
+}
+
+
+@pytest.mark.parametrize("text", NARROW)
+def test_arithmetic_of_narrow_columns_keeps_every_row(openers, text):
+    """The expressions of the first report, of columns that are as narrow as they can be, in one piece and in stages."""
+    for name in ("duckdb", "stages"):
+        table = Table(openers(name)(SHOP), "id").with_columns(y=text)
+        question = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count())
+        found = Counter[int | None]()
+        for batch in table.engine.statistics(question.plan(epsilon=1, delta=1e-6).exact, 1000):
+            for row in batch.to_pylist():
+                key = row.pop("y")
+                found[None if key is None else int(key)] += max(row.values())
+        assert found == Counter(NARROW[text](i) for i in range(300))
+
+
+def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_free):
+    """Groups, public groups, bounds that a release finds, previews, quantiles and counts of distinct values."""
+    with duckdb.connect(f"{tmp_path}/shop.db") as connection:
+        connection.execute(
+            "CREATE TABLE rows AS SELECT i AS id, (i % 3)::TINYINT AS k, (2^62)::BIGINT AS large, "
+            "(i % 100)::BIGINT AS v FROM range(3000) AS t(i)"
+        )
+    table = sf.scan(f"{tmp_path}/shop.db/rows", privacy_unit="id").with_columns(
+        key="k * 100", big="large * 4 + k", wide="v + 1"
+    )
+    assert [table.schema[name].type_name for name in ("key", "big", "wide")] == [
+        "BIGINT",
+        "HUGEINT",
+        "HUGEINT",
+    ]
+    budget = {"epsilon": 10, "delta": 1e-6}
+    by_key = table.group_by("big").bound(groups=1, rows=1).agg(n=sf.count()).release(**budget).to_arrow()
+    assert by_key["big"].to_pylist() == [2**64, 2**64 + 1, 2**64 + 2]
+    public = (
+        table.group_by("big", keys=[Decimal(2**64), Decimal(2**64 + 7)])
+        .bound(groups=1, rows=1)
+        .agg(n=sf.count())
+    )
+    assert public.release(**budget).to_arrow()["n"].to_pylist() == [1000, 0]
+    question = table.bound(rows=1).agg(
+        m=sf.mean("wide", lower=0, upper=200),
+        q=sf.quantiles("wide", [0.5], lower=0, upper=200),
+        d=sf.count_distinct("wide", values=1),
+    )
+    assert question.preview(epsilon=[1], units=[3000]) is not None
+    (row,) = question.release(**budget).to_arrow().to_pylist()
+    assert abs(row["m"] - 50.5) < 1 and row["d"] == 100
+    found = table.bound(rows=1).agg(m=sf.mean("wide", lower=0, upper="auto")).release(**budget)
+    assert abs(found.to_arrow()["m"][0].as_py() - 50.5) < 5
