@@ -45,7 +45,15 @@ def mean(axes: plt.Axes) -> None:
     error = total / count - SUM / COUNT
     axes.hist(error, bins=np.linspace(-2, 4, 241), density=True, color=BLUE, alpha=0.6)
     bound = float(
-        mean_tolerance(K, normalized_sum=SUM, count=COUNT, sum_noise=SUM_NOISE, count_noise=COUNT_NOISE)
+        mean_tolerance(
+            K,
+            normalized_sum=SUM,
+            count=COUNT,
+            sum_noise=SUM_NOISE,
+            count_noise=COUNT_NOISE,
+            rounded="all",
+            sum_step=1,
+        )
     )
     true = float(np.quantile(np.abs(error), 1 - 10.0**-K))
     for t, colour, what in ((true, RED, "exact"), (bound, GREY, "interval bound")):

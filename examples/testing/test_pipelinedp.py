@@ -60,7 +60,10 @@ def test_a_swapped_film_is_found() -> None:
 
 @pytest.mark.flakiness(k=23)
 def test_means_by_film(flakiness) -> None:
-    """Half of epsilon for the count, half for the sum of distances from 3, which are at most 2."""
+    """Half of epsilon for the count, half for the sum of distances from 3, which are at most 2.
+
+    PipelineDP rounds neither the count's noise nor the sum's.
+    """
     noisy = released([pipeline_dp.Metrics.MEAN], 2.0, FILMS, RATINGS)
     truth = {film: [r[2] for r in RATINGS if r[1] == film] for film in FILMS}
     k = flakiness.share(partitions=len(FILMS))
@@ -71,6 +74,7 @@ def test_means_by_film(flakiness) -> None:
             count=len(values),
             sum_noise=Laplace(2 * 3),
             count_noise=Laplace(3),
+            rounded="none",
             lower=1,
             upper=5,
         )

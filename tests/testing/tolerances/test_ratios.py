@@ -65,14 +65,16 @@ def raw_mean(g):
 
 L, G = Laplace, Gaussian
 MEANS = {
-    "both": dict(normalized_sum=50, count=100, sum_noise=L(10), count_noise=L(3)),
-    "sum": dict(normalized_sum=-50, count=100, sum_noise=L(50), count_noise=L(1)),
-    "count": dict(normalized_sum=500, count=100, sum_noise=G(1), count_noise=G(20)),
-    "zero sum": dict(normalized_sum=0, count=40, sum_noise=G(5), count_noise=L(8)),
-    "count near 1": dict(normalized_sum=-2, count=2, sum_noise=L(3), count_noise=L(2)),
-    "no rows": dict(normalized_sum=0, count=0, sum_noise=G(3), count_noise=G(2)),
-    "clamped": dict(normalized_sum=30, count=20, sum_noise=L(4), count_noise=L(4), lower=-2, upper=4),
-    "steep": dict(normalized_sum=900, count=30, sum_noise=L(0.5), count_noise=L(5)),
+    "both": dict(normalized_sum=50, count=100, sum_noise=L(10), count_noise=L(3), rounded="count"),
+    "sum": dict(normalized_sum=-50, count=100, sum_noise=L(50), count_noise=L(1), rounded="count"),
+    "count": dict(normalized_sum=500, count=100, sum_noise=G(1), count_noise=G(20), rounded="count"),
+    "zero sum": dict(normalized_sum=0, count=40, sum_noise=G(5), count_noise=L(8), rounded="count"),
+    "count near 1": dict(normalized_sum=-2, count=2, sum_noise=L(3), count_noise=L(2), rounded="count"),
+    "no rows": dict(normalized_sum=0, count=0, sum_noise=G(3), count_noise=G(2), rounded="count"),
+    "clamped": dict(
+        normalized_sum=30, count=20, sum_noise=L(4), count_noise=L(4), lower=-2, upper=4, rounded="count"
+    ),
+    "steep": dict(normalized_sum=900, count=30, sum_noise=L(0.5), count_noise=L(5), rounded="count"),
 }
 
 
@@ -133,7 +135,7 @@ def true_mean_failure(t, g, most):
 def test_mean_against_mpmath(k):
     with mpmath.workdps(40):
         for a, b, most in [(L(10), L(0.5), 400), (G(10), G(3), 130), (L(1), G(4), 160)]:
-            g = dict(normalized_sum=-70, count=90, sum_noise=a, count_noise=b)
+            g = dict(normalized_sum=-70, count=90, sum_noise=a, count_noise=b, rounded="count")
             t = mean_tolerance(k, **g, rule="exact")
             p, truth = mean_failure_probability(t, **g), true_mean_failure(t, g, most)
             assert abs(p - truth) <= p.error + 2e-16 * truth
@@ -155,7 +157,7 @@ def raw_variance(g):
 
 def variance_case(squares, total, count, a, b, c):
     named = dict(normalized_squares=squares, normalized_sum=total, count=count)
-    return named | dict(squares_noise=a, sum_noise=b, count_noise=c, lower=-4, upper=4)
+    return named | dict(squares_noise=a, sum_noise=b, count_noise=c, lower=-4, upper=4, rounded="count")
 
 
 VARIANCES = {
@@ -257,7 +259,7 @@ def test_far_tails(k):
 
 def test_mean_intervals_by_hand():
     """Sum 10 +- 4 or so, count 5 +- 2: each sign of the sum has its own corners."""
-    g = dict(sum_noise=L(1), count_noise=L("0.5"), count=8)
+    g = dict(sum_noise=L(1), count_noise=L("0.5"), count=8, rounded="count")
     part = per_partition_k(1, 2)
     of_sum, of_count = L(1).tolerance(part), round(L("0.5").tolerance(part))
     for total in (10, -10, 1):
@@ -291,7 +293,7 @@ def test_erratum_4_the_rule_of_2020_is_unsound():
         leaves = 1 - (1 - mpmath.mpf(10) ** (-k / 2)) ** 2
         assert float(leaves) == pytest.approx(2 * 10 ** (-k / 2), rel=0.06)
     # A sum of 0: the noise of the sum alone carries the mean out, at its own k/2.
-    g = dict(normalized_sum=0, count=10**6, sum_noise=L(1000), count_noise=L(100))
+    g = dict(normalized_sum=0, count=10**6, sum_noise=L(1000), count_noise=L(100), rounded="count")
     for k in (2, 4, 6, 20):
         old = mean_failure_probability(mean_tolerance(k, **g, rule="2020"), **g)
         assert 0.9 * 10 ** (-k / 2) < old < 2 * 10 ** (-k / 2)
@@ -309,7 +311,7 @@ def test_erratum_4_the_rule_of_2020_is_unsound():
 
 def test_rounded_mean_term_by_term():
     """Whole-number noise: against a plain double sum, draws, and the enclosure of long sums."""
-    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded=True)
+    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step=1)
     r = np.arange(-120, 121)
     a, b = (np.asarray(law.rounded_pmf(r)) for law in (g["sum_noise"], g["count_noise"]))
     means_ = (30 + r[:, None]) / np.maximum(1, 12 + r[None, :])
@@ -330,8 +332,8 @@ def test_rounded_mean_term_by_term():
 
 @pytest.mark.long
 def test_rounded_long_sums_are_enclosed(monkeypatch):
-    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded=True, sum_step="1/8")
-    v = variance_case(40, 6, 12, G(4), G(3), G(1)) | dict(rounded=True, squares_step="1/4", sum_step="1/8")
+    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step="1/8")
+    v = variance_case(40, 6, 12, G(4), G(3), G(1)) | dict(rounded="all", squares_step="1/4", sum_step="1/8")
     plain = (
         [mean_failure_probability(t, **g) for t in (1, 4)],
         [variance_failure_probability(t, **v) for t in (1, 2.5)],
@@ -350,16 +352,16 @@ def test_rounded_long_sums_are_enclosed(monkeypatch):
 
 
 def test_grids_too_fine_for_floats_are_enclosed():
-    g = dict(normalized_sum=3 * 2**35, count=1000, sum_noise=L(2**30), count_noise=L(20))
-    fine = dict(rounded=True, sum_step=2.0**-40)
-    assert complementary_mean_tolerance(20, **g, **fine) <= complementary_mean_tolerance(20, **g)
+    g = dict(normalized_sum=3 * 2**35, count=1000, sum_noise=L(2**30), count_noise=L(20), rounded="count")
+    fine = g | dict(rounded="all", sum_step=2.0**-40)
+    assert complementary_mean_tolerance(20, **fine) <= complementary_mean_tolerance(20, **g)
     exact = mean_tolerance(20, **g, rule="exact")
-    assert mean_tolerance(20, **g, **fine, rule="exact") == pytest.approx(exact, rel=1e-8)
+    assert mean_tolerance(20, **fine, rule="exact") == pytest.approx(exact, rel=1e-8)
 
 
 @pytest.mark.long
 def test_rounded_variance_measured():
-    v = variance_case(40, 6, 12, L(4), L(3), L(1)) | dict(rounded=True)
+    v = variance_case(40, 6, 12, L(4), L(3), L(1)) | dict(rounded="all", squares_step=1, sum_step=1)
     rounded = {n: v[f"{n}_noise"].rounded(DRAWS, SeededWords(n)) for n in ("squares", "sum", "count")}
     c = np.maximum(1, 12 + rounded["count"])
     noisy = np.clip((40 + rounded["squares"]) / c - ((6 + rounded["sum"]) / c) ** 2, 0, 16)
@@ -382,6 +384,7 @@ cases = st.fixed_dictionaries(
         "count": st.integers(0, 10**5),
         "sum_noise": st.builds(lambda k, u: k(u), st.sampled_from([L, G]), st.floats(1e-2, 1e4)),
         "count_noise": st.builds(lambda k, u: k(u), st.sampled_from([L, G]), st.floats(1e-1, 1e3)),
+        "rounded": st.sampled_from(["none", "count"]),
     }
 )
 
@@ -412,10 +415,12 @@ def test_variance_properties(g, k):
 
 def test_nothing_to_tell():
     """At a bound that values are clamped to, the raw value itself is likely: no narrow noise can be told."""
-    clamped = dict(normalized_sum=40, count=20, sum_noise=L(1), count_noise=L(1), lower=-2, upper=2)
+    clamped = dict(
+        normalized_sum=40, count=20, sum_noise=L(1), count_noise=L(1), lower=-2, upper=2, rounded="count"
+    )
     assert complementary_mean_tolerance(1, **clamped) == 0
     assert complementary_variance_tolerance(1, **variance_case(0, 0, 0, L(1), L(1), L(1))) == 0
-    g = dict(normalized_sum=0, count=5, sum_noise=L(1), count_noise=L(1), rounded=True)
+    g = dict(normalized_sum=0, count=5, sum_noise=L(1), count_noise=L(1), rounded="all", sum_step=1)
     assert complementary_mean_tolerance(3, **g) == 0
     assert (
         mean_failure_probability(5, **clamped) == 0 and mean_failure_probability(5, **clamped).k == math.inf
@@ -438,7 +443,8 @@ def test_bad_input():
         {"sum_noise": 3},
     ]
     bad += [{"count_noise": None}, {"lower": 1}, {"upper": 1}, {"lower": 2, "upper": 2}, {"rule": "best"}]
-    bad += [{"rounded": True, "sum_step": 0}]
+    bad += [{"rounded": "all", "sum_step": 0}, {"rounded": "all"}, {"sum_step": 1}]
+    bad += [{"rounded": wrong} for wrong in (True, False, None, "whole", 1, ["count"])]
     for change in bad:
         with pytest.raises(ParameterError):
             mean_tolerance(**{"k": 1} | g | change)
@@ -462,14 +468,26 @@ def test_bad_input():
 @pytest.mark.parametrize("k", [300, 400, 1000, 3000])
 def test_the_exact_rule_is_exact_at_large_k(law, k):
     """It fell back to "joint" where the tails were cut above 10^-k; the failure is now 10^-k."""
-    given = {"normalized_sum": 500, "count": 10_000, "sum_noise": law(10), "count_noise": law(1)}
+    given = {
+        "normalized_sum": 500,
+        "count": 10_000,
+        "sum_noise": law(10),
+        "count_noise": law(1),
+        "rounded": "count",
+    }
     exact = mean_tolerance(k, **given, rule="exact")
     assert exact < 0.995 * mean_tolerance(k, **given)
     assert exact.failure.k == pytest.approx(k, abs=1e-4) and exact.failure.k >= k - 1e-9
 
 
 def test_an_exact_tolerance_beyond_what_can_be_computed_is_refused():
-    given = {"normalized_sum": 5, "count": 100, "sum_noise": Laplace(1), "count_noise": Laplace(1)}
+    given = {
+        "normalized_sum": 5,
+        "count": 100,
+        "sum_noise": Laplace(1),
+        "count_noise": Laplace(1),
+        "rounded": "count",
+    }
     for call in (
         lambda: mean_tolerance(3501, **given, rule="exact"),
         lambda: complementary_mean_tolerance(3501, **given),
@@ -492,13 +510,17 @@ def test_the_exact_rule_of_variances_is_exact_at_large_k(law, k):
 
 def test_an_exact_rule_that_cannot_be_computed_is_refused():
     """A sum over too many rounded noises is enclosed; where that tells nothing, "joint" is not the exact one."""
-    given = dict(normalized_sum=0, count=10**12, sum_noise=L("1/4"), count_noise=L(10**7), rounded=True)
+    given = dict(
+        normalized_sum=0, count=10**12, sum_noise=L("1/4"), count_noise=L(10**7), rounded="all", sum_step=1
+    )
     for k in (2, 23):
         with pytest.raises(ParameterError, match="^rule is 'exact', but must be \"joint\" here: .*enclosed"):
             mean_tolerance(k, **given, rule="exact")
         assert mean_tolerance(k, **given) > 0
     # Noise that rounds to 0 but for 10^-21.7: no tolerance is smaller than 0.
-    still = dict(normalized_sum=0, count=10, sum_noise=L("1/100"), count_noise=L("1/100"), rounded=True)
+    still = dict(
+        normalized_sum=0, count=10, sum_noise=L("1/100"), count_noise=L("1/100"), rounded="all", sum_step=1
+    )
     assert mean_tolerance(5, **still, rule="exact") == mean_tolerance(5, **still) == 0
 
 
@@ -523,7 +545,7 @@ def test_the_error_of_a_rounded_mean_covers_near_ties(t, step):
     """Means that lie exactly t away: counted as failures, and nothing in the error told of it."""
     a, b, n, total = L(2), L(1), 12, 30
     t, step = Fraction(t), Fraction(step)
-    given = dict(normalized_sum=total, count=n, sum_noise=a, count_noise=b, rounded=True, sum_step=step)
+    given = dict(normalized_sum=total, count=n, sum_noise=a, count_noise=b, rounded="all", sum_step=step)
     with mpmath.workdps(30):
         of_sum = exact_masses(L(2 / step), int(90 / step))
         of_count = exact_masses(b, 45)
@@ -542,7 +564,7 @@ def test_the_error_of_a_rounded_mean_covers_near_ties(t, step):
 
 def test_the_error_of_a_rounded_variance_covers_near_ties():
     a, b, c, n = L(1), L("1/2"), L("1/4"), 8
-    given = variance_case(32, 4, n, a, b, c) | dict(rounded=True)
+    given = variance_case(32, 4, n, a, b, c) | dict(rounded="all", squares_step=1, sum_step=1)
     raw = Fraction(32, 8) - Fraction(4, 8) ** 2
     with mpmath.workdps(30):
         parts = [
@@ -567,6 +589,14 @@ def test_the_error_of_a_rounded_variance_covers_near_ties():
 
 def test_a_tolerance_that_reaches_the_bound_exactly_is_not_read_as_a_float():
     """1/3 from the upper bound: nothing lies beyond, though the float 1/3 is a little less than that."""
-    given = dict(normalized_sum=0, count=9, sum_noise=L(2), count_noise=L(1), lower="-1/3", upper="1/3")
+    given = dict(
+        normalized_sum=0,
+        count=9,
+        sum_noise=L(2),
+        count_noise=L(1),
+        lower="-1/3",
+        upper="1/3",
+        rounded="count",
+    )
     assert mean_failure_probability(Fraction(1, 3), **given) == 0
     assert mean_failure_probability(1 / 3, **given) > 0.01

@@ -1,9 +1,9 @@
 """Tolerances of a noisy mean: the interval rule, the exact law, and the complementary tolerance.
 
-The mean is the noisy sum of distances from the midpoint, over the noisy count clamped to at least 1. The
-count is whole, and so is its noise. For a fixed noisy count c, to be farther than t from the raw mean m is a
-tail of the sum's noise Z: Z > (m + t) c - S or Z < (m - t) c - S. What is left is a sum over c, each side
-log-concave in c.
+The mean is the noisy sum of distances from the midpoint, over the noisy count clamped to at least 1. For a
+fixed noisy count c, to be farther than t from the raw mean m is a tail of the sum's noise Z:
+Z > (m + t) c - S or Z < (m - t) c - S. What is left is a sum over c where the count's noise is whole, and an
+integral where it is real, each side log-concave in c.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
 from sfumato.testing.tolerances.noises import Ends, Event, Noise
-from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
+from sfumato.testing.tolerances.numbers import per_partition_k
 from sfumato.testing.tolerances.ratios import (
     Interval,
     Probability,
     RatioTolerance,
+    Rounded,
     bounds,
     grid_step,
     largest_tolerance,
@@ -32,6 +33,7 @@ from sfumato.testing.tolerances.ratios import (
     most_terms,
     part_tolerance,
     probability,
+    rounded_parts,
     smallest_tolerance,
     whole_at_least_0,
 )
@@ -47,10 +49,10 @@ class MeanCase(TypedDict):
     count: int
     sum_noise: Law
     count_noise: Law
+    rounded: Rounded
     lower: NotRequired[Number | None]
     upper: NotRequired[Number | None]
-    rounded: NotRequired[bool]
-    sum_step: NotRequired[Number]
+    sum_step: NotRequired[Number | None]
 
 
 def mean_tolerance(
@@ -60,11 +62,11 @@ def mean_tolerance(
     count: int,
     sum_noise: Law,
     count_noise: Law,
+    rounded: Rounded,
     lower: Number | None = None,
     upper: Number | None = None,
     rule: str = "joint",
-    rounded: bool = False,
-    sum_step: Number = 1,
+    sum_step: Number | None = None,
 ) -> RatioTolerance:
     """Return t with P(|noisy mean - raw mean| > t) <= 10^-k.
 
@@ -77,12 +79,14 @@ def mean_tolerance(
         normalized_sum: the raw sum of distances from the midpoint of the bounds, in the unit of the values.
         count: the raw count, a whole number.
         sum_noise: the law of the sum's noise, in the unit of the values.
-        count_noise: the law of the count's noise, which is rounded to whole numbers.
+        count_noise: the law of the count's noise.
+        rounded: which noises the tested library rounds: "none", where all noise is real (PipelineDP);
+            "count", to whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is
+            false for real ones.
         lower: lower bound of the values, to which the noisy mean is clamped; None for no clamping.
         upper: upper bound likewise.
         rule: one of the three.
-        rounded: the sum's noise is rounded to whole steps, too.
-        sum_step: the grid step of the sum, for rounded noise.
+        sum_step: the grid step of a rounded sum, in the unit of the values; left out for a real one.
     Returns:
         t in the unit of the values; a float with the `intervals` of "sum", "count" and "mean" (these
         relative to the midpoint). "exact" is sound and within 1e-9 of the smallest.
@@ -93,27 +97,30 @@ def mean_tolerance(
 
     >>> from sfumato.noise import Laplace
     >>> given = dict(normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
-    >>> t = mean_tolerance(23, **given)
+    >>> t = mean_tolerance(23, **given, rounded="count")
     >>> print(t.explain())
               sum: -36.5260432 <= 500 <= 1036.52604
             count: 946 <= 1000 <= 1054
              mean: -0.0386110393 <= 0.5 <= 1.09569349
         tolerance: 0.595693492 (rule joint, k = 23, 23.30103 for each noise)
-    >>> round(mean_tolerance(23, **given, rule="exact"), 6)
+    >>> round(mean_tolerance(23, **given, rounded="count", rule="exact"), 6)
     0.52965
+    >>> round(mean_tolerance(23, **given, rounded="none", rule="exact"), 6)
+    0.529648
     """
     exact_k = positive(k, "k")
-    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, rounded, lower, upper, sum_step)
     if rule not in _rules:
         raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}")
-    step = law.step
     if rule == "2020":
         half_k = float(exact_k / 2)
-        parts = (Fraction(math.ceil(sum_noise.tolerance(half_k))), math.ceil(count_noise.tolerance(half_k)))
-        return law.by_2020(*parts, float(exact_k), half_k)
+        of_sum, of_count = (
+            Fraction(math.ceil(noise.tolerance(half_k))) for noise in (sum_noise, count_noise)
+        )
+        return law.by_2020(of_sum, of_count, float(exact_k), half_k)
     part_k = per_partition_k(k, 2)
-    of_sum = part_tolerance(sum_noise, part_k, rounded, step)
-    of_count = integer_tolerance(count_noise.tolerance(part_k))
+    of_sum = part_tolerance(sum_noise, part_k, law.step)
+    of_count = part_tolerance(count_noise, part_k, law.count_step)
     joint = law.by_intervals(of_sum, of_count, float(exact_k), part_k)
     if rule == "joint":
         return joint
@@ -137,7 +144,8 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
 
     >>> from sfumato.noise import Laplace
     >>> p = mean_failure_probability(
-    ...     0.1, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
+    ...     0.1, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1),
+    ...     rounded="count")
     >>> p, p.error < 1e-12 * p
     (4.5522844...e-05, True)
     """
@@ -162,7 +170,8 @@ def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
 
     >>> from sfumato.noise import Laplace
     >>> t = complementary_mean_tolerance(
-    ...     5, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
+    ...     5, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1),
+    ...     rounded="count")
     >>> round(t, 12)
     1.04768e-07
     """
@@ -183,6 +192,7 @@ class MeanLaw:
     raw: Fraction
     reach: Fraction | None
     step: Fraction
+    count_step: Fraction
     sum_noise: Noise
     count_noise: Noise
 
@@ -193,12 +203,13 @@ class MeanLaw:
         count: int,
         sum_noise: Law,
         count_noise: Law,
+        rounded: Rounded,
         lower: Number | None = None,
         upper: Number | None = None,
-        rounded: bool = False,
-        sum_step: Number = 1,
+        sum_step: Number | None = None,
     ) -> MeanLaw:
         """Check and take the arguments of the public functions."""
+        whole_count, whole_sum = rounded_parts(rounded)
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
         reach = None
         if lower is not None or upper is not None:
@@ -210,36 +221,42 @@ class MeanLaw:
         raw = total / max(1, n)
         if reach is not None:
             raw = max(-reach, min(reach, raw))
-        step = grid_step(sum_step, "sum_step", rounded)
-        noise = Noise.of(sum_noise, "sum_noise", step)
-        return cls(total, n, raw, reach, step, noise, Noise.of(count_noise, "count_noise", Fraction(1)))
+        step, count_step = grid_step(sum_step, "sum_step", whole_sum), Fraction(whole_count)
+        noises = Noise.of(sum_noise, "sum_noise", step), Noise.of(count_noise, "count_noise", count_step)
+        return cls(total, n, raw, reach, step, count_step, *noises)
 
     def clamped(self, m: Fraction) -> Fraction:
         """Clamp a mean to the bounds."""
         return m if self.reach is None else max(-self.reach, min(self.reach, m))
 
-    def by_intervals(self, of_sum: Fraction, of_count: int, k: float, part_k: float) -> RatioTolerance:
+    def by_intervals(self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float) -> RatioTolerance:
         """Return the tolerance by interval arithmetic, from those of the sum and the count."""
         low_sum, high_sum = self.total - of_sum, self.total + of_sum
-        low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
+        low_count, high_count = (
+            max(Fraction(1), self.count - of_count),
+            max(Fraction(1), self.count + of_count),
+        )
         low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
         high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
         intervals = {
             "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval(low_count, max(1, self.count), high_count),
+            "count": Interval.of(low_count, Fraction(max(1, self.count)), high_count),
             "mean": Interval.of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
 
-    def by_2020(self, of_sum: Fraction, of_count: int, k: float, part_k: float) -> RatioTolerance:
+    def by_2020(self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float) -> RatioTolerance:
         """Pair the extremes without a look at the sign of the sum."""
         low_sum, high_sum = self.total - of_sum, self.total + of_sum
-        low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
+        low_count, high_count = (
+            max(Fraction(1), self.count - of_count),
+            max(Fraction(1), self.count + of_count),
+        )
         ends = low_sum / high_count, high_sum / low_count
         intervals = {
             "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval(low_count, max(1, self.count), high_count),
+            "count": Interval.of(low_count, Fraction(max(1, self.count)), high_count),
             "mean": Interval.of(ends[0], self.raw, ends[1]),
         }
         t = round_up(max(abs(end - self.raw) for end in ends))
@@ -267,13 +284,13 @@ class MeanLaw:
         certain = ends.certain(event)
         if certain is not None:
             return certain, -math.inf
-        most = math.floor(self.count_noise.shape.reach(cut) * self.count_noise.unit + 1)
-        least = max(2 - self.count, -most)
+        least, most = self.count_noise.reach(cut, self.count)
         if not self.step:
             return self._smooth(t, event, ends, least, most, 0.0)
         largest = (abs(float(self.raw)) + t) * (self.count + most) + abs(float(self.total))
-        if most - least < most_terms and largest < most_steps * float(self.step):
-            return self._term_by_term(t, event, ends, least, most)
+        short = most - least < most_terms and largest < most_steps * float(self.step)
+        if self.count_step and short:
+            return self._term_by_term(t, event, ends, int(least), int(most))
         slack = float(self.step) / 2
         first, first_error = self._smooth(t, event, ends, least, most, slack)
         second, second_error = self._smooth(t, event, ends, least, most, -slack)
@@ -283,9 +300,9 @@ class MeanLaw:
         return middle, float(np.logaddexp(np.logaddexp(first_error, second_error), half))
 
     def _smooth(
-        self, t: float, event: Event, ends: Ends, least: int, most: int, slack: float
+        self, t: float, event: Event, ends: Ends, least: float, most: float, slack: float
     ) -> tuple[float, float]:
-        """Sum over the noise of the count by Gauss's rules, the sum's noise taken as real.
+        """Sum or integrate over the noise of the count by Gauss's rules, the sum's noise taken as real.
 
         The ends of the event are moved by `slack`: outwards for an upper bound of the rounded noise.
         """
@@ -293,8 +310,8 @@ class MeanLaw:
 
         def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
             value, error = self._chance(r, t, event, ends, outwards, rounded=False)
-            mass = self.count_noise.mass(r)
-            return value + mass, error + mass
+            weight = self.count_noise.weight(r)
+            return value + weight, error + weight
 
         value = error = -math.inf
         if least <= most:
@@ -304,7 +321,7 @@ class MeanLaw:
                 (float(self.total) + a * slack) / s - self.count for s in slopes for a in (1, -1) if slack
             ]
             points = sorted(min(max(p, float(least)), float(most)) for p in (least, most, 0.0, 1.0, *kinks))
-            panels = graded([np.array([p]) for p in points], whole=True)
+            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step))
             values, errors = log_integrals(function, panels, 1)
             value, error = float(values[0]), float(errors[0])
         atom, atom_error = self._clamped_count(t, event, ends, outwards, rounded=False)
@@ -326,7 +343,7 @@ class MeanLaw:
     ) -> tuple[float, float]:
         """Return the part of the noisy counts up to 1, which all stand for 1."""
         value, error = self._chance(np.array([1.0 - self.count]), t, event, ends, outwards, rounded=rounded)
-        mass = self.count_noise.shape.tail(np.array([(self.count - 1.5) / self.count_noise.unit]))
+        mass = self.count_noise.at_most(1 - self.count)
         part = value + mass
         return float(part[0]), float(np.logaddexp(error + mass, roundoff(part))[0])
 

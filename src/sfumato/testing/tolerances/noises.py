@@ -64,6 +64,22 @@ class Noise:
         """Return log P(round(Z / step) = m), also between whole numbers; smooth but at 0."""
         return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
 
+    def weight(self, r: Floats) -> Floats:
+        """Return how likely the noise of a count is r: of whole noise its mass, of real noise its density."""
+        return self.mass(r) if self.step else self.density(r)
+
+    def at_most(self, r: float) -> Floats:
+        """Return log P(noise of a count <= r), for a whole r where the noise is whole."""
+        return self.shape.tail(np.array([(-r - self.step / 2) / self.unit]))
+
+    def reach(self, cut: float, count: int) -> tuple[float, float]:
+        """Return the smallest and largest noise of a count, but for 10^-cut and for noisy counts up to 1."""
+        most = self.shape.reach(cut) * self.unit
+        if not self.step:
+            return max(1.0 - count, -most), most
+        most = math.floor(most + 1)
+        return max(2 - count, -most), most
+
     def chance(self, event: Event, ends: Ends, centre: Floats, half: Floats) -> Floats:
         """Return log P(|Z - centre| > half), or < half, or of one side alone, for noise that is not rounded.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -39,9 +39,10 @@ class Interval(NamedTuple):
 
     >>> from sfumato.noise import Laplace
     >>> from sfumato.testing import mean_tolerance
-    >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
+    >>> noises = dict(sum_noise=Laplace(10), count_noise=Laplace(2), rounded="count")
+    >>> visits = dict(normalized_sum=-240, count=200, **noises)
     >>> mean_tolerance(9, **visits).intervals["count"]
-    Interval(low=157, raw=200, high=243)
+    Interval(low=157.0, raw=200.0, high=243.0)
     """
 
     low: float
@@ -122,7 +123,8 @@ class RatioTolerance(float):
 
         >>> from sfumato.noise import Laplace
         >>> from sfumato.testing import mean_tolerance
-        >>> visits = dict(normalized_sum=-240, count=200, sum_noise=Laplace(10), count_noise=Laplace(2))
+        >>> noises = dict(sum_noise=Laplace(10), count_noise=Laplace(2), rounded="count")
+        >>> visits = dict(normalized_sum=-240, count=200, **noises)
         >>> print(mean_tolerance(9, **visits).explain())
                   sum: -454.16413 <= -240 <= -25.8358698
                 count: 157 <= 200 <= 243
@@ -154,18 +156,34 @@ def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def part_tolerance(law: Law, k: float, rounded: bool, step: Fraction) -> Fraction:
-    """Return the tolerance of one real part, exactly rounded noise counted in whole steps."""
-    if not rounded:
+Rounded = Literal["none", "count", "sums", "all"]
+_ROUNDED = (
+    "'none' (real noise), 'count' (whole counts, real sums), 'sums' or 'all': which noises are whole steps"
+)
+
+
+def rounded_parts(rounded: object) -> tuple[bool, bool]:
+    """Take which noises are rounded to whole steps: that of the count, and those of sums."""
+    if not isinstance(rounded, str) or rounded not in get_args(Rounded):
+        raise ParameterError("rounded", rounded, _ROUNDED)
+    return rounded in ("count", "all"), rounded in ("sums", "all")
+
+
+def part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
+    """Return the tolerance of one part, in whole steps where it is rounded; the step of real noise is 0."""
+    if not step:
         return Fraction(law.tolerance(k))
     in_steps = Laplace(law.unit / step) if isinstance(law, Laplace) else Gaussian(law.unit / step)
     return step * in_steps.rounded_tolerance(k)
 
 
-def grid_step(step: Number, name: str, rounded: bool) -> Fraction:
+def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
     """Take the grid step of a rounded statistic; 0 where it is not rounded."""
-    exact = positive(step, name)
-    return exact if rounded else Fraction(0)
+    if rounded:
+        return positive(step, name)
+    if step is not None:
+        raise ParameterError(name, step, "left out, as this noise is not rounded")
+    return Fraction(0)
 
 
 # Given t, an event and how many decades of noise to look at: log probability, log error.

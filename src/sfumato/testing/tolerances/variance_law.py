@@ -1,4 +1,4 @@
-"""The law of a noisy variance: a sum over the noisy count of integrals over the noisy sum.
+"""The law of a noisy variance: a sum or integral over the noisy count of integrals over the noisy sum.
 
 For fixed noisy count c and sum s, to be farther than t from the raw variance V is a tail of the noise Z of
 the squares: Z > (V + t) c + s^2 / c - Q or Z < (V - t) c + s^2 / c - Q.
@@ -19,11 +19,13 @@ from sfumato.testing.tolerances.noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratios import (
     Interval,
     RatioTolerance,
+    Rounded,
     bounds,
     grid_step,
     most_steps,
     most_terms,
     probability,
+    rounded_parts,
     whole_at_least_0,
 )
 
@@ -42,6 +44,7 @@ class VarianceLaw:
     top: Fraction
     squares_step: Fraction
     sum_step: Fraction
+    count_step: Fraction
     squares_noise: Noise
     sum_noise: Noise
     count_noise: Noise
@@ -57,19 +60,21 @@ class VarianceLaw:
         count_noise: Law,
         lower: Number,
         upper: Number,
-        rounded: bool = False,
-        squares_step: Number = 1,
-        sum_step: Number = 1,
+        rounded: Rounded,
+        squares_step: Number | None = None,
+        sum_step: Number | None = None,
     ) -> VarianceLaw:
         """Check and take the arguments of the public functions."""
+        whole_count, whole_sums = rounded_parts(rounded)
+        count_step = Fraction(whole_count)
         squares = at_least_0(normalized_squares, "normalized_squares")
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
         low, high = bounds(lower, upper)
         top = (high - low) ** 2 / 4
         divisor = max(1, n)
         raw = max(Fraction(0), min(top, squares / divisor - (total / divisor) ** 2))
-        of_squares = grid_step(squares_step, "squares_step", rounded)
-        of_sum = grid_step(sum_step, "sum_step", rounded)
+        of_squares = grid_step(squares_step, "squares_step", whole_sums)
+        of_sum = grid_step(sum_step, "sum_step", whole_sums)
         return cls(
             squares,
             total,
@@ -78,19 +83,28 @@ class VarianceLaw:
             top,
             of_squares,
             of_sum,
+            count_step,
             Noise.of(squares_noise, "squares_noise", of_squares),
             Noise.of(sum_noise, "sum_noise", of_sum),
-            Noise.of(count_noise, "count_noise", Fraction(1)),
+            Noise.of(count_noise, "count_noise", count_step),
         )
 
+    @property
+    def levels(self) -> int:
+        """How finely panels are graded: an integral over real counts has many, and halves them as needed."""
+        return 5 if self.count_step else 1
+
     def by_intervals(
-        self, of_squares: Fraction, of_sum: Fraction, of_count: int, k: float, part_k: float
+        self, of_squares: Fraction, of_sum: Fraction, of_count: Fraction, k: float, part_k: float
     ) -> RatioTolerance:
         """Return the tolerance by interval arithmetic, step by step."""
         low_squares, high_squares = self.squares - of_squares, self.squares + of_squares
         low_sum, high_sum = self.total - of_sum, self.total + of_sum
-        low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
-        divisor = max(1, self.count)
+        low_count, high_count = (
+            max(Fraction(1), self.count - of_count),
+            max(Fraction(1), self.count + of_count),
+        )
+        divisor = Fraction(max(1, self.count))
 
         low_square = low_squares / (high_count if low_squares > 0 else low_count)
         high_square = high_squares / low_count
@@ -107,7 +121,7 @@ class VarianceLaw:
         intervals = {
             "squares": Interval.of(low_squares, self.squares, high_squares),
             "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval(low_count, divisor, high_count),
+            "count": Interval.of(low_count, divisor, high_count),
             "mean square": Interval.of(low_square, self.squares / divisor, high_square),
             "squared mean": Interval.of(low_squared, (self.total / divisor) ** 2, high_squared),
             "variance": Interval.of(low, self.raw, high),
@@ -141,8 +155,7 @@ class VarianceLaw:
         certain = ends.certain(event)
         if certain is not None:
             return certain, -math.inf
-        most = math.floor(self.count_noise.shape.reach(cut) * self.count_noise.unit + 1)
-        least = max(2 - self.count, -most)
+        least, most = self.count_noise.reach(cut, self.count)
         reach = self.sum_noise.shape.reach(cut) * self.sum_noise.unit
         if not self.sum_step:
             given = _Conditional(self, t, event, ends, reach, inner, 0)
@@ -151,8 +164,10 @@ class VarianceLaw:
         largest = (float(self.raw) + t) * (self.count + most) + float(self.squares)
         largest += (abs(float(self.total)) + reach) ** 2
         cells = (2 * steps + 1) * (max(most - least, 0) + 2)
-        if cells <= most_terms and largest < most_steps * float(self.squares_step):
-            return self._term_by_term(_Conditional(self, t, event, ends, reach, inner, 0), least, most, steps)
+        short = cells <= most_terms and largest < most_steps * float(self.squares_step)
+        if self.count_step and short:
+            given = _Conditional(self, t, event, ends, reach, inner, 0)
+            return self._term_by_term(given, int(least), int(most), steps)
         above = _Conditional(self, t, event, ends, reach, inner, 1)
         below = _Conditional(self, t, event, ends, reach, inner, -1)
         high_value, high_error = self._over_counts(above, least, most, outer)
@@ -165,26 +180,26 @@ class VarianceLaw:
         return middle, float(np.logaddexp.reduce([high_error, low_error, half]))
 
     def _over_counts(
-        self, given: _Conditional, least: int, most: int, relative: float
+        self, given: _Conditional, least: float, most: float, relative: float
     ) -> tuple[float, float]:
-        """Sum over the noise of the count; counts up to 1 all stand for 1."""
+        """Sum or integrate over the noise of the count; counts up to 1 all stand for 1."""
 
         def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
             distinct, place = np.unique(r, return_inverse=True)
             value, error = given.over_sums(distinct)
-            mass = self.count_noise.mass(r)
-            return value[place].reshape(r.shape) + mass, error[place].reshape(r.shape) + mass
+            weight = self.count_noise.weight(r)
+            return value[place].reshape(r.shape) + weight, error[place].reshape(r.shape) + weight
 
         value = error = -math.inf
         if least <= most:
             places = [least, most, 0.0, 1.0, *(c - self.count for c in given.turns())]
             points = sorted(min(max(p, float(least)), float(most)) for p in places)
-            panels = graded([np.array([p]) for p in points], whole=True, levels=5)
+            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step), levels=self.levels)
             values, errors = log_integrals(function, panels, 1, relative)
             value, error = float(values[0]), float(errors[0])
         at_one = np.array([1.0 - self.count])
         chance, its_error = given.over_sums(at_one)
-        mass = self.count_noise.shape.tail(np.array([(self.count - 1.5) / self.count_noise.unit]))
+        mass = self.count_noise.at_most(1 - self.count)
         return (
             float(np.logaddexp(value, (chance + mass)[0])),
             float(np.logaddexp(error, (its_error + mass)[0])),
@@ -197,7 +212,7 @@ class VarianceLaw:
         mass_of_sums = self.sum_noise.mass(grid)[None, :]
         counts = np.concatenate([[1.0 - self.count], np.arange(least, most + 1, dtype=float)])
         masses = self.count_noise.mass(counts)
-        masses[0] = self.count_noise.shape.tail(np.array([(self.count - 1.5) / self.count_noise.unit]))[0]
+        masses[0] = self.count_noise.at_most(1 - self.count)[0]
         value = error = -math.inf
         for start in range(0, len(counts), _batch):
             r, mass = counts[start : start + _batch, None], masses[start : start + _batch, None]
@@ -247,7 +262,7 @@ class _Conditional:
             root = np.sqrt(np.maximum(c * (float(self.law.squares) - c * v), 0))
             places += [root - total, -root - total]
         table = np.sort(np.clip(np.stack(places), -self.reach, self.reach), axis=0)
-        return graded(list(table), levels=5)
+        return graded(list(table), levels=self.law.levels)
 
     def _edges(self) -> list[float]:
         raw = float(self.law.raw)

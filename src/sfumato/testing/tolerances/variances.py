@@ -12,10 +12,11 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, at_least_0, positive
 from sfumato.noise import Law
 from sfumato.testing.tolerances.noises import Event
-from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
+from sfumato.testing.tolerances.numbers import per_partition_k
 from sfumato.testing.tolerances.ratios import (
     Probability,
     RatioTolerance,
+    Rounded,
     largest_tolerance,
     part_tolerance,
     probability,
@@ -38,9 +39,9 @@ class VarianceCase(TypedDict):
     count_noise: Law
     lower: Number
     upper: Number
-    rounded: NotRequired[bool]
-    squares_step: NotRequired[Number]
-    sum_step: NotRequired[Number]
+    rounded: Rounded
+    squares_step: NotRequired[Number | None]
+    sum_step: NotRequired[Number | None]
 
 
 def variance_tolerance(
@@ -54,10 +55,10 @@ def variance_tolerance(
     count_noise: Law,
     lower: Number,
     upper: Number,
+    rounded: Rounded,
     rule: str = "joint",
-    rounded: bool = False,
-    squares_step: Number = 1,
-    sum_step: Number = 1,
+    squares_step: Number | None = None,
+    sum_step: Number | None = None,
 ) -> RatioTolerance:
     """Return t with P(|noisy variance - raw variance| > t) <= 10^-k.
 
@@ -71,13 +72,15 @@ def variance_tolerance(
         count: the raw count, a whole number.
         squares_noise: the law of the noise of the sum of squares, in squared units.
         sum_noise: the law of the sum's noise, in the unit of the values.
-        count_noise: the law of the count's noise, which is rounded to whole numbers.
+        count_noise: the law of the count's noise.
         lower: lower bound of the values; the noisy variance is clamped to [0, (upper - lower)^2 / 4].
         upper: upper bound of the values.
+        rounded: which noises the tested library rounds: "none", where all noise is real (PipelineDP);
+            "count", to whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is
+            false for real ones.
         rule: one of the two.
-        rounded: the noises of sum and squares are rounded to whole steps, too.
-        squares_step: the grid step of the sum of squares, for rounded noise.
-        sum_step: the grid step of the sum, for rounded noise.
+        squares_step: the grid step of a rounded sum of squares, in squared units; left out for a real one.
+        sum_step: the grid step of a rounded sum likewise.
     Returns:
         t in squared units; a float with the `intervals` of "squares", "sum", "count", "mean square",
         "squared mean" and "variance". "exact" is sound and within 1e-5 of the smallest.
@@ -89,7 +92,8 @@ def variance_tolerance(
     >>> from sfumato.noise import Laplace
     >>> noises = dict(squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace(1))
     >>> t = variance_tolerance(
-    ...     5, normalized_squares=4000, normalized_sum=1000, count=1000, lower=-4, upper=4, **noises)
+    ...     5, normalized_squares=4000, normalized_sum=1000, count=1000, lower=-4, upper=4, rounded="count",
+    ...     **noises)
     >>> print(t.explain())
           squares: 3949.55386 <= 4000 <= 4050.44614
               sum: 974.776931 <= 1000 <= 1025.22307
@@ -118,9 +122,9 @@ def variance_tolerance(
         raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}{why}")
     part_k = per_partition_k(k, 3)
     joint = law.by_intervals(
-        part_tolerance(squares_noise, part_k, rounded, law.squares_step),
-        part_tolerance(sum_noise, part_k, rounded, law.sum_step),
-        integer_tolerance(count_noise.tolerance(part_k)),
+        part_tolerance(squares_noise, part_k, law.squares_step),
+        part_tolerance(sum_noise, part_k, law.sum_step),
+        part_tolerance(count_noise, part_k, law.count_step),
         float(exact_k),
         part_k,
     )
@@ -147,7 +151,7 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
     >>> from sfumato.noise import Laplace
     >>> p = variance_failure_probability(
     ...     0.1, normalized_squares=4000, normalized_sum=1000, count=1000, lower=-4, upper=4,
-    ...     squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace(1))
+    ...     squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace(1), rounded="count")
     >>> p.error < 1e-9 * p < p < 1e-4
     True
     """
@@ -172,7 +176,7 @@ def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) ->
     >>> from sfumato.noise import Laplace
     >>> t = complementary_variance_tolerance(
     ...     5, normalized_squares=4000, normalized_sum=1000, count=1000, lower=-4, upper=4,
-    ...     squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace(1))
+    ...     squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace(1), rounded="count")
     >>> 5e-8 < t < 2e-7
     True
     """
