@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from sfumato.engines.duckdb import forms
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.forms import vectors
 from sfumato.query.exact import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
+from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
 
 LENGTH = 3
 RADII = (1, 7, 1000, 2**31 - 1, 2**40)
@@ -75,6 +77,25 @@ def test_units_add_what_the_definition_says(openers):
         assert not wrong(openers(name)(table(rows())), rows())
 
 
+@pytest.mark.parametrize(
+    ("ball", "length"),
+    [
+        (Ball.L1, 2048),
+        *(pytest.param(ball, MOST_ENTRIES, marks=pytest.mark.long) for ball in Ball),
+    ],
+)
+def test_no_vector_of_many_large_entries_stops_a_release(ball, length):
+    """The sum of 2,048 entries at the end of their range is beyond 64 bits."""
+    values = [[1e300] * length, [-1e300] * (length - 1) + [2.5], [0.5] * length]
+    statistic = VectorSum("v", "v", length, -20, 1 << 40, ball, 1)
+    query = ExactQuery((), "unit", ("unit",), None, 1, (statistic,))
+    answer = pa.Table.from_batches(DuckDBEngine.open(table(values)).statistics(query, 10))
+    for value, row in zip(values, answer.to_pylist(), strict=True):
+        got = [int(x) for x in row[statistic.names[0]]]
+        assert got == list(statistic.contribution([{"v": value}]).values())
+        assert ball.holds(got, statistic.radius)
+
+
 def planted(name: str, old: str, new: str) -> Callable[..., Any]:
     source = inspect.getsource(getattr(vectors, name))
     assert old in source
@@ -89,7 +110,7 @@ def planted(name: str, old: str, new: str) -> Callable[..., Any]:
     [
         ("_within", "for by in (2, 1)]", "for by in (3, 2, 1)]", None),  # one more look below changes nothing
         ("_within", "{above} - {by}) >= {square}", "{above} - {by} + 2) > {square}", "outside"),  # a root below
-        ("_within", "(1 << 62) // s.radius", "1 << 62", "stopped"),  # beyond 64 bits
+        ("_within", "sizes.BIGINT_ROOM // s.radius", "sizes.BIGINT_ROOM", "stopped"),  # beyond 64 bits
         ("_within", "x * {s.radius}::BIGINT // {size}", "CAST(round(x * {s.radius}::DOUBLE / {size}) AS BIGINT)", "outside"),
         ("_within", 'longer = f"{size} > {s.radius}"', 'longer = f"{size} > {s.radius + 1}"', "outside"),
         ("_within", "{-FAR_STEPS}), {FAR_STEPS})", "{-FAR_STEPS}), {2 * FAR_STEPS})", "another"),

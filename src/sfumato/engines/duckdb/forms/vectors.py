@@ -90,11 +90,10 @@ def _within(stage: Callable[[str], str], vector: str, s: VectorSum) -> str:
         above = stage(f"({root} + {square} // {root}) // 2 + 1")
         less = [f"WHEN ({above} - {by}) * ({above} - {by}) >= {square} THEN {above} - {by}" for by in (2, 1)]
         size, longer = stage(f"CASE {' '.join(less)} ELSE {above} END"), f"{square} > {s.radius**2}::HUGEINT"
-    size = stage(f"CAST({size} AS BIGINT)")
-    # HUGEINTs take several times as long to divide as BIGINTs.
-    narrow = sizes.BIGINT_ROOM // s.radius
-    shortened = (
-        f"CASE WHEN x BETWEEN {-narrow} AND {narrow} THEN x * {s.radius}::BIGINT // {size} "
-        f"ELSE CAST(x::HUGEINT * {s.radius} // {size} AS BIGINT) END"
-    )
+    shortened = f"CAST(x::HUGEINT * {s.radius} // {size} AS BIGINT)"
+    if s.ball is Ball.L2 or s.length * FAR_STEPS <= sizes.BIGINT_ROOM:
+        # HUGEINTs take several times as long to divide as BIGINTs.
+        size, narrow = stage(f"CAST({size} AS BIGINT)"), sizes.BIGINT_ROOM // s.radius
+        few = f"x BETWEEN {-narrow} AND {narrow} THEN x * {s.radius}::BIGINT // {size}"
+        shortened = f"CASE WHEN {few} ELSE {shortened} END"
     return stage(f"CASE WHEN {longer} THEN {_each(near, shortened)} ELSE {near} END")
