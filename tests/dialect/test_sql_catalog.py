@@ -173,7 +173,7 @@ def test_notes_say_what_came_from_the_catalog():
 REFUSED = {
     "no bounds": (text("AVG(year)"), "or declare lower and upper of year in catalog: tables.visits", "AVG"),
     "bounds of an expression": (text("AVG(age + 1)"), "AVG without bounds", "AVG"),
-    "another unit": (text("AVG(age)", "privacy_unit_column = ID"), "is id in catalog: tables.visits", "ID"),
+    "another unit": (text("AVG(age)", "privacy_unit_column = age"), "is id in catalog: tables.visits", "age"),
     "groups beyond": (
         text("COUNT(*)", "max_groups_contributed = 4"),
         "max_groups_contributed is 4, but catalog: tables.visits allows at most 3",

@@ -14,6 +14,7 @@ from sfumato.display.fields import Spelled
 from sfumato.display.text import visible
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
+from sfumato.query.schema import own_name
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,12 +144,13 @@ class Declarations(Helpful, Displayed):
         Raises:
             QueryError: there is no such table.
         """
-        if not isinstance(name, str) or name not in self.tables:
+        own = own_name(name, self.tables) if isinstance(name, str) else None
+        if own not in self.tables:
             near = nearest(name, self.tables) if isinstance(name, str) else None
             hint = f"; did you mean {near!r}?" if near else "."
             listed = ", ".join(self.tables)
             raise QueryError(f"{self.name}: there is no table {shown(name)}{hint} The tables are: {listed}")
-        return self.tables[name]
+        return self.tables[own]
 
     def unit_path(self, name: str) -> tuple[ForeignKey, ...]:
         """Return the foreign keys by which a private table reaches its unit: none where it has one."""

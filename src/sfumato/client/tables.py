@@ -100,6 +100,7 @@ class RemoteTable(Remote):
     def opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
         """Return a private table by its name."""
         table = catalog.table(name)
+        name = catalog.declaration(name).name
         local = replace(table, notes=tuple(service.tables[name].get("notes", ())))
         return cls(service, Recorded("table", name), local=local)
 

@@ -155,10 +155,12 @@ def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, No
         return ""
     if folded in known.private or (len(path) > 1 and path[-1].casefold() in known.private):
         return f"{name} is a private table: {_WITHIN}"
-    if len(path) == 1 and name in known.public.get(folded, ()):
-        if len(known.public[folded]) > 1:
+    # DuckDB takes names for equal that differ by the case of ASCII.
+    public = known.public.get(folded, ())
+    if len(path) == 1 and (name in public or (len(public) == 1 and (name + public[0]).isascii())):
+        if len(public) > 1:
             return f"{name}: two public tables have names that differ by case alone; rename one"
-        read[name] = None
+        read[public[0]] = None
         return ""
     if name in known.public.get(folded, ()):
         return f'{name}: write the name of a public table in quotes, "{name}"'

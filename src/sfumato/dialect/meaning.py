@@ -81,7 +81,7 @@ def parse(
     if catalog is not None:
         public = [name for name, table in catalog.tables.items() if table.public]
         private = [name for name, table in catalog.tables.items() if not table.public]
-    public = list(public)
+    public, private = list(public), list(private)
     words, known = inner_tables(Cursor(text))
     free, parts = names_in(words), private_parts(words)
     readings = []
@@ -96,7 +96,9 @@ def parse(
             return _refused(missing, read_options(statement, declared, advised))
     outside = put_together(words, parts, [reading.writer for reading in readings])
     queries = [reading.query() for reading in readings]
-    hidden = {*private, *(name for query in queries for name in query.sources)} - {*public}
+    folded = {name.casefold() for name in public}
+    named = {*private, *(name for query in queries for name in query.sources)}
+    hidden = {name for name in named if name in private or name.casefold() not in folded} - {*public}
     queries = [query.within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)

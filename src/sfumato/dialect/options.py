@@ -255,14 +255,14 @@ class _Given:
             return declared.privacy_unit or ""
         value = self.pairs["privacy_unit_column"][1]
         text = unit_name(self._parts(value)) if value.kind == "list" else value.text
-        if declared is not None and text != declared.privacy_unit:
+        if declared is not None and text.casefold() != (declared.privacy_unit or "").casefold():
             raise self._refuse(
                 value.place,
                 f"privacy_unit_column is {declared.privacy_unit} in {declared.where}; leave it out",
             )
         if value.kind == "number" or not text.strip():
             raise self._refuse(value.place, "privacy_unit_column names the column that tells whose a row is")
-        return text
+        return text if declared is None else declared.privacy_unit or ""
 
     def unit_parts(self) -> tuple[str, ...]:
         value = self.pairs.get("privacy_unit_column", (None, None))[1]

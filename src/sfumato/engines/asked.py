@@ -20,6 +20,7 @@ from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.payment import Form, Same, paying, payment, same_question
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.query.schema import own_name
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.top.asked import Top
 
@@ -344,7 +345,8 @@ def asking(
                     *(sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone),
                     *(one.multiline, one.encoding),
                 )
-                return once((name, unit, repr(given)), partial(opened, one, name, unit))
+                key = own_name(name, tables or ()), unit.casefold(), repr(given)
+                return once(key, partial(opened, one, name, unit))
 
             return _asked(query, table, resources)
         if not isinstance(catalog, Declarations):
@@ -355,8 +357,9 @@ def asking(
         declared: Any = catalog
 
         def of_catalog(_: SqlQuery, name: str, __: str) -> Any:
-            opened = declared.public if declared.declaration(name).public else declared.table
-            return once(name, partial(opened, name, **limits))
+            table = declared.declaration(name)
+            opened = declared.public if table.public else declared.table
+            return once(table.name, partial(opened, table.name, **limits))
 
         return _asked(parse(text, declared, advised=advised), of_catalog, resources)
 

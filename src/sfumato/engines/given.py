@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.scan import scan
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
-from sfumato.query.schema import spelled
+from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def of_tables(
     public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
     query = parse(text, public=public, private=sources.keys() - public, advised=advised)
     queries = (query, *query.beside)
-    for name in (name for one in queries for name in one.sources):
+    for name in (own_name(name, sources) for one in queries for name in one.sources):
         if name not in sources and not is_path(name):
             near = nearest(name, sources)
             given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
@@ -90,6 +90,7 @@ def of_tables(
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
 
     def opened(one: SqlQuery, name: str, unit: str) -> Any:
+        name = own_name(name, sources)
         if isinstance(sources.get(name), PublicTable):
             return sources[name]
         declared = one.types if types is None else types

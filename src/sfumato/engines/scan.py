@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.names import helpful
 from sfumato.query.released.release import Release
+from sfumato.query.schema import own_name
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.units import checked_parts, unit_name, unit_note
@@ -149,7 +150,8 @@ def unit_table(
 ) -> Table[Any]:
     """Return the table of an engine, whose unit is a column, or is made of several parts."""
     if len(parts) < 2:
-        return Table(engine, unit, notes=notes)
+        own = own_name(unit, engine.schema()) if isinstance(unit, str) else unit
+        return Table(engine, own, notes=notes)
     made, units = engine.composite(parts, timezone)
     return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), unit_parts=units)
 

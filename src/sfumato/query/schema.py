@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -133,6 +134,16 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
 def quoted(name: str) -> str:
     """Write a name as SQL has it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def own_name(name: str, known: Iterable[str]) -> str:
+    """Return how the one known name is spelled that equals a name whatever the case; else the name itself.
+
+    >>> own_name("VISITS", ["visits", "towns"]), own_name("x", ["X", "x"]), own_name("X1", ["x"])
+    ('visits', 'x', 'X1')
+    """
+    alike = [one for one in known if one.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else name
 
 
 def spelled(column: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -14,7 +15,7 @@ from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
 from sfumato.query.noisy.numbers import arrow_column
-from sfumato.query.schema import Schema
+from sfumato.query.schema import Column, Schema
 
 
 def as_table(keys: Sequence[str], values: Any) -> pa.Table:
@@ -52,11 +53,34 @@ def _key_column(name: str, values: Any) -> pa.Array:
         # NaN is what pandas has for a value that is missing, and a key of its own elsewhere.
         return pa.array(values, from_pandas=type(values).__module__.startswith("pandas"))
     except NO_ARROW:
+        if set(map(type, values)) == {int} and all(abs(value) < 10**38 for value in values):
+            return pa.array(map(Decimal, values), pa.decimal128(38))
         types = " and ".join(sorted({type(value).__name__ for value in values}))
         raise QueryError(
             f"group_by: keys= has values of the Python type {types} for {name!r}; give them one type that a "
             "column can have"
         ) from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _is_text(kind.value_type)
+    texts = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null
+    return any(is_one(kind) for is_one in texts)
+
+
+def _changed(name: str, typed: str, given: pa.DataType, column: Column) -> str:
+    """Write the condition that a key is another value in the type of its column."""
+    changed = f"{name} IS NOT NULL AND {typed} IS NULL"
+    if column.kind.numeric:
+        # A float in fewer digits is the number that both are written as, such as 0.1.
+        as_texts = f"CAST({name} AS VARCHAR) <> CAST({typed} AS VARCHAR)"
+        whole = pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0)
+        number = "HUGEINT" if whole else "DOUBLE"
+        changed += f" OR ({as_texts} AND TRY_CAST({name} AS {number}) <> TRY_CAST({typed} AS {number}))"
+    if column.type_name == "DATE" and pa.types.is_timestamp(given):
+        changed += f" OR {typed} <> {name}"
+    return changed
 
 
 def typed_keys(
@@ -72,12 +96,17 @@ def typed_keys(
         raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
     casts, odd = [], []
     for key in keys:
-        name, column = identifier(key), schema[key]
+        name, column, given = identifier(key), schema[key], table.schema.field(key).type
+        if column.type_name == "VARCHAR" and not _is_text(given):
+            value = table.column(key).drop_null()[:1].to_pylist()
+            written = f"; give texts, such as {str(*value)!r}" if value and pa.types.is_integer(given) else ""
+            raise QueryError(
+                f"group_by: keys= has values of type {given}, but {key} is text (VARCHAR){written}"
+            )
         casts.append(f"TRY_CAST({name} AS {column.type_name})")
-        changed = f"{name} IS NOT NULL AND {casts[-1]} IS NULL"
-        if column.kind.numeric:
-            changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({casts[-1]} AS DOUBLE)"
-        odd.append(f"min(CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END)")
+        odd.append(
+            f"min(CASE WHEN {_changed(name, casts[-1], given, column)} THEN CAST({name} AS VARCHAR) END)"
+        )
     # One statement, as each costs a small release more than its rows do.
     query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} {order_by(['ALL'])}"
     found = session.sql(query).to_arrow_table()

@@ -1,0 +1,163 @@
+"""Public keys, as they are written, in the type of their column: the same values, or an error that says why."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import CatalogError, QueryError
+from sfumato.query.schema import own_name
+
+pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, not counts")
+
+ROWS = pa.table(
+    {
+        "id": [1, 2],
+        "ubigint": pa.array([2**64 - 1, 1], pa.uint64()),
+        "text": ["1", "2"],
+        "float": pa.array([0.1, 0.2], pa.float32()),
+        "double": [0.1, 0.2],
+        "tinyint": pa.array([1, 2], pa.int8()),
+        "day": [datetime.date(2020, 1, 1)] * 2,
+        "price": pa.array([decimal.Decimal("0.10")] * 2, pa.decimal128(5, 2)),
+    }
+)
+ENGINE = sf.scan(ROWS, privacy_unit="id").engine
+
+
+def keys_of(column, values):
+    return ENGINE.public_keys([column], values, ()).column(0).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "keys"),
+    [
+        ("ubigint", [2**64 - 1, 1], [1, 2**64 - 1]),
+        ("ubigint", [2**64 - 1], [2**64 - 1]),
+        ("ubigint", np.array([2**64 - 1], np.uint64), [2**64 - 1]),
+        ("ubigint", pd.Series([2**64 - 1], dtype=object), [2**64 - 1]),
+        ("ubigint", [decimal.Decimal(2**64 - 1)], [2**64 - 1]),
+        ("float", [0.1, 0.5], [float(np.float32(0.1)), 0.5]),
+        ("float", ["0.1"], [float(np.float32(0.1))]),
+        ("float", [float(np.float32(0.1))], [float(np.float32(0.1))]),
+        ("float", np.array([0.1], np.float32), [float(np.float32(0.1))]),
+        ("double", [0.1, 1], [0.1, 1.0]),
+        ("tinyint", [1.0, 2.0], [1, 2]),
+        ("text", ["1"], ["1"]),
+        ("text", pd.Series(["1"], dtype="category"), ["1"]),
+        ("text", pa.array(["1"]).dictionary_encode(), ["1"]),
+        ("text", [None], [None]),
+        ("day", ["2020-01-01"], [datetime.date(2020, 1, 1)]),
+        ("day", [datetime.datetime(2020, 1, 1)], [datetime.date(2020, 1, 1)]),
+        ("price", [0.1], [decimal.Decimal("0.10")]),
+    ],
+    ids=str,
+)
+def test_keys_that_fit(column, values, keys):
+    assert keys_of(column, values) == keys
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("ubigint", [2**64], "'18446744073709551616', which does not fit ubigint"),
+        ("ubigint", [-1], "'-1', which does not fit ubigint"),
+        ("ubigint", [10**40], "Python type int"),
+        ("float", [0.123456789012], "'0.123456789012', which does not fit float"),
+        ("float", [1e300], "does not fit float"),
+        ("double", [2**53 + 1], "'9007199254740993', which does not fit double"),
+        ("tinyint", [1.5], "'1.5', which does not fit tinyint"),
+        ("text", [1, 2], "type int64, but text is text.*give texts, such as '1'"),
+        ("text", [1.5], "type double, but text is text"),
+        ("text", [True], "type bool, but text is text"),
+        ("text", [datetime.date(2020, 1, 1)], "date32.*but text is text"),
+        ("text", pa.array([1]).dictionary_encode(), "but text is text"),
+        ("day", [datetime.datetime(2020, 1, 1, 5)], "'2020-01-01 05:00:00', which does not fit day"),
+        ("price", [decimal.Decimal("0.123")], "does not fit price"),
+    ],
+    ids=str,
+)
+def test_keys_that_do_not_fit(column, values, told):
+    with pytest.raises(QueryError, match=f"keys= .*{told}"):
+        keys_of(column, values)
+
+
+def test_a_domain_of_numbers_for_a_column_of_texts():
+    table = {"source": ROWS, "privacy_unit": "id", "columns": {"text": {"domain": [1, 2]}}}
+    with pytest.raises(CatalogError, match=r"columns\.text: domain has values of type int64.*such as '1'"):
+        sf.catalog({"tables": {"t": table}}).table("t")
+
+
+# Names, whatever their case.
+
+PUBLIC = sf.public(pa.table({"text": ["1", "2"], "town": ["A", "B"]}))
+QUERY = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = {unit}, "
+    "max_groups_contributed = 1{more}) {what} FROM {tables}"
+)
+TEXTS = {
+    "a table": QUERY.format(unit="id", more="", what="COUNT(*) AS n", tables="VISITS"),
+    "the unit": QUERY.format(unit="ID", more="", what="COUNT(*) AS n", tables="visits"),
+    "a qualified unit": QUERY.format(unit="Visits.Id", more="", what="COUNT(*) AS n", tables="visits"),
+    "inside": QUERY.format(unit="ID", more="", what="COUNT(*) AS n", tables="(SELECT id FROM VISITS) AS s"),
+    "a public table": QUERY.format(
+        unit="id", more="", what="town, COUNT(*) AS n", tables="Visits JOIN TOWNS USING (Text) GROUP BY town"
+    ),
+    "a private table": QUERY.format(
+        unit="id", more=", max_joined_rows = 1", what="COUNT(*) AS n", tables="visits JOIN Orders USING (ID)"
+    ),
+    "a membership": QUERY.format(
+        unit="id", more="", what="COUNT(*) AS n", tables="visits WHERE text IN (SELECT TEXT FROM TOWNS)"
+    ),
+    "public groups": QUERY.format(
+        unit="id",
+        more=", group_selection_strategy = PUBLIC_GROUPS",
+        what="p.text, COUNT(*) AS n",
+        tables="visits RIGHT OUTER JOIN (SELECT DISTINCT text FROM TOWNS) AS p ON visits.text = p.text GROUP BY p.text",
+    ),
+    "outside": "WITH x AS ("
+    + QUERY.format(unit="id", more="", what="text, COUNT(*) AS n", tables="visits GROUP BY text")
+    + ") SELECT town, n FROM X JOIN TOWNS USING (TEXT)",
+}
+
+
+@pytest.mark.parametrize("catalog", [False, True], ids=["tables", "catalog"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_names_of_tables_and_of_the_unit_are_equal_whatever_their_case(name, catalog):
+    if catalog:
+        private = {"source": ROWS, "privacy_unit": "Id"}
+        public = {"source": pa.table({"text": ["1", "2"], "town": ["A", "B"]}), "public": True}
+        declared = sf.catalog({"tables": {"visits": private, "orders": private, "towns": public}})
+        assert sf.sql(TEXTS[name], catalog=declared).spent[0] == 1
+        assert declared.table("VISITS").unit == "id"
+    else:
+        tables = {"visits": ROWS, "orders": ROWS, "towns": PUBLIC}
+        assert sf.sql(TEXTS[name], tables=tables).spent[0] == 1
+
+
+def test_a_name_that_two_tables_have_is_taken_as_it_is_written():
+    other = ROWS.append_column("more", [[1, 2]])
+    text = QUERY.format(unit="id", more="", what="COUNT(more) AS n", tables="{}")
+    tables = {"visits": ROWS, "Visits": other}
+    assert sf.sql(text.format("Visits"), tables=tables).spent[0] == 1
+    with pytest.raises(QueryError, match="no column 'more'"):
+        sf.sql(text.format("visits"), tables=tables)
+    with pytest.raises(QueryError, match="FROM names 'VISITS'.*did you mean"):
+        sf.sql(text.format("VISITS"), tables=tables)
+    assert own_name("VISITS", tables) == "VISITS"
+
+
+def test_a_private_table_is_not_read_as_a_public_one_by_its_case():
+    text = "WITH x AS (" + TEXTS["a table"] + ") SELECT n FROM x JOIN {} ON true"
+    for name in ("visits", "Visits", "ORDERS"):
+        with pytest.raises(QueryError, match="is a private table"):
+            sf.sql(text.format(name), tables={"visits": ROWS, "orders": ROWS, "Orders": PUBLIC})
+
+
+def test_a_unit_in_another_case_is_the_column():
+    table = sf.scan(ROWS, privacy_unit="ID")
+    assert table.unit == "id"
