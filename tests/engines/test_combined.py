@@ -118,8 +118,8 @@ def test_the_order_of_rows_changes_nothing(name, v, p, chance):
 
 
 def test_a_sum_in_the_order_of_rows_would_be_found(monkeypatch):
-    def planted(where, function, value, kind, distinct):
-        return unit_aggregates.UnitAggregate(value, f"{function}({{}})".format, "DOUBLE")
+    def planted(where, function, one, distinct):
+        return unit_aggregates.UnitAggregate(one.text, f"{function}({{}})".format, "DOUBLE")
 
     rows = [(1.0, "A", x, 0) for x in (0.1, 0.2, 0.3, 1e10, -1e10)]
     for same in (True, False):
