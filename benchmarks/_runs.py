@@ -30,8 +30,14 @@ table = pa.table({"unit": unit, "grp": group, "x": pa.array(x, mask=rng.random(r
 pq.write_table(table, path, row_group_size=245_760)
 """
 
-# What every script may use: the question of a source, and the same in PipelineDP of rows (unit, group, x).
+# What every script may use: its peak memory; the question of a source, and the same in PipelineDP of rows
+# (unit, group, x).
 _JOB = """
+def peak_mb():
+    # Linux counts VmHWM anew for each program. ru_maxrss survives exec: it includes the memory of the parent.
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) / 1024
+
 def ask(source):
     import sfumato as sf
     return sf.scan(source, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
@@ -55,7 +61,7 @@ def pipelinedp(backend, rows):
 def run(python: str, script: str, *arguments: object, **environment: str) -> Any:
     """Run a script in a Python of its own, and return what its last line says in JSON.
 
-    `ask` and `pipelinedp` above are defined there; they import what they need when they are called.
+    `peak_mb`, `ask` and `pipelinedp` above are defined there; they import what they need when they are called.
     """
     done = subprocess.run(
         [python, "-W", "ignore", "-c", _JOB + script, *map(str, arguments)],

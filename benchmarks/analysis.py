@@ -21,7 +21,7 @@ from pathlib import Path
 from _runs import generate, run
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 path, what, keys, asked = sys.argv[1:5]
 import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.table, sfumato.query.released.release
 start = time.perf_counter()
@@ -44,7 +44,7 @@ else:
     assert len(found.points) == (20 if asked == "groups" else 10)
     found.best()
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+print(json.dumps({"seconds": seconds, "mb": peak_mb()}))
 """
 
 

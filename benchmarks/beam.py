@@ -59,7 +59,7 @@ elif what == "pipelinedp":
         result | beam.combiners.Count.Globally() | beam.Map(print)
 seconds = time.perf_counter() - start
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss / 1024}))
+print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "mb": peak_mb()}))
 """
 
 HOT = """

@@ -32,7 +32,7 @@ print("{}")
 """
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 path, what, types = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 import duckdb
 from sfumato.engines.duckdb.sources import open_source
@@ -46,7 +46,7 @@ else:
     with source.session() as session:
         source.load(session, list(types))
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+print(json.dumps({"seconds": seconds, "mb": peak_mb()}))
 """
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from _runs import run
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 groups, folder = int(sys.argv[1]), sys.argv[2]
 import duckdb, pyarrow.parquet as pq
 source, target = f"{folder}/one_row_each_{groups}.parquet", f"{folder}/released_{groups}.parquet"
@@ -26,12 +26,12 @@ con.close()
 import sfumato as sf
 question = sf.scan(source, privacy_unit="unit", memory_limit="600MB").group_by("grp").bound(groups=1, rows=1).agg(
     n=sf.count(), total=sf.sum("x", lower=0, upper=100))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak_mb()
 start = time.perf_counter()
 # delta is enormous here so that a good part of the groups, one person each, is really written.
 question.release(epsilon=1, delta=0.5).write(target)
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "before": before, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+print(json.dumps({"seconds": seconds, "before": before, "mb": peak_mb(),
                   "rows": pq.read_metadata(target).num_rows}))
 """
 

@@ -28,7 +28,7 @@ SHAPES = {
 }
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 folder, what, shape, tables, key, kind = sys.argv[1:7]
 orders, customers, regions = (f"{folder}/{name}.parquet" for name in ("orders", "customers", "regions"))
 
@@ -68,7 +68,7 @@ def release():
 
 start = {"floor": floor, "release": release}[what]()
 print(json.dumps({"seconds": time.perf_counter() - start[0], "cpu": time.process_time() - start[1],
-                  "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+                  "mb": peak_mb()}))
 """
 
 

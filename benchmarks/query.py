@@ -74,7 +74,7 @@ SHAPES = {
 }
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 path, what, shape, limit, folder = sys.argv[1:6]
 columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else ["x"]
 columns = [] if "vectors" in shape or "by weight" in shape else columns
@@ -239,7 +239,7 @@ def peer_opendp():
 start = {"floor": floor, "release": release, "pipelinedp": peer_pipelinedp, "opendp": peer_opendp}[what]()
 seconds = time.perf_counter() - start[0]
 cpu = time.process_time() - start[1]
-mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+mb = peak_mb()
 print(json.dumps({"seconds": seconds, "cpu": cpu, "mb": mb}))
 """
 

@@ -37,7 +37,7 @@ CHANGES = {
 }
 
 SCRIPT = """
-import json, resource, sys, time
+import json, sys, time
 folder, what, name, epsilon = sys.argv[1:5]
 PRIVATE, PUBLIC = ("customer", "orders", "lineitem"), ("part", "supplier", "nation", "region")
 path = lambda table: f"{folder}/{table}.parquet"
@@ -145,7 +145,7 @@ def release():
 
 start, rows = {"floor": floor, "release": release}[what]()
 print(json.dumps({"seconds": time.perf_counter() - start[0], "cpu": time.process_time() - start[1],
-                  "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                  "mb": peak_mb(),
                   "rows": [[str(v) if not isinstance(v, (int, float, type(None))) and type(v).__name__ != "Decimal" else v if v is None else float(v) for v in row] for row in rows]}))
 """
 KEYS = {"Q1": 2, "Q3": 1, "Q4": 1, "Q5": 1, "Q10": 1, "Q12": 1, "Q13": 1}
