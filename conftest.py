@@ -300,6 +300,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.released.noisy_table.NoisyTable.plot": "the number of panels is shown",
     "sfumato.query.released.noisy_table.NoisyTable.share_of_total": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.to_arrow": "names of columns are shown",
+    "sfumato.query.released.noisy_table.NoisyTable.to_pandas": "what is said of the numbers is shown",
     "sfumato.query.released.noisy_table.NoisyTable.write": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.canonical": "what is asked is shown",
     "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",

@@ -7,7 +7,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY
   )
   year,
   COUNT(DISTINCT id) AS people,
-  -- Bounds are guesses made beforehand, never read from the rows: a visit to the doctor every 3 days in three months.
-  AVG(docvis, contribution_bounds_per_row => (0, 30)) AS visits
+  -- Bounds are chosen beforehand, never read from the rows. In three months few people see a doctor more than 60 times.
+  AVG(docvis, contribution_bounds_per_row => (0, 60)) AS visits
 FROM 'rwm5yr.parquet'
 GROUP BY year

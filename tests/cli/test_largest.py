@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.query.bars import Bars
 from sfumato.query.released.chart import Chart
 
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id"
@@ -46,7 +47,7 @@ def test_a_table_with_its_explanation_a_file_and_a_picture(visits, run, tmp_path
 @pytest.mark.noise_cannot_matter("labels and words are looked at")
 def test_the_picture_of_sums(visits):
     release = sf.sql(text(SUM))
-    chart = Chart.of_largest(release, 0.95, simultaneous=True)
+    chart = Chart.of_largest(release, Bars(simultaneous=True))
     assert len(chart.labels) == 2 and chart.keys == "year"
     (panel,) = chart.panels
     assert panel.title == "largest groups by sum" and panel.subtitle == "sum of visits, bounds 0 to 6"

@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError
+from sfumato.query.bars import Bars
 from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
 from sfumato.query.estimates.derived import CombinationEstimate
 from sfumato.query.estimates.vectors import VectorEstimate
@@ -70,7 +71,7 @@ def test_user_settings_are_neither_used_nor_changed(release):
 
 
 def test_bars_are_as_high_as_the_numbers(release):
-    chart = Chart.of(release, 0.95, False)
+    chart = Chart.of(release, Bars())
     table = release.to_arrow()
     assert [p.title for p in chart.panels] == ["n", "average", "quarter"]
     assert chart.labels == ["1984", "1985", "1986"]
@@ -84,7 +85,7 @@ def test_bars_are_as_high_as_the_numbers(release):
 
 
 def test_numbers_of_different_values_have_bars(visits):
-    n, about = Chart.of(sf.sql(question(f"year, {KINDS}")), 0.95, False).panels
+    n, about = Chart.of(sf.sql(question(f"year, {KINDS}")), Bars()).panels
     assert (n.title, about.title) == ("kinds", "about")
     for panel in (n, about):
         (series,) = panel.series
@@ -114,7 +115,7 @@ def test_lists_and_bins_have_a_mark_for_each(visits):
         "VECTOR_SUM([1, 1, 1, 1, 1, 1, 1], length => 7, bound => 7) AS long"
     )
     release = sf.sql(question(f"year, {calls}"))
-    vectors, bins, long = Chart.of(release, 0.95, False).panels
+    vectors, bins, long = Chart.of(release, Bars()).panels
     table = release.to_arrow()
     assert [s.label for s in vectors.series] == ["[1]", "[2]"] and vectors.title == "v"
     assert [s.values for s in vectors.series] == [list(v) for v in zip(*table["v"].to_pylist(), strict=True)]
@@ -129,7 +130,7 @@ def test_many_groups_and_many_answers_are_cut_and_said(visits):
     release = sf.sql(
         question(f"year % 2 AS odd, {many}"),
     )
-    chart = Chart.of(release, 0.95, False)
+    chart = Chart.of(release, Bars())
     assert len(chart.panels) == MOST_PANELS
     assert f"The first {MOST_PANELS} of {MOST_PANELS + 2} answers." in chart.footer
     assert len(chart.labels) <= MOST_GROUPS
@@ -139,7 +140,7 @@ def test_odd_keys_draw(visits):
     key = "CASE year WHEN 1984 THEN '$x^' WHEN 1985 THEN '漢' || chr(27) END"
     release = sf.sql(question(f"{key} AS k, COUNT(*) AS n"))
     bar_chart(release, "odd.png")
-    assert sorted(Chart.of(release, 0.95, False).labels) == sorted(["$x^", "漢 ", "NULL"])
+    assert sorted(Chart.of(release, Bars()).labels) == sorted(["$x^", "漢 ", "NULL"])
 
 
 @pytest.mark.parametrize("path", ["out.pdf", "out", "no/such/out.png"])
@@ -150,12 +151,12 @@ def test_bad_paths(release, path):
 
 def test_bad_confidence(release):
     with pytest.raises(ParameterError):
-        bar_chart(release, "out.png", confidence=1.5)
+        bar_chart(release, "out.png", bars=Bars.checked(1.5))
 
 
 @pytest.mark.noise_cannot_matter("the lines below the panels are looked at")
 def test_no_line_below_the_panels_is_cut(release):
-    chart = Chart.of(release, 0.999, simultaneous=True)
+    chart = Chart.of(release, Bars(0.999, simultaneous=True))
     one = replace(chart, panels=chart.panels[:1])
 
     def reach(figure):
@@ -168,6 +169,6 @@ def test_no_line_below_the_panels_is_cut(release):
         assert right < edge
         # Planted: a figure as wide as a panel alone.
         narrow = _figure(one)
-        narrow.set_size_inches(5.2, 3)
+        narrow.set_size_inches(3.4, 3)
         right, edge = reach(narrow)
         assert right > edge

@@ -38,7 +38,12 @@ class TestOutput:
         assert re.search(r"^1984\s+\d+ ± \d+\s+\d\.\d+ ± 0\.\d+", done.stdout, re.MULTILINE)
         assert "epsilon 1000, delta 1e-06, for each id" in done.stdout
         assert "3 shown, chosen privately" in done.stdout
-        assert "what the noise may have changed" in " ".join(done.stdout.split())
+        said = " ".join(done.stdout.split())
+        assert "covers the noise around statistics of the clamped values, not sampling error" in said
+        assert (
+            "does not include bias from contribution limits and bounds; --diagnostics estimates it."
+            in said.casefold()
+        )
         assert done.stderr == ""
 
     @pytest.mark.parametrize(("error_bars", "shown"), [("", True), (", error_bars => FALSE", False)])

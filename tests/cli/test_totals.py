@@ -12,6 +12,7 @@ import sfumato as sf
 from sfumato.cli.processed import check_processed
 from sfumato.cli.table import print_table
 from sfumato.errors import QueryError
+from sfumato.query.bars import Bars
 from sfumato.query.released.chart import Chart, bar_chart
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
@@ -27,7 +28,7 @@ def release():
 
 def test_a_table(release):
     console = Console(width=100, record=True, no_color=True)
-    print_table(console, release, release.to_arrow(), release.errors(0.95), 0.95, False, 50)
+    print_table(console, release, release.to_arrow(), release.errors(0.95), Bars(), 50)
     lines = [line.split() for line in console.export_text().splitlines()]
     assert "grouping" not in str(lines)
     assert [line[:2] for line in lines if line[:1] in (["N"], ["S"], ["all"])] == [
@@ -36,7 +37,7 @@ def test_a_table(release):
 
 
 def test_a_picture(release):
-    assert Chart.of(release, 0.95, False).labels == [
+    assert Chart.of(release, Bars()).labels == [
         "N · NULL", "S · 1", "S · 2", "N · all", "S · all", "all · all",
     ]  # fmt: skip
 
@@ -56,7 +57,7 @@ def test_totals_of_sql_are_drawn_as_they_were_released(monkeypatch):
 
     rollup = asked("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town) ORDER BY n")
     check_processed(rollup, plot=True, errors=False)
-    chart = rollup.chart(0.95, False)
+    chart = rollup.chart(rollup.bars)
     assert isinstance(chart, Chart)
     assert chart.labels[-1] == "all · all" and len(chart.labels) == 6
     assert chart.footer.endswith("before the SQL computes with them.")

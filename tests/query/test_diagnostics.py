@@ -174,15 +174,15 @@ def test_each_of_its_questions_stays_within_its_part():
 def test_the_explanation_offers_them_and_tells_their_cost():
     question = asked_of(ROWS, groups=1, rows=1)
     without = str(question.plan(epsilon=1, delta=1e-6).explain())
-    assert "diagnostics=0.05 tells it with error bars" in without
+    assert "bias from contribution limits and bounds; diagnostics=0.05 estimates it." in without
     given = question.plan(epsilon=1, delta=1e-6, diagnostics=0.05).explain()
-    assert "diagnostics=0.05 tells" not in str(given)
+    assert "bounds; the diagnostics estimate it." in str(given)
     assert "Tell how much groups=1, rows=1, lower=0, upper=40 changed" in str(given)
     assert "at epsilon 0.05; all together cost 1." in str(given)
     assert given.to_dict()["diagnostics"]["epsilon"] == "3602879701896397/72057594037927936"
     assert given.spent == (1, Fraction(1e-6))
     nothing = sf.scan(table(ROWS), privacy_unit="id").agg(n=sf.count_units()).plan(epsilon=1).explain()
-    assert nothing.offers == []
+    assert nothing.left_out == []
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 2, float("nan"), "much", None.__class__])

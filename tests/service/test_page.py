@@ -60,7 +60,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.mark.long
 def test_ask_and_see(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
     tab = entered(browser, clinic)
-    assert "docvis" in text(tab, "#tables") and "0 to 30" in text(tab, "#tables")
+    assert "docvis" in text(tab, "#tables") and "0 to 150" in text(tab, "#tables")
     tab.click("#form-add")  # an average of the first column with bounds
     tab.wait("document.querySelectorAll('#expected tbody tr').length === 2")
     assert "±" in text(tab, "#expected") and "docvis" in text(tab, "#expected")

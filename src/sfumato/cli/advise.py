@@ -247,11 +247,12 @@ def _release(console: Console, advice: Advice) -> None:
     from sfumato.cli.processed import print_any
     from sfumato.cli.progress import Watch
     from sfumato.display.text import visible
+    from sfumato.query.bars import Bars
 
-    confidence = 0.95
+    bars = Bars()
     released = advice.release()
     for name, one in released.items():
         with Watch("Reading rows, adding noise"):
-            numbers, widths = one.to_arrow(), one.errors(confidence)
+            numbers, widths = one.to_arrow(), bars.widths(one)
         console.print(Text(f"\n{visible(name)}", style="bold"))
-        print_any(console, one, numbers, widths, confidence, False, 40)
+        print_any(console, one, numbers, widths, bars, 40)

@@ -40,7 +40,7 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
         console.print(_noisy_numbers(explanation))
         console.print()
     console.print(_numbered(after, len(before) + 1))
-    for note in [*explanation.to_dict()["notes"], *explanation.offers]:
+    for note in [*explanation.to_dict()["notes"], *explanation.left_out]:
         console.print(Text(f"Note: {visible(note)}"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import NullHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sfumato.cli.payer import Payer
     from sfumato.engines.asked import Asked
+    from sfumato.query.bars import Bars
     from sfumato.query.released.noisy_table import NoisyTable
 
 SHARE = "0.05"  # of epsilon, for diagnostics
@@ -31,7 +32,8 @@ class Job:
         limits: what reading may take of the machine.
         payer: what pays; None where nothing does.
         explain, dry_run, preview, diagnostics, outputs, errors, plot, receipt: the options of these names.
-        confidence, simultaneous, show, quiet: these, too.
+        bars: the error bars, by --confidence, --simultaneous and --sampling.
+        show, quiet: these, too.
     """
 
     text: str
@@ -46,8 +48,7 @@ class Job:
     errors: bool
     plot: Path | None
     receipt: Path | None
-    confidence: float
-    simultaneous: bool
+    bars: Bars
     show: int
     quiet: bool
 
@@ -73,14 +74,14 @@ class Job:
         for path in self.outputs:
             planned.check_lists(path)
         if self.errors:
-            planned.check_bars(self.confidence, self.simultaneous)
+            planned.check_bars(self._bars(planned))
         # Of what is found by looking only the release itself can tell.
         if self.explain and not asked.looks:
             self._print_explanation(console, planned)
         if self.preview:
             from sfumato.cli.preview import print_preview
 
-            print_preview(console, planned, self.confidence, self.plot)
+            print_preview(console, planned, self.bars.confidence, self.plot)
             return
         if self.dry_run:
             console.print("\nDry run: no row was read, nothing was spent.")
@@ -110,19 +111,18 @@ class Job:
         from sfumato.cli.progress import Watch
         from sfumato.display.progress import fraction_of
 
+        bars = self._bars(release)
         if self._streams and not is_processed(release):
             with Watch(f"Writing {self.outputs[0]}", fraction_of(release, release.engine)):
-                release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
+                self._write_table(release, self.outputs[0])
         else:
             with Watch("Reading rows, adding noise", fraction_of(release, release.engine)):
-                numbers, widths = answers(release, console, self.confidence, self.simultaneous, self.show)
+                numbers, widths = answers(release, console, bars, self.show)
             # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
             try:
                 if not self.quiet:
-                    print_any(
-                        console, release, numbers, widths, self.confidence, self.simultaneous, self.show
-                    )
-                    print_diagnostics(console, release, self.confidence)
+                    print_any(console, release, numbers, widths, bars, self.show)
+                    print_diagnostics(console, release, bars.confidence)
             finally:
                 self._write(release)
 
@@ -130,7 +130,7 @@ class Job:
     def _streams(self) -> bool:
         """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
         alone = self.quiet and len(self.outputs) == 1 and self.plot is self.receipt is None
-        return alone and not (self.errors and self.simultaneous)
+        return alone and not (self.errors and self.bars.simultaneous)
 
     def _check_paths(self) -> None:
         from sfumato.query.released.output import checked_path
@@ -168,15 +168,30 @@ class Job:
     def _write(self, release: NoisyTable) -> None:
         from sfumato.cli.progress import Watch
 
-        bars = self.confidence if self.errors else None
         for path in self.outputs:
             with Watch(f"Writing {path}"):
-                release.write(path, confidence=bars, simultaneous=self.simultaneous)
+                self._write_table(release, path)
         if self.plot is not None:
             with Watch(f"Drawing {self.plot}"):
-                release.plot(self.plot, confidence=self.confidence, simultaneous=self.simultaneous)
+                release.plot(self.plot, confidence=self.bars.confidence, **self._given(release))
         if self.receipt is not None:
-            release.receipt(confidence=bars, simultaneous=self.simultaneous).write(self.receipt)
+            release.receipt(confidence=self._beside, **self._given(release)).write(self.receipt)
+
+    def _write_table(self, release: NoisyTable, path: Path) -> None:
+        release.write(path, confidence=self._beside, **self._given(release))
+
+    def _bars(self, release: NoisyTable) -> Bars:
+        """Return the error bars of a release: with the sampling error also where its text says so."""
+        return replace(self.bars, sampling=self.bars.sampling or release.bars.sampling)
+
+    def _given(self, release: NoisyTable) -> dict[str, bool]:
+        """Return the options of error bars, beside their confidence."""
+        return {"simultaneous": self.bars.simultaneous, "sampling": self._bars(release).sampling}
+
+    @property
+    def _beside(self) -> float | None:
+        """The confidence of error bars that are written beside the numbers; None where none are."""
+        return self.bars.confidence if self.errors else None
 
     @property
     def _files(self) -> list[tuple[Path, str]]:

@@ -15,6 +15,7 @@ from sfumato.query.top.release import TopRelease
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.query.bars import Bars
     from sfumato.query.released.noisy_table import NoisyTable
 
 
@@ -34,11 +35,11 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
         raise QueryError(f"{given}: counts => FALSE leaves out the numbers that it is of")
 
 
-def widths_of(release: TopRelease, confidence: float, simultaneous: bool) -> pa.Table | None:
+def widths_of(release: TopRelease, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars; None where numbers are left out."""
     if release.plan.law is None:
         return None
-    return release.errors(confidence, simultaneous=simultaneous)
+    return bars.widths(release)
 
 
 def print_largest(
@@ -46,8 +47,7 @@ def print_largest(
     release: TopRelease,
     numbers: pa.Table,
     widths: pa.Table | None,
-    confidence: float,
-    simultaneous: bool,
+    bars: Bars,
     show: int,
 ) -> None:
     """Print the groups in the order in which they were drawn, then what they mean.
@@ -56,21 +56,20 @@ def print_largest(
         console: where to.
         release: for what is said below the table.
         numbers, widths: `release.to_arrow()`, and half-widths of error bars, if there are any.
-        confidence, simultaneous: of these.
+        bars: the error bars that these are.
         show: the most groups to print.
     """
     print_computed(console, numbers, widths, [release.question.measured], show)
-    bars = None if widths is None else (confidence, simultaneous)
-    console.print(caption_of_largest(release, numbers.num_rows, bars))
+    console.print(caption_of_largest(release, numbers.num_rows, None if widths is None else bars))
 
 
-def caption_of_largest(release: TopRelease, groups: int, bars: tuple[float, bool] | None) -> Table:
+def caption_of_largest(release: TopRelease, groups: int, bars: Bars | None) -> Table:
     """Say what the largest groups cost, how they were drawn, and what their error bars mean.
 
     Args:
         release: of the largest groups.
         groups: how many of them there are.
-        bars: the confidence of error bars, and whether it is of all at once; None without any.
+        bars: the error bars; None without any.
     """
     notes = [("note", note) for note in release.explain().notes]
     return facts([*top_facts(release, groups, bars), *notes])

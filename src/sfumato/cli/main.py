@@ -237,6 +237,10 @@ def sql(
             help="Let the confidence hold for all numbers at once, not for each by itself.",
         ),
     ] = False,
+    sampling: Annotated[
+        bool,
+        flag("--sampling", help="Let error bars hold the sampling error, for statements about a population."),
+    ] = False,
     show: Annotated[int, typer.Option("--show", metavar="N", help="Print at most N groups.")] = 40,
     quiet: Annotated[
         bool,
@@ -248,6 +252,7 @@ def sql(
     The noise is drawn once: table, files and chart show the same numbers.
     """
     from sfumato.cli.terminal import forgiving, printer
+    from sfumato.query.bars import Bars
 
     forgiving()
     try:
@@ -273,8 +278,7 @@ def sql(
             errors,
             plot,
             receipt,
-            confidence,
-            simultaneous,
+            Bars(confidence, simultaneous, sampling),
             show,
             quiet,
         ).run(printer())

@@ -17,6 +17,7 @@ from sfumato.query.top.release import TopRelease
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.query.bars import Bars
     from sfumato.query.released.noisy_table import NoisyTable
 
 
@@ -45,9 +46,7 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
         )
 
 
-def answers(
-    release: NoisyTable, console: Console, confidence: float, simultaneous: bool, show: int
-) -> tuple[pa.Table, pa.Table | None]:
+def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tuple[pa.Table, pa.Table | None]:
     """Return the numbers and half-widths of their error bars, where there are any.
 
     Where computing with noisy numbers fails, or a later release, the noisy tables are printed: they are paid
@@ -57,23 +56,22 @@ def answers(
         SqlError, EngineError: computing failed, or a release.
     """
     if not isinstance(release, ProcessedRelease):
-        return release.to_arrow(), _widths(release, confidence, simultaneous)
+        return release.to_arrow(), _widths(release, bars)
     try:
-        return release.to_arrow(), _widths(release, confidence, simultaneous)
+        return release.to_arrow(), _widths(release, bars)
     except (SqlError, EngineError):
         for noisy in (one for one in release.releases if one.drawn):
-            bars = _widths(noisy, confidence, simultaneous)
-            print_any(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
+            print_any(console, noisy, noisy.to_arrow(), _widths(noisy, bars), bars, show)
         raise
 
 
-def _widths(release: NoisyTable, confidence: float, simultaneous: bool) -> pa.Table | None:
+def _widths(release: NoisyTable, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars, where there are any."""
     if isinstance(release, TopRelease):
-        return widths_of(release, confidence, simultaneous)
+        return widths_of(release, bars)
     if isinstance(release, ProcessedRelease) and not (release.followed and release.measured):
         return None
-    return release.errors(confidence, simultaneous=simultaneous)
+    return bars.widths(release)
 
 
 def print_any(
@@ -81,17 +79,16 @@ def print_any(
     release: NoisyTable,
     numbers: pa.Table,
     widths: pa.Table | None,
-    confidence: float,
-    simultaneous: bool,
+    bars: Bars,
     show: int,
 ) -> None:
     """Print a release, as `print_table` does, or what was computed with one; or the largest groups."""
     if isinstance(release, TopRelease):
-        print_largest(console, release, numbers, widths, confidence, simultaneous, show)
+        print_largest(console, release, numbers, widths, bars, show)
         return
     if isinstance(release, Release):
         assert widths is not None
-        table.print_table(console, release, numbers, widths, confidence, simultaneous, show)
+        table.print_table(console, release, numbers, widths, bars, show)
         return
     assert isinstance(release, ProcessedRelease)
     table.print_computed(console, numbers, widths, release.measured, show)
@@ -101,9 +98,9 @@ def print_any(
     (one,) = release.releases
     groups = one.to_arrow().num_rows
     if isinstance(one, TopRelease):
-        console.print(caption_of_largest(one, groups, None if widths is None else (confidence, simultaneous)))
+        console.print(caption_of_largest(one, groups, None if widths is None else bars))
         return
-    console.print(table.caption(one, groups, confidence, simultaneous, bars=widths is not None))
+    console.print(table.caption(one, groups, None if widths is None else bars))
 
 
 def _told(release: Release | TopRelease) -> list[str]:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from sfumato.display.numbers import Shown, aligned, shown
 from sfumato.display.text import visible
-from sfumato.query.cards.released import cost, groups_told, release_facts
+from sfumato.query.bars import Bars
+from sfumato.query.cards.released import cost, error_bars, groups_told, release_facts
 from sfumato.query.choices import titled
 from sfumato.query.keys import ALL, shown_keys
 
@@ -35,8 +36,7 @@ def print_table(
     release: Release,
     numbers: pa.Table,
     widths: pa.Table,
-    confidence: float,
-    simultaneous: bool,
+    bars: Bars,
     show: int,
 ) -> None:
     """Print the groups and their numbers, then what they mean.
@@ -44,7 +44,8 @@ def print_table(
     Args:
         console: where to; a table that is wider is folded, its keys repeated.
         release: for the names of keys, and for what is said below the table.
-        numbers, widths: `release.to_arrow()` and `release.errors(confidence, ...)`.
+        numbers, widths: `release.to_arrow()` and `release.errors(...)`.
+        bars: the error bars that these are.
         show: the most groups to print.
     """
     query = release.plan.query
@@ -66,7 +67,7 @@ def print_table(
             console.print(_lying(key_cells, part))
             console.print()
     _tell_more(console, numbers, show, "groups")
-    console.print(caption(release, numbers.num_rows, confidence, simultaneous))
+    console.print(caption(release, numbers.num_rows, bars))
 
 
 def print_computed(
@@ -181,14 +182,12 @@ def _width(name: str, cells: Sequence[Text]) -> int:
     return max([cell_len(visible(name)), *(c.cell_len for c in cells)])
 
 
-def caption(release: Release, groups: int, confidence: float, simultaneous: bool, bars: bool = True) -> Table:
+def caption(release: Release, groups: int, bars: Bars | None) -> Table:
     """Say what a release cost, how it was made, and what its error bars mean, if there are any."""
-    explained = release.plan.explain()
-    said = release_facts(release, groups, (confidence, simultaneous) if bars else None)
-    offered = ["How much limits and bounds changed is told by --diagnostics, for 5% of epsilon."]
-    offers = offered if explained.offers else []
-    notes = [*explained.to_dict()["notes"], *release.hints, *offers]
-    return facts([*said, *(("note", note) for note in notes)])
+    notes = [*release.plan.notes, *release.hints]
+    return facts(
+        [*release_facts(release, groups, bars, "--diagnostics"), *(("note", note) for note in notes)]
+    )
 
 
 def facts(said: Sequence[tuple[str, str]]) -> Table:
@@ -213,6 +212,7 @@ def caption_of_many(whole: ProcessedRelease, told: Callable[[Release | TopReleas
         said.append((f"release {i}", "; ".join([*own, *told(release)])))
         said += [("found", str(found)) for found in release.found]
         notes |= dict.fromkeys([*content["notes"], *release.hints])
+    said += error_bars(whole, None, "--diagnostics")
     return facts([*said, *(("note", note) for note in notes)])
 
 

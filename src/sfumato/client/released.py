@@ -270,7 +270,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         from sfumato.query.cards.far import far_card
 
         about = self._about
-        facts = [("±", f"{about['confidence'] * 100:g}% error bars: what the noise may have changed.")]
+        facts = [("±" if "error bar" in said else "bias", said) for said in about["covers"]]
         if self.repeats is not None:
             facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
         return far_card(

@@ -67,12 +67,12 @@ def parse(
     >>> query = parse('''
     ...     SELECT WITH DIFFERENTIAL_PRIVACY
     ...       OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 3)
-    ...       year, COUNT(*) AS n, AVG(docvis, contribution_bounds_per_row => (0, 30)) AS visits
+    ...       year, COUNT(*) AS n, AVG(docvis, contribution_bounds_per_row => (0, 60)) AS visits
     ...     FROM 'rwm5yr.parquet' WHERE age >= 25 GROUP BY year''')
     >>> query.source, query.where, query.keys, query.groups, query.epsilon
     ('rwm5yr.parquet', 'age >= 25', ('year',), 3, '1')
     >>> query.aggregates[1]
-    ('visits', Mean(column='docvis', lower=0, upper=30))
+    ('visits', Mean(column='docvis', lower=0, upper=60))
     >>> query.notes
     ('max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.',)
     """
@@ -269,6 +269,7 @@ class _Reading:
             weights=self._weights(aggregates),
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
+            sampling=options.sampling,
             diagnostics=options.diagnostics,
             auto_share=options.auto_share,
         )

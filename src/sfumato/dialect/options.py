@@ -36,6 +36,7 @@ OPTION_NAMES = (
         "multiline",
         "encoding",
         "confidence",
+        "sampling",
         "unit_timezone",
         "diagnostics",
         "auto_bounds",
@@ -57,7 +58,10 @@ _OURS = {
     "group_selection": "group_selection",
     "pre_threshold": "min_privacy_units_per_group",
 }
-_of_release = ("noise", "group_selection", "min_privacy_units_per_group", "diagnostics", "auto_share")
+_of_release = (
+    *("noise", "group_selection", "min_privacy_units_per_group", "diagnostics", "auto_share"),
+    "sampling",
+)
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _MOST_PARTS = 50
@@ -91,6 +95,7 @@ class Options:
         multiline, encoding: how CSV is written.
         weights: how much outputs matter, by name, as written; with their place.
         confidence: of error bars that are named in SQL.
+        sampling: whether error bars hold the sampling error too.
         diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
         auto_bounds, auto_limits: whether bounds, and limits of groups and rows, that are left out are found.
         auto_share: the part of epsilon for that, as written.
@@ -113,6 +118,7 @@ class Options:
     weights: dict[str, str]
     weighing: Place | None
     confidence: float
+    sampling: bool
     unit_parts: tuple[str, ...]
     unit_timezone: str
     diagnostics: str | None
@@ -169,6 +175,7 @@ def read_options(
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=given.confidence(),
+        sampling=given.choice("sampling", ("true", "false")) == "true",
         diagnostics=given.diagnostics(),
         auto_bounds=given.automatic("auto_bounds"),
         auto_limits=given.auto_limits(),

@@ -57,6 +57,7 @@ class SqlQuery(Spelled):
         outside: what is computed with the released tables, or None.
         beside: further private SELECTs of the same text, each of which is a release of its own.
         confidence: of the error bars that are named in SQL.
+        sampling: whether error bars hold the sampling error too.
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the tables of WITH.
         total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
@@ -95,6 +96,7 @@ class SqlQuery(Spelled):
     outside: Outside | None = None
     beside: tuple[SqlQuery, ...] = ()
     confidence: float = 0.95
+    sampling: bool = False
     looked_up: Node | None = None
     names: CommonTables | None = None
     total_rows: int | None = None
@@ -163,6 +165,7 @@ class SqlQuery(Spelled):
             "group_selection": self.group_selection,
             "pre_threshold": self.pre_threshold,
             "diagnostics": self.diagnostics,
+            "sampling": self.sampling or None,
         }
         if self.auto_share is not None:
             given["auto_share"] = self.auto_share

@@ -17,6 +17,7 @@ from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
+from sfumato.query.bars import Bars
 from sfumato.query.payment import Form, Same, paying, payment, same_question
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
@@ -256,7 +257,8 @@ class Asked:
             )
         planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
         read = {name: self.public[name] for name in query.outside.public}
-        known = [(one.columns, asked.confidence) for one, asked in zip(planned, self.queries, strict=True)]
+        asked = zip(planned, self.queries, strict=True)
+        known = [(one.columns, Bars(of.confidence, sampling=of.sampling)) for one, of in asked]
         return planned, OutsideSql(query.outside, known, read, self.resources)
 
 

@@ -313,6 +313,11 @@ class DistributedEngine:
 
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
         """Refuse what `release` would, before anything is read, drawn or paid."""
+        if plan.sampling:
+            raise QueryError(
+                f"sampling=True: a release on {plan.query.engine} gives error bars of the noise alone; leave "
+                "it out, or ask the table in a file"
+            )
         self._refuse(unsafe_words)
         self._check_joined_rows()
 

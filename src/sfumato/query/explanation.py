@@ -222,18 +222,13 @@ class Explanation(Told):
             within = f", values in {bounds}" if bounds else ""
             lines.append(f"     {what}{within}; noise σ {deviation}; {price}; for {used}")
         lines += [f"{i}. {step}" for i, step in enumerate(after, len(before) + 1)]
-        return "\n".join([*lines, *(f"Note: {note}" for note in [*self.content["notes"], *self.offers])])
+        return "\n".join([*lines, *(f"Note: {note}" for note in [*self.content["notes"], *self.left_out])])
 
     @property
-    def offers(self) -> list[str]:
-        """What could be asked beside the release, and what that would cost."""
-        content = self.content
-        if "told" in content:
-            return []
-        limited = content.get("group_by") or any("lower" in s for s in content["statistics"])
-        if content.get("diagnostics") or not (limited or content["limits"]["by_rows"]):
-            return []
-        return [OFFERED]
+    def left_out(self) -> list[str]:
+        """What the numbers do not include, and what estimates it."""
+        bias = self.content.get("bias")
+        return [bias] if bias else []
 
 
 def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -246,10 +241,6 @@ def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, An
     return [[s for _, s in alike] for _, alike in pairs]
 
 
-OFFERED = (
-    "How much limits and bounds change is not told here; diagnostics=0.05 tells it with error bars, for 5% "
-    "of epsilon."
-)
 _BUDGET = "epsilon", "delta"
 
 

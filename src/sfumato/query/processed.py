@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +19,7 @@ from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
+from sfumato.query.bars import Bars, Bias
 from sfumato.query.canonical import VERSION
 from sfumato.query.cards.released import error_bars, processed_facts, release_card
 from sfumato.query.explanation import Explanation
@@ -115,17 +118,37 @@ class ProcessedRelease(NoisyTable):
         """Whether the noise of all releases was drawn."""
         return all(release.drawn for release in self.releases)
 
-    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+    @property
+    def bars(self) -> Bars:
+        """The error bars of the release before it, where that is one."""
+        return self.releases[0].bars if len(self.releases) == 1 else Bars()
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in any of the releases before it."""
+        return reduce(or_, (release.bias for release in self.releases))
+
+    def compare(
+        self,
+        output: str,
+        first: object,
+        second: object,
+        confidence: float = 0.95,
+        *,
+        sampling: bool | None = None,
+    ) -> Comparison:
         """Compare an output of two groups of the one release before it; see `Release.compare`.
 
         Returns:
             A `Comparison`, with `difference` and `ratio`.
         """
-        return self._only.compare(output, first, second, confidence)
+        return self._only.compare(output, first, second, confidence, sampling=sampling)
 
-    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+    def share_of_total(
+        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
+    ) -> pa.Table:
         """Return each group's share in the one release before it; see `Release.share_of_total`."""
-        return self._only.share_of_total(output, confidence)
+        return self._only.share_of_total(output, confidence, sampling=sampling)
 
     @property
     def _only(self) -> Release | TopRelease:
@@ -171,7 +194,7 @@ class ProcessedRelease(NoisyTable):
         )
 
     def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
         """Return half-widths of error bars, row by row: NULL for what is computed.
 
@@ -198,7 +221,7 @@ class ProcessedRelease(NoisyTable):
         one = self.releases[0]
         return len(self.releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
 
-    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+    def chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data; that of what was released, where it has totals."""
         one = self.releases[0]
         if not self.drawable or not isinstance(one, Release):
@@ -207,8 +230,7 @@ class ProcessedRelease(NoisyTable):
                 "to_pandas() by other means"
             )
         return one.chart(
-            confidence,
-            simultaneous,
+            bars,
             "Groups and totals as they were released, before the SQL computes with them.",
         )
 
@@ -242,13 +264,13 @@ class ProcessedRelease(NoisyTable):
         return [name for name, released in found if released is not None and released not in keys]
 
     def _card(self) -> Card:
-        bars = (self.bars_at, False) if self.made is not None and self.measured else None
+        bars = self.bars if self.made is not None and self.measured else None
         hints = self.hints if self.made is not None else ()
         notes = [
             *(note for release in self.releases for note in release.explain().to_dict()["notes"]),
             *hints,
         ]
-        said = [*processed_facts(self), *error_bars(bars, "")]
+        said = [*processed_facts(self), *error_bars(self, bars)]
         texts = self.computation.schema
         keys = [name for name, kind in zip(texts.names, texts.types, strict=True) if not _numeric(kind)]
         return release_card(self, [*said, *(("note", note) for note in dict.fromkeys(notes))], keys)
@@ -310,18 +332,19 @@ class ProcessedRelease(NoisyTable):
             **self.computation.content(),
         }
 
-    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
-        table, widths = self.to_arrow(), self.errors(confidence, simultaneous=simultaneous)
+        table, widths = self.to_arrow(), bars.widths(self)
         for name in self.measured:
             behind = table.column_names.index(name) + 1
             table = table.add_column(behind, f"{name}_error", widths[name])
         return table
 
-    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
         if not self.followed:
             raise RefusalError(_NOT_FOLLOWED)
+        self.releases[0].check_sampling(bars)
         taken = {name.casefold() for name in self.computation.schema.names}
         for name in self.measured:
             if f"{name}_error".casefold() in taken:
@@ -346,7 +369,7 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
 def with_intervals(
     released: Release | TopRelease,
     intervals: tuple[tuple[str, str, bool, str], ...],
-    confidence: float,
+    bars: Bars,
     row: str,
 ) -> pa.Table:
     """Return the released table with ends of error bars, and the number of each row.
@@ -355,11 +378,11 @@ def with_intervals(
         released: what is looked at, and drawn if it was not.
         intervals: of each column its name, of which output it is an end, whether the upper one, and what it
             is called.
-        confidence: of the error bars.
+        bars: the error bars.
         row: the name of the column of numbers.
     """
     table = released.to_arrow()
-    widths = released.errors(confidence) if intervals else None
+    widths = bars.widths(released) if intervals else None
     added = {}
     for name, of, high, _ in intervals:
         assert widths is not None

@@ -17,6 +17,7 @@ from sfumato.query.aggregates import (
     Unbounded,
     check_aggregates,
 )
+from sfumato.query.bars import REMEDY, Bias
 from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
@@ -28,6 +29,8 @@ from sfumato.transformations import Statistic
 LARGEST_WEIGHT = 1000
 
 
+# What estimates the bias from limits and bounds, where that is not an option of the release.
+_ESTIMATES = {"Spark": "question.diagnose(epsilon=0.05)", "Beam": ""}
 _NONE_YET = "none yet, which agg names before it"
 
 
@@ -218,6 +221,30 @@ class Query:
             return self
         # Nulls that have no type take no memory.
         return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
+
+    @property
+    def binding_limits(self) -> tuple[tuple[str, int], ...]:
+        """The limits that may leave out something of a unit, as far as that is known without rows."""
+        if self.total_rows is not None:
+            return (("total_rows", self.total_rows),)
+        found, keys = [], self.public_keys
+        every = isinstance(keys, pa.Table) and self.groups >= keys.num_rows
+        if self.keys and not every:
+            found.append(("groups", self.groups))
+        if self.max_rows is not None and any(a.needs_rows for _, a in self.measured):
+            found.append(("rows", self.max_rows))
+        return tuple(found)
+
+    @property
+    def bias(self) -> Bias:
+        """What limits and bounds can change in the outputs, as far as that is known without rows."""
+        measured = [a for _, a in self.measured]
+        clamping = [a for a in measured if a.clamps(self.schema)]
+        limits = self.binding_limits
+        # Diagnostics estimate these limits, and bounds of values; not limits of lists, weights and vectors.
+        estimable = bool(limits) or any(a.bounds for a in clamping)
+        remedy = _ESTIMATES.get(self.engine, REMEDY) if estimable else ""
+        return Bias(bool(limits) or any(a.limits_values for a in measured), bool(clamping), remedy)
 
     @property
     def measured(self) -> tuple[tuple[str, Aggregate], ...]:

@@ -15,7 +15,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.exact import Number
+from sfumato.exact import Number, truth_value
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
@@ -132,13 +132,15 @@ class Question(Helpful, Displayed, Generic[Released]):
         pre_threshold: int = 1,
         diagnostics: Number | None = None,
         auto_share: Amount | None = None,
+        sampling: bool = False,
     ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
 
         Takes the options of `release`.
 
         Args:
-            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of `release`.
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling: as of
+                `release`.
         Returns:
             A `Plan`: its `spent`, its noises, and `explain()`.
         Raises:
@@ -154,6 +156,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         return self.checked_plan(
             epsilon=epsilon,
             diagnostics=diagnostics,
+            sampling=sampling,
             delta=delta,
             noise=noise,
             group_selection=group_selection,
@@ -166,6 +169,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         epsilon: Amount,
         diagnostics: Number | None = None,
         auto_share: Amount | None = None,
+        sampling: bool = False,
         **options: Any,
     ) -> Plan:
         """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
@@ -176,7 +180,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             epsilon=whole - beside if beside else epsilon,
             **options,
         )
-        return self._diagnosed(plan, beside)
+        return self._beside(plan, beside, sampling)
 
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
@@ -351,6 +355,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         diagnostics: Number | None = None,
         auto_share: Amount | None = None,
         confidence: float | None = None,
+        sampling: bool = False,
         budget: Budget | None = None,
         share: Number | None = None,
         unsafe_words: Words | None = None,
@@ -370,6 +375,9 @@ class Question(Helpful, Displayed, Generic[Released]):
             auto_share: the most of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
                 what looks leave goes to the answer. Left out it is 0.3, and of limits alone 0.1.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
+            sampling: let all error bars of the release, where nothing else is said, hold what a large
+                population has, of which the units are a random sample; as of `Release.errors`. It costs
+                nothing more.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
                 noise is the one that is the smallest for it. Of it too `auto_share` goes to looks.
@@ -410,9 +418,13 @@ class Question(Helpful, Displayed, Generic[Released]):
                 means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
                 planned(self.engine.name, len(self.aggregates), share=share)
                 with looking():
-                    found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
+                    found = Automatically(table, self.query, self.aggregates).plan(
+                        means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
+                    )
+                found = self._beside(found, Fraction(0), sampling)
                 return table.engine.release(found, **drawing, pay=lambda: tuple(paid))
             plan, _ = Share.of(budget, share).best(self.query, options)
+            plan = self._beside(plan, Fraction(0), sampling)
             return self._released(plan, **drawing, pay=pay(plan))
         if epsilon is None:
             raise BudgetError(_NO_EPSILON)
@@ -421,12 +433,12 @@ class Question(Helpful, Displayed, Generic[Released]):
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
             all_of = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
             means = of_epsilon(whole - beside, looks, options, lambda dlt: paid.extend(all_of(delta=dlt)()))
-            check = partial(self._diagnosed, beside=beside)
+            check = partial(self._beside, beside=beside, sampling=sampling)
             planned(self.engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
             with looking():
                 plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(paid))
-        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
+            return table.engine.release(check(plan), **drawing, pay=lambda: tuple(paid))
+        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
         return self._released(plan, **drawing, pay=pay(plan))
 
     def _card(self) -> Card:
@@ -447,6 +459,10 @@ class Question(Helpful, Displayed, Generic[Released]):
         bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
         return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
 
-    def _diagnosed(self, plan: Plan, beside: Fraction) -> Plan:
-        """Return the plan with diagnostics that cost so much, if anything."""
+    def _beside(self, plan: Plan, beside: Fraction, sampling: bool) -> Plan:
+        """Return the plan with diagnostics that cost so much, if anything, and what its bars are to hold."""
+        if truth_value(sampling, "sampling"):
+            from sfumato.query.released.sampling import Sampled  # SciPy's laws take long to import
+
+            plan = Sampled(replace(plan, sampling=True)).plan  # which refuses where no output has such bars
         return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan

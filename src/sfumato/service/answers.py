@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.errors import QueryError, RefusalError
+from sfumato.query.bars import Bars
+from sfumato.query.cards.released import error_bars
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.released.output import write_csv
@@ -58,16 +60,18 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
     """
     table = release.to_arrow()
     keys, widths = _keys(release), dict[str, pa.ChunkedArray]()
+    bars = Bars(confidence, simultaneous, release.bars.sampling)
     # Where numbers were left out, or computed with, there are no bars.
     with suppress(RefusalError, QueryError):
-        bars = release.errors(confidence, simultaneous=simultaneous)
-        measured = release.measured if isinstance(release, ProcessedRelease) else bars.column_names
-        widths = {name: bars[name] for name in measured if name not in keys}
+        found = release.errors(confidence, simultaneous=simultaneous)
+        measured = release.measured if isinstance(release, ProcessedRelease) else found.column_names
+        widths = {name: found[name] for name in measured if name not in keys}
     epsilon, delta = release.spent
     about: dict[str, Any] = {
         "dummy": dummy,
         "spent": {"epsilon": 0.0, "delta": 0.0} if dummy else {"epsilon": epsilon, "delta": delta},
         "confidence": confidence,
+        "covers": [said for _, said in error_bars(release, bars if widths else None)],
         "explanation": str(release.explain()),
         "hints": list(release.hints),
         "parts": _parts(release),

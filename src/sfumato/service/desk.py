@@ -283,7 +283,11 @@ class Desk:
             return None
         return {
             "asks": job.text if trial is None else trial.canonical(),
-            "bars": [job.confidence, job.simultaneous, *(one.confidence for one in asked.queries)],
+            "bars": [
+                *(job.confidence, job.simultaneous),
+                *(one.confidence for one in asked.queries),
+                *(one.release_options.get("sampling", False) for one in asked.queries),
+            ],
             "tables": self._declared,
         }
 

@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, ro
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
+from sfumato.query.bars import Bars
 from sfumato.query.canonical import plain
 from sfumato.query.plans.plan import Plan
 from sfumato.query.processed import with_intervals
@@ -48,7 +49,7 @@ class OutsideSql:
 
     Args:
         outside: the SQL.
-        planned: of each released table its columns, and the confidence of error bars that the SQL names.
+        planned: of each released table its columns, and the error bars that the SQL names.
         public: the public tables that it reads, by name.
         resources: what DuckDB may take of the machine.
     Raises:
@@ -58,14 +59,14 @@ class OutsideSql:
     def __init__(
         self,
         outside: Outside,
-        planned: Sequence[tuple[ReleasedColumns, float]],
+        planned: Sequence[tuple[ReleasedColumns, Bars]],
         public: Mapping[str, PublicTable],
         resources: Resources,
     ) -> None:
         self.outside = outside
         self.public = public
         self.resources = resources
-        self.confidences: list[float] = [confidence for _, confidence in planned]
+        self.bars: list[Bars] = [bars for _, bars in planned]
         self.columns: tuple[tuple[str, str | None], ...] | None = outside.columns
         self.files: tuple[str, ...] = tuple(file for table in public.values() for file in table.engine.files)
         self._empty = {
@@ -87,8 +88,12 @@ class OutsideSql:
 
     def content(self) -> dict[str, Any]:
         """Return what is computed, as plain data: SQL, error bars that it names, its public tables."""
-        named = zip(self.outside.released, self.confidences, strict=True)
-        ends = [[one.name, confidence, plain(one.intervals)] for one, confidence in named if one.intervals]
+        named = zip(self.outside.released, self.bars, strict=True)
+        ends = [
+            [one.name, bars.confidence, plain(one.intervals), *(["sampling"] if bars.sampling else [])]
+            for one, bars in named
+            if one.intervals
+        ]
         public = {name: table.engine.content(table.steps) for name, table in self.public.items()}
         return {"sql": self.outside.sql, "error_bars": ends, "public": public}
 
@@ -98,9 +103,9 @@ class OutsideSql:
         Public tables are read first, so that no budget is spent where they cannot be.
         """
         tables = {name: rows_of(table) for name, table in self.public.items()}
-        named = zip(self.outside.released, released, self.confidences, strict=True)
-        for table, release, confidence in named:
-            rows = with_intervals(release, table.intervals, confidence, table.row)
+        named = zip(self.outside.released, released, self.bars, strict=True)
+        for table, release, bars in named:
+            rows = with_intervals(release, table.intervals, bars, table.row)
             tables[table.name] = Given(rows, {})
         with in_own_words(self._failed, duckdb.Error):
             found = computed(self.outside.sql, tables, self.resources)

@@ -13,7 +13,7 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
 from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.aggregates.called import call_of
-from sfumato.query.schema import IN_PLACE, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 AUTO = "auto"
 _NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
@@ -59,6 +59,20 @@ class Aggregate(Helpful, Spelled, ABC):
     def needs_rows(self) -> bool:
         """Whether what it promises depends on a limit of rows per unit and group."""
         return True
+
+    @property
+    def limits_values(self) -> bool:
+        """Whether it has a limit of its own on how many values of a unit count."""
+        return False
+
+    @property
+    def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        """The columns of numbers whose values it clamps, each with its bounds."""
+        return ()
+
+    def clamps(self, schema: Schema) -> bool:
+        """Whether it has bounds that may clamp what its columns hold."""
+        return False
 
     @property
     def derived(self) -> bool:
@@ -125,6 +139,15 @@ class BoundedAggregate(Aggregate):
     column: str
     lower: Fraction
     upper: Fraction
+
+    @property
+    def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        """The column with its bounds."""
+        return ((self.column, self.lower, self.upper),)
+
+    def clamps(self, schema: Schema) -> bool:
+        """Whether values may be beyond the bounds: truth values are not beyond 0 and 1."""
+        return schema[self.column].kind is not Kind.BOOLEAN or self.lower > 0 or self.upper < 1
 
     def check(self, name: str, schema: Schema) -> None:
         """Check that the column is there, and holds numbers."""

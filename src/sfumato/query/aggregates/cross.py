@@ -32,6 +32,15 @@ class OfColumns(Aggregate):
         """The columns, all different."""
         return tuple(column for column, _, _ in self.blocks)
 
+    @property
+    def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        """The columns with their bounds."""
+        return self.blocks
+
+    def clamps(self, schema: Schema) -> bool:
+        """Values may be beyond the bounds."""
+        return True
+
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return the same, of columns by other names."""
         return replace(self, blocks=tuple((columns[c], low, high) for c, low, high in self.blocks))

@@ -30,6 +30,11 @@ class CountDistinct(Aggregate):
         return False
 
     @property
+    def limits_values(self) -> bool:
+        """A unit counts with at most `values` of them."""
+        return True
+
+    @property
     def divisible(self) -> bool:
         """In a matching a unit has a place or none."""
         return self.method == "shares"

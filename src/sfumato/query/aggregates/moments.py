@@ -24,6 +24,7 @@ from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.strata import stratified
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
+from sfumato.query.schema import Schema
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +39,10 @@ class Sum(BoundedAggregate):
     def needs_rows(self) -> bool:
         """Bounds are of what a unit adds, unless they are of each row."""
         return self.per == "row"
+
+    def clamps(self, schema: Schema) -> bool:
+        """Whether values may be beyond the bounds, or what a unit adds with all of its rows."""
+        return self.per != "row" or super().clamps(schema)
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,8 +102,8 @@ def sum(
         Wilson et al. 2020, "Differentially private SQL with bounded user contribution". Proofs:
         docs/proofs/unit_sum.md, per row docs/proofs/moments.md, and with weights docs/proofs/weighted_sum.md.
 
-    >>> sum("docvis", lower=0, upper=30)
-    Sum(column='docvis', lower=0, upper=30, per=None)
+    >>> sum("docvis", lower=0, upper=60)
+    Sum(column='docvis', lower=0, upper=60, per=None)
     """
     if per is not None:
         one_of(per, "per", get_args(Bounded))
@@ -231,8 +236,8 @@ def variance(
         The law of what is made of three noisy numbers: docs/tolerances.md, "Variances". Proof:
         docs/proofs/moments.md.
 
-    >>> variance("docvis", lower=0, upper=30)
-    Variance(column='docvis', lower=0, upper=30)
+    >>> variance("docvis", lower=0, upper=60)
+    Variance(column='docvis', lower=0, upper=60)
     """
     if lower is None and upper is None:
         return Unbounded(variance, column_name("variance", column))
@@ -264,8 +269,8 @@ def stddev(
     Source:
         as `variance`, of which it is the root.
 
-    >>> stddev("docvis", lower=0, upper=30)
-    StandardDeviation(column='docvis', lower=0, upper=30)
+    >>> stddev("docvis", lower=0, upper=60)
+    StandardDeviation(column='docvis', lower=0, upper=60)
     """
     if lower is None and upper is None:
         return Unbounded(stddev, column_name("stddev", column))

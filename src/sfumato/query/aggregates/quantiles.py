@@ -88,7 +88,7 @@ def quantiles(
         Proofs: of the tree docs/proofs/quantile_tree.md; of chosen places docs/proofs/joint_quantiles.md and
         docs/proofs/leaves.md.
 
-    >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=30).ranks
+    >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=60).ranks
     (0.25, 0.75)
     """
     if not isinstance(ranks, Iterable) or isinstance(ranks, str):
@@ -123,7 +123,7 @@ def quantile(
     Source:
         as `quantiles`.
 
-    >>> quantile("docvis", 0.9, lower=0, upper=30).ranks
+    >>> quantile("docvis", 0.9, lower=0, upper=60).ranks
     (0.9,)
     """
     one = _rank(rank, "rank")
@@ -146,7 +146,7 @@ def median(
     Source:
         as `quantiles`.
 
-    >>> median("docvis", lower=0, upper=30).ranks
+    >>> median("docvis", lower=0, upper=60).ranks
     (0.5,)
     """
     return _of_ranks(median, column, (0.5,), (), lower, upper, error_bars)
@@ -171,7 +171,7 @@ def min(
     Source:
         as `quantiles`.
 
-    >>> min("docvis", lower=0, upper=30).ranks
+    >>> min("docvis", lower=0, upper=60).ranks
     (0.01,)
     """
     return _of_ranks(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
@@ -196,7 +196,7 @@ def max(
     Source:
         as `quantiles`.
 
-    >>> max("docvis", lower=0, upper=30).ranks
+    >>> max("docvis", lower=0, upper=60).ranks
     (0.99,)
     """
     return _of_ranks(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import QueryError, shown
@@ -42,6 +43,15 @@ class Cumulative(Aggregate):
     def needs_rows(self) -> bool:
         """As what is added up."""
         return self.of.needs_rows
+
+    @property
+    def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        """Those of what is added up."""
+        return self.of.bounds
+
+    def clamps(self, schema: Schema) -> bool:
+        """As what is added up."""
+        return self.of.clamps(schema)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return the same, of columns by other names."""

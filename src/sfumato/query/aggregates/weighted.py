@@ -64,6 +64,15 @@ class Weighted(Aggregate):
         """A part of a weight is not counted."""
         return False
 
+    @property
+    def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        """Those of the values."""
+        return self.of.bounds
+
+    def clamps(self, schema: Schema) -> bool:
+        """Weights may be larger than what they are trimmed to."""
+        return True
+
     def outputs(self, name: str) -> tuple[str, ...]:
         """Return the same names as without weights."""
         return self.of.outputs(name)

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato import __version__
 from sfumato.display.numbers import exact
+from sfumato.query.bars import Bars
 from sfumato.query.canonical import canonical_digest
 
 if TYPE_CHECKING:
     from sfumato.query.released.noisy_table import NoisyTable
 
 
-def about(release: NoisyTable, bars: tuple[float, bool] | None) -> list[tuple[str, Any]]:
+def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
     """Return lines of what each is about, and what is said: cost, unit, bounds, error bars, plan.
 
     Args:
         release: that was drawn.
-        bars: the confidence of error bars that stand beside the numbers, and whether it is of all at once.
+        bars: the error bars that stand beside the numbers; None without any.
     """
     from sfumato.query.cards.released import error_bars
 
@@ -33,7 +34,10 @@ def about(release: NoisyTable, bars: tuple[float, bool] | None) -> list[tuple[st
     if "computed" in content:
         lines.append(("computed", f"with the noisy table alone: {content['computed']}"))
     lines += [("found", str(found)) for found in release.found]
-    lines += [("error bars", said) for _, said in error_bars(bars, " In columns that end in _error.")]
+    named = {"±": ("error bars", " They are in columns that end in _error.")}
+    for name, said in error_bars(release, bars):
+        called, where = named.get(name, (name, ""))
+        lines.append((called, f"{said}{where}"))
     notes = [note for one in content.get("releases", [content]) for note in one["notes"]]
     lines += [("note", note) for note in dict.fromkeys([*notes, *release.hints])]
     return [*lines, ("plan, SHA-256", canonical_digest(release.canonical()))]

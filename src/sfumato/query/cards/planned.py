@@ -55,7 +55,7 @@ def _steps(explanation: Explanation) -> list[Part | None]:
     before, after = explanation.steps
     names = ["number", "bounds", "noise (σ)", "budget", "used for"]
     numbers = [[what, within, noise, share, used] for what, within, noise, share, used in explanation.numbers]
-    notes = [f"Note: {note}" for note in [*explanation.content.get("notes", ()), *explanation.offers]]
+    notes = [f"Note: {note}" for note in [*explanation.content.get("notes", ()), *explanation.left_out]]
     return [
         Steps(before),
         Rows(names, numbers, left=5) if numbers else None,

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sfumato.display.card import Card, Cell, Facts, Rows, Sentences, cell
 from sfumato.display.numbers import shown
+from sfumato.query.bars import REMEDY, Bars
 from sfumato.query.choices import titled
 from sfumato.query.keys import ALL, shown_keys
 
@@ -50,14 +51,15 @@ _WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads ba
 
 
 def release_facts(
-    release: Release, groups: int | None, bars: tuple[float, bool] | None
+    release: Release, groups: int | None, bars: Bars | None, remedy: str = REMEDY
 ) -> list[tuple[str, str]]:
     """Say what a release cost, how it was made, and what its error bars mean.
 
     Args:
         release: of groups.
         groups: how many there are; None where that was not drawn yet.
-        bars: the confidence of error bars, and whether it is of all at once; None without any.
+        bars: the error bars beside the numbers; None without any.
+        remedy: how `diagnostics=0.05` is written there.
     """
     plan = release.plan
     content = plan.explain().to_dict()
@@ -68,12 +70,10 @@ def release_facts(
     found.append(("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once"))
     if content["group_by"] and groups is not None:
         found.append(("groups", groups_told(content, groups)))
-    return found + error_bars(bars, _LIMITS)
+    return found + error_bars(release, bars, remedy)
 
 
-def top_facts(
-    release: TopRelease, groups: int | None, bars: tuple[float, bool] | None
-) -> list[tuple[str, str]]:
+def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> list[tuple[str, str]]:
     """Say what the largest groups cost, how they were drawn, and what their error bars mean.
 
     Args:
@@ -87,7 +87,7 @@ def top_facts(
     if plan.law is not None:
         kind = type(plan.law).__name__
         found.append(("noise", f"{kind}, exactly rounded, drawn once for these groups"))
-    return found + error_bars(bars, "")
+    return found + error_bars(release, bars)
 
 
 def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
@@ -104,19 +104,16 @@ def cost(release: NoisyTable, what: str) -> str:
     return f"NOTHING, as the rows are made up; of real rows {text}" if release.engine.made_up else text
 
 
-_LIMITS = (
-    " What the limits changed (values clamped to their bounds, rows and groups of a unit beyond its limits) "
-    "is not in it."
-)
+def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> list[tuple[str, str]]:
+    """Say what error bars cover, where there are some, and whether limits and bounds may bias the numbers.
 
-
-def error_bars(bars: tuple[float, bool] | None, limits: str) -> list[tuple[str, str]]:
-    """Say what error bars mean, where there are some."""
-    if bars is None:
-        return []
-    confidence, simultaneous = bars
-    which = "for all numbers at once" if simultaneous else "for each number by itself"
-    return [("±", f"{confidence * 100:g}% error bar, {which}: what the noise may have changed.{limits}")]
+    Args:
+        release: whose numbers they are.
+        bars: the error bars beside the numbers; None without any.
+        remedy: how `diagnostics=0.05` is written there.
+    """
+    found = [] if bars is None else [("±", bars.told(release.bias))]
+    return [*found, ("bias", release.bias.told(remedy))] if release.bias else found
 
 
 def largest_told(release: TopRelease, groups: int) -> str:
@@ -146,15 +143,15 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
     )
 
 
-def bars_of(release: NoisyTable, confidence: float) -> pa.Table | None:
+def bars_of(release: NoisyTable) -> pa.Table | None:
     """Return half-widths of the error bars of a release that was drawn, where it has any."""
-    return release.errors(confidence) if release.measured else None
+    return release.errors(release.bars.confidence) if release.measured else None
 
 
 def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
     """Return the first rows: keys as they are, numbers with their error bars."""
     few = table.num_rows <= MOST_BARS
-    widths = bars_of(release, release.bars_at) if few else None
+    widths = bars_of(release) if few else None
     first = table.slice(0, MOST)
     columns = dict(columns_of(release, first, None if widths is None else widths.slice(0, MOST)))
     beyond = []

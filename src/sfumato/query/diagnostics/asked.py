@@ -15,9 +15,6 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
 from sfumato.noise import Words
 from sfumato.query.aggregates import (
-    BoundedAggregate,
-    Mean,
-    OfColumns,
     Sum,
     Weighted,
     count_distinct,
@@ -31,7 +28,6 @@ from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, rows
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
-from sfumato.query.schema import Kind
 from sfumato.transformations import UnitSum
 
 if TYPE_CHECKING:
@@ -157,16 +153,14 @@ def _query(table: Table[Any], asked: dict[str, Any]) -> Query:
 def _items(query: Query, names: Names, bounds: tuple[Bound, ...]) -> Iterator[tuple[Item, str]]:
     """Yield what is asked, each with SQL of a unit: a share of its rows, or whether it counts."""
     rows, groups, fullest = (f"CAST({names(n)} AS DOUBLE)" for n in ("rows", "groups", "fullest"))
-    keys = query.public_keys
-    some = isinstance(keys, pa.Table) and query.groups >= keys.num_rows
-    if (total := query.total_rows) is not None:
-        yield from _limit("total_rows", total, "rows", f"1 - {total} / {rows}", f"{rows} > {total}")
-    elif query.keys and not some:
-        most = query.groups
-        yield from _limit("groups", most, "groups", f"1 - {most} / {groups}", f"{groups} > {most}")
-    if total is None and query.max_rows is not None and any(a.needs_rows for _, a in query.aggregates):
-        cut, most = f"{names('cut')} / {rows}", query.max_rows
-        yield from _limit("rows", most, "fullest" if query.keys else "rows", cut, f"{fullest} > {most}")
+    for name, most in query.binding_limits:
+        if name == "total_rows":
+            yield from _limit(name, most, "rows", f"1 - {most} / {rows}", f"{rows} > {most}")
+        elif name == "groups":
+            yield from _limit(name, most, "groups", f"1 - {most} / {groups}", f"{groups} > {most}")
+        else:
+            cut = f"{names('cut')} / {rows}"
+            yield from _limit(name, most, "fullest" if query.keys else "rows", cut, f"{fullest} > {most}")
     for i, one in enumerate(bounds):
         of = f"{'sums' if one.per_unit else 'values'} of {one.column}"
         yield Item(f"{one.name}={one.at:g}", of, True), f"{names(f'clamped{i}')} / {rows}"
@@ -184,13 +178,7 @@ def _bounds(plan: Plan) -> list[Bound]:
     found: dict[Bound, None] = {}
     for _, asked in plan.query.measured:
         of = asked.of if isinstance(asked, Weighted) else asked
-        blocks = of.blocks if isinstance(of, OfColumns) else ()
-        if isinstance(of, BoundedAggregate):
-            blocks = ((of.column, of.lower, of.upper),)
-        for column, lower, upper in blocks:
-            # An answer of yes or no is within its bounds.
-            if isinstance(of, Mean) and plan.query.schema[column].kind is Kind.BOOLEAN:
-                continue
+        for column, lower, upper in of.bounds if of.clamps(plan.query.schema) else ():
             per_unit = isinstance(of, Sum) and column in summed
             for name, at in (("lower", lower), ("upper", upper)):
                 found[Bound(column, name, float(at), per_unit)] = None

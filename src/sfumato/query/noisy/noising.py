@@ -258,8 +258,11 @@ class NoisyBatch:
         Args:
             confidence, among: as of `half_widths`.
         """
+        return self.beside({} if confidence is None else self._half_widths(confidence, among))
+
+    def beside(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return the keys and one column for each output, behind it its half-width, where there is one."""
         estimates = self.noising.requirements.estimates
-        widths = {} if confidence is None else self._half_widths(confidence, among)
         columns: dict[str, pa.Array] = {}
         for estimate in estimates:
             columns[estimate.name] = estimate.output(self.numbers)

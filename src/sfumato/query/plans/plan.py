@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from sfumato.framework import (
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise import Words
+from sfumato.query.bars import Bias
 from sfumato.query.cards.planned import plan_card, price
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
@@ -99,6 +100,7 @@ class Plan(Displayed):
         others: names of other noises, and how large the errors are of those with them, about.
         diagnostics: what is asked about its limits and bounds, at a cost of its own; or None.
         found: what noisy looks found before, which cost beside epsilon.
+        sampling: whether error bars are to hold the sampling error too.
     """
 
     query: Query
@@ -114,6 +116,7 @@ class Plan(Displayed):
     others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
     diagnostics: Beside | None = field(default=None, kw_only=True)
     found: tuple[Found, ...] = field(default=(), kw_only=True)
+    sampling: bool = field(default=False, kw_only=True)
 
     @property
     def spent(self) -> ExactCost:
@@ -193,6 +196,11 @@ class Plan(Displayed):
         return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
     @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in the numbers, which no error bar includes."""
+        return replace(self.query.bias, estimated=self.diagnostics is not None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release, and what other noises would have given."""
         found = [
@@ -263,6 +271,7 @@ class Plan(Displayed):
                     "noise_multiplier": str(self.multiplier),
                 },
                 "notes": list(self.notes),
+                "bias": self.bias.told(),
                 "diagnostics": None if self.diagnostics is None else self.diagnostics.content(),
             }
             | found_content(self.found)

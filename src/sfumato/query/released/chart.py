@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
+from sfumato.query.bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.choices import titled
 from sfumato.query.keys import shown_keys
 
@@ -31,7 +32,7 @@ FORMATS = (".png", ".svg")
 MOST_PANELS = 9
 MOST_GROUPS = 60
 FIRST_ENTRIES = 6  # of a list
-FOOT = 0.5  # inches for the lines below the panels
+FOOT = 0.65  # inches for the lines below the panels
 WIDE = 6.0  # inches for the longest of these lines
 INK, PALE, FILL = "#1f2933", "#6b7785", "#8fb3d9"
 # Okabe and Ito's blue, vermillion, green, purple, orange: apart for every kind of sight.
@@ -60,9 +61,7 @@ def check_matplotlib() -> None:
 def bar_chart(
     release: NoisyTable,
     path: str | Path | None = None,
-    *,
-    confidence: float = 0.95,
-    simultaneous: bool = False,
+    bars: Bars | None = None,
 ) -> Figure | None:
     """Draw a release: small multiples of bars with error bars.
 
@@ -72,19 +71,19 @@ def bar_chart(
     Args:
         release: what to draw; its noise is drawn first if it was not yet.
         path: a name that ends in .png or .svg; None for the figure itself.
-        confidence, simultaneous: of the error bars, as in `Release.errors`.
+        bars: the error bars; those of the release where it is None.
     Raises:
-        ParameterError: the path or the confidence is not admissible.
+        ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
     if path is None:
         check_matplotlib()
         with _plain_style():
-            return _figure(release.chart(confidence, simultaneous))
+            return _figure(release.chart(release.bars if bars is None else bars))
     target = checked_plot(path)
     check = partial(release.check_no_source, target, "plot path")
     check()
-    chart = release.chart(confidence, simultaneous)
+    chart = release.chart(release.bars if bars is None else bars)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
@@ -160,10 +159,10 @@ class Chart:
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
-    def of_largest(cls, release: TopRelease, confidence: float, simultaneous: bool) -> Chart:
+    def of_largest(cls, release: TopRelease, bars: Bars) -> Chart:
         """Draw the largest groups in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
-        width, shown = release.errors(confidence, simultaneous=simultaneous), table.slice(0, MOST_GROUPS)
+        width, shown = bars.widths(release), table.slice(0, MOST_GROUPS)
         values, errors = ([float(v) for v in t[question.measured].to_pylist()] for t in (shown, width))
         floor = 0.0 if question.by is None else -math.inf
         pairs = list(zip(values, errors, strict=False))
@@ -171,18 +170,18 @@ class Chart:
         series = _Series(question.measured, values, low, [v + e for v, e in pairs])
         meaning = f"of {question.unit}" if question.by is None else question.by.meaning({})
         columns = (shown[key].to_pylist() for key in question.keys)
-        noise, bars = type(release.plan.law).__name__, (confidence, simultaneous)
+        noise = type(release.plan.law).__name__
         return cls(
             " · ".join(question.keys),
             [" · ".join(map(_label, row)) for row in zip(*columns, strict=True)],
             [_Panel(f"largest groups by {question.measured}", _short(meaning), [series])],
-            _footer(release, question.unit, noise, table.num_rows, 1, *bars),
+            _footer(release, question.unit, noise, table.num_rows, 1, bars),
         )
 
     @classmethod
-    def of(cls, release: Release, confidence: float, simultaneous: bool, told: str = "") -> Chart:
+    def of(cls, release: Release, bars: Bars, told: str = "") -> Chart:
         """Draw groups, with a panel for what is asked of each; `told` is a line more below."""
-        widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
+        widths = bars.widths(release).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
         query = release.plan.query
@@ -212,7 +211,7 @@ class Chart:
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],
             panels,
-            "\n".join(filter(None, [_footer(release, *of, confidence, simultaneous), told])),
+            "\n".join(filter(None, [_footer(release, *of, bars), told])),
         )
 
 
@@ -238,14 +237,13 @@ def _footer(
     noise: str,
     groups: int,
     asked: int,
-    confidence: float,
-    simultaneous: bool,
+    bars: Bars,
 ) -> str:
     epsilon, delta = release.spent
-    which = "for all numbers at once" if simultaneous else "for each number by itself"
+    of = release.bias.of
     lines = [
-        f"Error bars: {confidence * 100:g}%, {which}; what the noise may have changed, "
-        "not what the bounds did.",
+        f"Error bars: {bars.confidence * 100:g}%, {bars.numbers}; they cover {bars.covers(UNBIASED)}.",
+        *([f"Numbers {of}; does{NO_BIAS[4:]}."] if of else []),
         f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {unit}; {noise} noise, by sfumato.",
     ]
     if groups > MOST_GROUPS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,13 @@ from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
+from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias
 from sfumato.query.estimates import Estimate
 from sfumato.query.noisy.noising import NoisyBatch
 from sfumato.query.noisy.numbers import arrow_column
+
+if TYPE_CHECKING:
+    from sfumato.query.released.sampling import Sampled
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,16 +32,20 @@ class Comparison(Told):
         output: its name.
         first, second: its values in the two groups.
         confidence: of each of the intervals.
-        difference, ratio: the intervals of first - second and of first / second, of exact statistics;
-            infinite where the noise leaves it open.
+        difference, ratio: the intervals of first - second and of first / second; infinite where the noise
+            leaves it open.
+        sampling: whether the intervals hold the difference and the ratio in a population, of which the units
+            are a random sample; else those of the exact statistics of these rows.
+        bias: what limits and bounds can change in the values, which no interval includes.
 
     Made by `NoisyTable.compare`.
 
     >>> visits = Comparison("visits", 940.0, 800.0, 0.95, (105.0, 175.0), (1.12, 1.23))
-    >>> visits.differs
+    >>> visits.excludes_zero
     True
     >>> print(visits)
-    visits: 940 and 800; difference 140 (105 to 175), ratio 1.175 (1.12 to 1.23), at 0.95
+    visits: 940 and 800; difference 140 (105 to 175), ratio 1.175 (1.12 to 1.23)
+    95% intervals: each covers the noise, not sampling error.
     """
 
     output: str
@@ -46,15 +54,22 @@ class Comparison(Told):
     confidence: float
     difference: tuple[float, float]
     ratio: tuple[float, float]
+    sampling: bool = False
+    bias: Bias = UNBIASED
 
     @property
-    def differs(self) -> bool:
-        """Whether the noise alone does not explain that the two are not equal."""
+    def excludes_zero(self) -> bool:
+        """Whether the interval of the difference excludes 0.
+
+        Without `sampling` the interval covers the noise alone: that 0 is outside says that the two groups of
+        this table are not equal, and nothing about a population or an effect. Only
+        `compare(..., sampling=True)` makes it a test of whether two groups of a population differ.
+        """
         low, high = self.difference
         return low > 0 or high < 0
 
     def _card(self) -> Card:
-        return Card(f"Two groups compared by {self.output}", [Sentences([str(self)])])
+        return Card(f"Two groups compared by {self.output}", [Sentences(str(self).splitlines())])
 
     def __str__(self) -> str:
         less, more = self.difference
@@ -63,7 +78,14 @@ class Comparison(Told):
         apart = f"difference {self.first - self.second:.4g} ({less:.4g} to {more:.4g})"
         times = f"ratio {ratio:.4g} ({low:.4g} to {high:.4g})"
         values = f"{self.output}: {self.first:.6g} and {self.second:.6g}"
-        return f"{values}; {apart}, {times}, at {self.confidence:.4g}"
+        bars = Bars(self.confidence, sampling=self.sampling)
+        return f"{values}; {apart}, {times}\n{covered(bars, self.bias)}"
+
+
+def covered(bars: Bars, bias: Bias) -> str:
+    """Say what intervals cover, and what they leave out."""
+    left = f" Each {NO_BIAS}." if bias else ""
+    return f"{bars.confidence * 100:.4g}% intervals: each covers {bars.covers(bias)}.{left}"
 
 
 ELSEWHERE = {
@@ -88,51 +110,67 @@ def only_here(method: str, what: str) -> RefusalError:
 
 
 def compared(
-    batches: Sequence[NoisyBatch], output: str, first: object, second: object, confidence: float
+    batches: Sequence[NoisyBatch],
+    output: str,
+    first: object,
+    second: object,
+    bars: Bars,
+    bias: Bias,
+    sampled: Sampled | None,
 ) -> Comparison:
     """Compare an output of two groups.
 
-    Noise that is independent between the groups is added up as such; else the intervals of the two groups,
-    each of which fails half as often, say how far they are apart.
+    Noise that is independent between the groups is added up as such; else, and with the sampling error, the
+    intervals of the two groups, each of which fails half as often, say how far they are apart.
 
     Args:
         batches: the whole release.
         output: whose values are compared.
         first, second: keys: a value, or several by name or in order.
-        confidence: in (0, 1), of each interval.
+        bars: the confidence of each interval.
+        bias: what limits and bounds can change in the release.
+        sampled: what makes intervals with the sampling error, where these are to hold it.
     Raises:
-        QueryError: there is no such output, or no such group among those that are shown.
+        QueryError: there is no such output, or no such group among those that are shown; or it has no
+            interval with the sampling error.
     """
     estimate = estimate_of(batches, output)
-    failure = 1 - confidence
+    interval = estimate.interval if sampled is None else sampled.interval_of(estimate)
+    failure = 1 - bars.confidence
     places = [_place(batches, key) for key in (first, second)]
     sides, shown = [], []
     for batch, place in places:
         own = batch.numbers.row(place)
         numbers, row = (batch.numbers, place) if own is None else (own, 0)
-        sides.append(_at(estimate.interval(numbers, failure / 2), row))
+        sides.append(_at(interval(numbers, failure / 2), row))
         shown.append(float(estimate.output(numbers)[row].as_py()))
     difference = sides[0] - sides[1]
-    if estimate.linear is not None and batches[0].noising.together is None and places[0] != places[1]:
+    together = batches[0].noising.together is not None
+    if sampled is None and estimate.linear is not None and not together and places[0] != places[1]:
         # From the middles, as a value may have a part that was clipped, which is no sum of noises.
         half = _tolerance(places[0][0], estimate, failure, 2)
         apart_by = float(sides[0].middle[0] - sides[1].middle[0])
         difference = Interval(*(np.array([apart_by + sign * half]) for sign in (-1, 1)))
     apart, times = ((float(i.low[0]), float(i.high[0])) for i in (difference, sides[0] / sides[1]))
-    return Comparison(output, shown[0], shown[1], confidence, apart, times)
+    return Comparison(output, shown[0], shown[1], bars.confidence, apart, times, sampled is not None, bias)
 
 
-def shares(batches: Sequence[NoisyBatch], output: str, confidence: float) -> pa.Table:
+def shares(
+    batches: Sequence[NoisyBatch], output: str, bars: Bars, bias: Bias, sampled: Sampled | None
+) -> pa.Table:
     """Return each group's share of what an output adds up to over all groups that are shown.
 
     Args:
         batches: the whole release.
         output: a count or a sum.
-        confidence: in (0, 1), of each interval.
+        bars: the confidence of each interval.
+        bias: what limits and bounds can change in the release.
+        sampled: what makes intervals with the sampling error, where these are to hold it.
     Returns:
         The keys, `share`, and its interval from `low` to `high`.
     Raises:
-        QueryError: there is no such output, or it does not add up.
+        QueryError: there is no such output, or it does not add up; or it has no interval with the sampling
+            error.
     """
     estimate = estimate_of(batches, output)
     if batches[0].noising.totals is not None:
@@ -141,7 +179,10 @@ def shares(batches: Sequence[NoisyBatch], output: str, confidence: float) -> pa.
         )
     if estimate.linear is None:
         raise QueryError(f"share_of_total: {output!r} does not add up over groups; counts and sums do")
-    own = [estimate.interval(b.numbers, (1 - confidence) / 2) for b in batches]
+    failure = (1 - bars.confidence) / 2
+    # With the sampling error, one half of each part is for the noise and one for the sample.
+    noise = failure if sampled is None else failure / 2
+    own = [estimate.interval(b.numbers, noise) for b in batches]
     each = Interval(np.concatenate([i.low for i in own]), np.concatenate([i.high for i in own]))
     # The middles, as values may have a part that was clipped: over many groups that would add up.
     value = each.middle
@@ -149,16 +190,18 @@ def shares(batches: Sequence[NoisyBatch], output: str, confidence: float) -> pa.
     half = 0.0
     if others:
         together = batches[0].noising.together
-        failure = (1 - confidence) / 2
-        half = _tolerance(batches[0], estimate, failure, others)
+        half = _tolerance(batches[0], estimate, noise, others)
         if together is not None:  # dependent between groups: a sum is off by no more than all of them
-            half = others * _tolerance(batches[0], estimate, failure, 1)
+            half = others * _tolerance(batches[0], estimate, noise, 1)
     rest = value.sum() - value
     if estimate.kind == "count":  # no exact count is below 0
         each = each.map(lambda x: np.maximum(x, 0.0))
     # Where all the others add up to more than 0, and with this one too, a share grows with its group; more of
     # the others bring it nearer to 0.
     least, most = rest - half, rest + half
+    if sampled is not None:
+        each, of_others = sampled.parts(estimate, each, Interval(least, most), noise)
+        least, most = of_others.low, of_others.high
     low = _share(each.low, np.where(each.low > 0, most, least))
     high = _share(each.high, np.where(each.high > 0, least, most))
     sure = (least > 0) & (each.low + least > 0)
@@ -167,9 +210,10 @@ def shares(batches: Sequence[NoisyBatch], output: str, confidence: float) -> pa.
     share = value / np.where(value.sum() == 0, np.nan, value.sum())
     keys = pa.Table.from_batches([b.keys for b in batches])
     columns = {"share": share, "low": low, "high": high}
-    return pa.table(
+    made = pa.table(
         [*keys.columns, *map(arrow_column, columns.values())], names=[*keys.column_names, *columns]
     )
+    return made.replace_schema_metadata({"intervals": covered(bars, bias)})
 
 
 def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:

@@ -21,6 +21,7 @@ from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
+from sfumato.query.bars import Bars, Bias
 from sfumato.query.exact import Evaluator
 from sfumato.query.found import Found
 from sfumato.query.logs import answered
@@ -116,9 +117,21 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         return None
 
     @property
-    def bars_at(self) -> float:
-        """The confidence of error bars where none is named."""
-        return 0.95
+    def bars(self) -> Bars:
+        """The error bars that it shows where a caller says nothing else."""
+        return Bars()
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        return Bias()
+
+    @property
+    def _attributes(self) -> dict[str, Any]:
+        """What goes with its numbers into frames and files."""
+        epsilon, delta = self.spent
+        found: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+        return found | ({"bias": self.bias.told()} if self.bias else {})
 
     @property
     def repeats(self) -> int | None:
@@ -197,14 +210,22 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     def frame(
-        self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
+        self,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
     ) -> pandas.DataFrame:
         """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+
+        `frame.attrs["sfumato"]` says what the error bars cover, and whether limits and bounds may bias the
+        numbers.
 
         Args:
             errors: whether each number `n` has its half-width in a column `n_error` behind it.
             confidence: of these, in (0, 1); left out, that of the release, or 0.95.
-            simultaneous: as for `errors`.
+            simultaneous, sampling: as for `errors`.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: a name of an error bar's column is taken.
@@ -218,17 +239,52 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         ['people', 'people_error']
         """
         output.require("pandas", "pandas")
-        truth_value(simultaneous, "simultaneous")
+        bars = self._bars(confidence, simultaneous, sampling)
         if not truth_value(errors, "errors"):
             return self.to_pandas()
-        return with_errors(self, self.bars_at if confidence is None else confidence, simultaneous).to_pandas()
+        made = with_errors(self, bars).to_pandas()
+        made.attrs["sfumato"] = self._attributes | {"error_bars": bars.told(self.bias)}
+        return made
 
-    def bars_of(self, errors: bool, confidence: float | None) -> float | None:
-        """Return the confidence of error bars that are asked for; None where none are."""
-        return self.bars_at if truth_value(errors, "errors") and confidence is None else confidence
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id")
+        >>> frame = visits.bound(rows=1).agg(n=sf.count()).release(epsilon=1).to_pandas()
+        >>> frame.attrs["sfumato"]["bias"]
+        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
+        """
+        made = super().to_pandas()
+        made.attrs["sfumato"] = self._attributes
+        return made
+
+    def _bars(
+        self, confidence: float | None = None, simultaneous: bool = False, sampling: bool | None = None
+    ) -> Bars:
+        """Return error bars of what a caller gave, and of what the release has where that is nothing."""
+        given = self.bars.confidence if confidence is None else confidence
+        return Bars.checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
+
+    def _bars_beside(
+        self, errors: bool, confidence: float | None, simultaneous: bool, sampling: bool | None
+    ) -> Bars | None:
+        """Return the error bars that are to stand beside the numbers; None where none are requested."""
+        bars = self._bars(confidence, simultaneous, sampling)
+        return bars if truth_value(errors, "errors") or confidence is not None else None
 
     def plot(
-        self, path: str | Path | None = None, *, confidence: float = 0.95, simultaneous: bool = False
+        self,
+        path: str | Path | None = None,
+        *,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
     ) -> Figure | None:
         """Draw a panel for each output: a bar for each group, with its error bar.
 
@@ -237,7 +293,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
         Args:
             path: where to, a .png or .svg; left out, a notebook shows what is returned.
-            confidence, simultaneous: of the error bars, as of `errors`.
+            confidence, simultaneous, sampling: of the error bars, as of `errors`.
         Returns:
             A figure of matplotlib; None where it was written to a path.
         Raises:
@@ -253,10 +309,10 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
         from sfumato.query.released.chart import bar_chart
 
-        return bar_chart(self, path, confidence=confidence, simultaneous=simultaneous)
+        return bar_chart(self, path, self._bars(confidence, simultaneous, sampling))
 
     @abstractmethod
-    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+    def chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data.
 
         Raises:
@@ -265,14 +321,15 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
         """Return half-widths of error bars, beside the keys of the rows.
 
         Args:
             confidence: in (0, 1): the chance that a number is within its half-width of the truth.
             simultaneous: let that be the chance that all of them are.
-            sampling: let bars hold what a large population has, of which the units are a random sample.
+            sampling: let bars hold what a large population has, of which the units are a random sample; left
+                out, as the release was asked for, or not.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError, RefusalError: there are no such bars.
@@ -284,13 +341,26 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         [{'people': 3.0}]
         """
 
-    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+    def compare(
+        self,
+        output: str,
+        first: object,
+        second: object,
+        confidence: float = 0.95,
+        *,
+        sampling: bool | None = None,
+    ) -> Comparison:
         """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Without `sampling` the intervals cover the noise alone, and say nothing about a population: two
+        random halves of a table differ by more.
 
         Args:
             output: its name.
             first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
             confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+            sampling: let the intervals hold the difference and the ratio in a large population, as of
+                `errors`.
         Returns:
             A `Comparison`, with `difference` and `ratio`.
         Raises:
@@ -307,13 +377,18 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
         raise RefusalError(_NOT_BY_GROUP.format("compare"))
 
-    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+    def share_of_total(
+        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
+    ) -> pa.Table:
         """Return each group's share of a count or a sum over all groups that are shown, with its interval.
 
         Args:
             output: its name.
             confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
                 these groups.
+            sampling: let it hold the share in a large population, as of `errors`.
+        Returns:
+            The keys, `share`, `low` and `high`; metadata of its schema say what the intervals cover.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or it does not add up.
@@ -335,13 +410,15 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         errors: bool = False,
         confidence: float | None = None,
         simultaneous: bool = False,
+        sampling: bool | None = None,
     ) -> None:
         """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         A file of that name is replaced, when the new one is complete. A release of groups that was not looked
         at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
         numbers, where there are any, and a sheet of what the release is: cost, privacy unit, limits, bounds,
-        and a digest of its plan.
+        and a digest of its plan. What error bars cover, and whether limits and bounds may bias the numbers,
+        is in that sheet, and in the metadata of a Parquet file's schema; CSV and JSON have no place for it.
 
         Args:
             path: where to; the ending names the format.
@@ -350,6 +427,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
                 computes of a release they are those of numbers that stand there as they were released.
             confidence: also write them, and at this confidence.
             simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
+            sampling: as for `errors(...)`.
         Raises:
             ParameterError: the path is not admissible, or a file that rows come from; or a column is a list
                 or the like, which CSV and Excel do not have.
@@ -369,24 +447,32 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         "people","people_error"
         """
         target = output.checked_path(path, workbook=True)
-        truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
         self.check_lists(Path(path))
-        confidence = self.bars_of(errors, confidence)
-        if confidence is not None:
-            self.check_bars(confidence, simultaneous)
+        bars = self._bars_beside(errors, confidence, simultaneous, sampling)
+        if bars is not None:
+            self.check_bars(bars)
         if output.is_workbook(target):
-            write_workbook(self, target, confidence, simultaneous, check)
+            write_workbook(self, target, bars, check)
         else:
-            self._write(target, confidence, simultaneous, check)
+            self._write(target, bars, check)
 
-    def _write(
-        self, target: Path, confidence: float | None, simultaneous: bool, check: Callable[[], object]
-    ) -> None:
-        """Write what can be written, error bars where there is a confidence; `check` refuses late."""
-        table = self.to_arrow() if confidence is None else self.with_bars(confidence, simultaneous)
-        output.write(target, iter(table.to_batches()), check)
+    def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        """Write what can be written, with error bars where there are some; `check` refuses late."""
+        table = self.to_arrow() if bars is None else self.with_bars(bars)
+        self._write_batches(target, iter(table.to_batches()), bars, check)
+
+    def _write_batches(
+        self,
+        target: Path,
+        batches: Iterator[pa.RecordBatch],
+        bars: Bars | None,
+        check: Callable[[], object],
+    ) -> tuple[int, ...]:
+        """Write batches, with what is said of them where the format has a place for it."""
+        said = self._attributes | ({} if bars is None else {"error_bars": bars.told(self.bias)})
+        return output.write(target, batches, check, said)
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:
@@ -400,7 +486,12 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     def receipt(
-        self, *, errors: bool = False, confidence: float | None = None, simultaneous: bool = False
+        self,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
     ) -> Receipt:
         """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
 
@@ -410,7 +501,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         Args:
             errors: also cover the error bars that `write(..., errors=True)` writes.
             confidence: also cover them, at this confidence.
-            simultaneous: as for `errors`.
+            simultaneous, sampling: as for `errors`.
         Raises:
             ParameterError, QueryError, RefusalError: as of `write`, about error bars.
         Source:
@@ -425,12 +516,11 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         from sfumato.query.released.answer import Answer
         from sfumato.query.released.receipt import Receipt
 
-        truth_value(simultaneous, "simultaneous")
-        confidence = self.bars_of(errors, confidence)
-        if confidence is not None:
-            self.check_bars(confidence, simultaneous)
+        given = self._bars_beside(errors, confidence, simultaneous, sampling)
+        if given is not None:
+            self.check_bars(given)
         answer = Answer.of(self.to_arrow())
-        bars = None if confidence is None else Answer.of(self.with_bars(confidence, simultaneous))
+        bars = None if given is None else Answer.of(self.with_bars(given))
         return Receipt(
             self._spent,
             self.canonical(),
@@ -507,7 +597,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     @abstractmethod
-    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written, before anything is drawn.
 
         Raises:
@@ -522,7 +612,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     @abstractmethod
-    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
 
     @abstractmethod

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FORMATS = (".parquet", ".csv", ".json")
 WORKBOOK = ".xlsx"
 ROW_GROUP = 1 << 16
+METADATA = b"sfumato"  # the key of a schema's metadata with what is said of a table
 _OTHER = (
     "{} is no longer the file that this release was written to, which alone holds its numbers: it is gone, "
     "or was changed since. Call to_arrow() before write(), and both see the same numbers"
@@ -49,7 +50,10 @@ def is_workbook(path: Path) -> bool:
 
 
 def write(
-    path: Path, batches: Iterator[pa.RecordBatch], check: Callable[[], object] = lambda: None
+    path: Path,
+    batches: Iterator[pa.RecordBatch],
+    check: Callable[[], object] = lambda: None,
+    said: Mapping[str, Any] | None = None,
 ) -> tuple[int, ...]:
     """Write batches as they come; a file appears under its name only when it is complete.
 
@@ -57,12 +61,17 @@ def write(
         path: of the file.
         batches: to be written.
         check: refuses, by what it raises, before a file of that name is replaced.
+        said: what is said of them, as plain data: Parquet keeps it, in the metadata of its schema.
     Returns:
         What tells this file from any other, for `read`.
     """
     writers = {".parquet": _write_parquet, ".csv": write_csv, ".json": _write_json}
     with replacing(path, check) as file:
-        writers[path.suffix.lower()](file, regular(batches))
+        ready = regular(batches)
+        if said and path.suffix.lower() == ".parquet":
+            told = {METADATA: json.dumps(said, ensure_ascii=False).encode()}
+            ready = (batch.replace_schema_metadata(told) for batch in ready)
+        writers[path.suffix.lower()](file, ready)
         file.flush()
         return identity(file)
 

@@ -14,9 +14,9 @@ from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
-from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import sizes
+from sfumato.query.bars import Bars, Bias, checked_confidence
 from sfumato.query.canonical import canonical
 from sfumato.query.cards.released import release_card, release_facts
 from sfumato.query.exact import Evaluator
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sfumato.query.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.query.released.chart import Chart
+    from sfumato.query.released.sampling import Sampled
 
 
 _NOT_KEPT = (
@@ -116,14 +117,13 @@ class Release(NoisyTable):
                 if self._written is not None:
                     self._table = output.read(*self._written, self._types)
                 else:
-                    batches = self._draw_all()
-                    self._table = pa.Table.from_batches(
-                        [b.outputs(self.confidence) for b in batches]
-                    ).combine_chunks()
+                    bars = None if self.confidence is None else self.bars
+                    batches = list(self._outputs(self._draw_all(), bars, 1))
+                    self._table = pa.Table.from_batches(batches).combine_chunks()
         return self._table
 
     def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
         """Return half-widths of error bars: the keys, and one half-width for each output.
 
@@ -134,29 +134,52 @@ class Release(NoisyTable):
                 outputs.
             sampling: let bars hold what a large population has, of which the units are a simple random
                 sample: the mean or share in it, and the count or sum that such samples have on average, of
-                bounded contributions. For counts, sums, means and proportions; of others bars are NULL.
+                bounded contributions. For counts, sums, means and proportions; of others bars are NULL. Left
+                out, as the release was asked for, or not.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: no output has bars with sampling, such as means where rows is more than 1.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        truth_value(simultaneous, "simultaneous")
-        half_widths: Callable[[NoisyBatch, float, int], pa.RecordBatch] = NoisyBatch.half_widths
-        if truth_value(sampling, "sampling"):
-            from sfumato.query.released.sampling import Sampled  # SciPy's laws take long to import
-
-            half_widths = Sampled(self.plan).half_widths
-        batches = self._kept(confidence)
+        bars = self._bars(confidence, simultaneous, sampling)
+        sampled = self._sampled(bars)
+        half_widths = NoisyBatch.half_widths if sampled is None else sampled.half_widths
+        batches = self._kept()
         among = self._numbers(batches) if simultaneous else 1
         return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
 
-    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+    def _sampled(self, bars: Bars) -> Sampled | None:
+        """Return what makes bars that hold the sampling error; None where they are of the noise alone.
+
+        Raises:
+            QueryError: no output has such bars.
+        """
+        if not bars.sampling:
+            return None
+        from sfumato.query.released.sampling import Sampled  # SciPy's laws take long to import
+
+        return Sampled(self.plan)
+
+    def compare(
+        self,
+        output: str,
+        first: object,
+        second: object,
+        confidence: float = 0.95,
+        *,
+        sampling: bool | None = None,
+    ) -> Comparison:
         """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Without `sampling` the intervals cover the noise alone, and say nothing about a population: two
+        random halves of a table differ by more.
 
         Args:
             output: its name.
             first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
             confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+            sampling: let the intervals hold the difference and the ratio in a large population, as of
+                `errors`.
         Returns:
             A `Comparison`, with `difference` and `ratio`.
         Raises:
@@ -164,49 +187,55 @@ class Release(NoisyTable):
             QueryError: there is no such output, or no such group is shown.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        return compared(self._kept(confidence), output, first, second, confidence)
+        bars = self._bars(confidence, sampling=sampling)
+        sampled = self._sampled(bars)
+        return compared(self._kept(), output, first, second, bars, self.bias, sampled)
 
-    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+    def share_of_total(
+        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
+    ) -> pa.Table:
         """Return each group's share of a count or a sum over all groups that are shown, with its interval.
 
         Args:
             output: its name.
             confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
                 these groups.
+            sampling: let it hold the share in a large population, as of `errors`.
+        Returns:
+            The keys, `share`, `low` and `high`; metadata of its schema say what the intervals cover.
         Raises:
             ParameterError: confidence is not in (0, 1).
             QueryError: there is no such output, or it does not add up.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        return shares(self._kept(confidence), output, confidence)
+        bars = self._bars(confidence, sampling=sampling)
+        sampled = self._sampled(bars)
+        return shares(self._kept(), output, bars, self.bias, sampled)
 
-    def _kept(self, confidence: float) -> list[NoisyBatch]:
-        """Return noisy parts, for what is said of them at a confidence."""
-        _check_confidence(confidence)
+    def _kept(self) -> list[NoisyBatch]:
+        """Return noisy parts."""
         with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
             return self._draw_all()
 
-    def _write(
-        self, target: Path, confidence: float | None, simultaneous: bool, check: Callable[[], object]
-    ) -> None:
-        if confidence is None:
-            confidence = self.confidence
+    def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        own = None if self.confidence is None else self.bars
+        bars = own if bars is None else bars
         with self._turn():
             among = 1
-            if confidence is not None and simultaneous and self._written is None:
+            if bars is not None and bars.simultaneous and self._written is None:
                 among = self._numbers(self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
-                if confidence != self.confidence:
+                if bars != own:
                     raise RefusalError(_NOT_KEPT)
                 # Kept, as the file may be the one that is replaced.
                 if self._table is None:
                     self._table = output.read(*self._written, self._types)
-                output.write(target, iter(self._table.to_batches()), check)
+                self._write_batches(target, iter(self._table.to_batches()), bars, check)
                 return
-            written = output.write(target, self._outputs(kept, confidence, among), check)
+            written = self._write_batches(target, self._outputs(kept, bars, among), bars, check)
             if kept is None:
                 self._written = target, written
                 self._drew(None)
@@ -266,15 +295,20 @@ class Release(NoisyTable):
         """Return the canonical form of what was asked."""
         return canonical(self.plan, self.engine)
 
-    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
-        check_error_columns(self.plan, confidence)
+        check_error_columns(self.plan, bars.confidence)
+        self.check_sampling(bars)
 
-    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def check_sampling(self, bars: Bars) -> None:
+        """Refuse error bars that are to hold a sampling error, where no output has such bars."""
+        self._sampled(bars)
+
+    def with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
-        batches = self._kept(confidence)
-        among = self._numbers(batches) if simultaneous else 1
-        return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
+        batches = self._kept()
+        among = self._numbers(batches) if bars.simultaneous else 1
+        return pa.Table.from_batches(list(self._outputs(batches, bars, among)))
 
     def check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists; raises as any release does."""
@@ -293,11 +327,18 @@ class Release(NoisyTable):
         return shown | {name: kind for name, kind in errors.items() if name not in taken}
 
     def _outputs(
-        self, kept: list[NoisyBatch] | None, confidence: float | None, among: int
+        self, kept: list[NoisyBatch] | None, bars: Bars | None, among: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield outputs; noise that was not drawn before is, once the file is there."""
+        sampled = None if bars is None else self._sampled(bars)
         for batch in self._draw() if kept is None else kept:
-            yield batch.outputs(confidence, among)
+            if bars is None:
+                yield batch.outputs()
+            elif sampled is None:
+                yield batch.outputs(bars.confidence, among)
+            else:
+                widths = sampled.half_widths(batch, bars.confidence, among)
+                yield batch.beside({name: widths[name] for name in self.plan.query.output_names})
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -311,11 +352,11 @@ class Release(NoisyTable):
                 return ()
             return hints(self.plan, self._draw_all())
 
-    def chart(self, confidence: float, simultaneous: bool, told: str = "") -> Chart:
+    def chart(self, bars: Bars, told: str = "") -> Chart:
         """Return what a picture shows, as plain data; with a line more to stand below."""
         from sfumato.query.released.chart import Chart
 
-        return Chart.of(self, confidence, simultaneous, told)
+        return Chart.of(self, bars, told)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
@@ -338,14 +379,19 @@ class Release(NoisyTable):
         return self.plan.query
 
     @property
-    def bars_at(self) -> float:
-        """The confidence that the release was asked for, or 0.95."""
-        return 0.95 if self.confidence is None else self.confidence
+    def bars(self) -> Bars:
+        """The error bars that the release was asked for, or those of 0.95."""
+        return Bars(0.95 if self.confidence is None else self.confidence, sampling=self.plan.sampling)
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        return self.plan.bias
 
     def _card(self) -> Card:
         made, query = self.made, self.plan.query
         groups = None if made is None else made.num_rows
-        bars = (self.bars_at, False) if made is not None and self.measured else None
+        bars = self.bars if made is not None and self.measured else None
         notes = [*self.plan.notes, *(self.hints if made is not None else ())]
         said = [*release_facts(self, groups, bars), *(("note", note) for note in notes)]
         return release_card(self, said, query.shown_keys)
@@ -405,7 +451,7 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
         ParameterError: confidence is not in (0, 1).
         QueryError: a name is taken.
     """
-    _check_confidence(confidence)
+    checked_confidence(confidence)
     names = [*plan.query.shown_keys, *plan.query.output_names]
     taken = {n.casefold() for n in names}
     for name in plan.query.output_names:
@@ -413,8 +459,3 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
-
-
-def _check_confidence(confidence: object) -> None:
-    if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
-        raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")

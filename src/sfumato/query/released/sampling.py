@@ -7,9 +7,10 @@ ends, as every one here grows with what was counted. Both failures add up. Proof
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +106,52 @@ class Sampled:
                 signed = asked.lower < 0 < asked.upper
                 return (one or asked.per != "row") and not (signed and estimate.count is None)
         return False
+
+    def interval_of(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
+        """Return what makes an output's intervals, of noisy numbers and a failure.
+
+        Raises:
+            QueryError: it has none.
+        """
+        if not self._has(estimate):
+            raise QueryError(
+                f"sampling=True: {estimate.name} has no interval with the sampling error; counts, sums, "
+                "means and proportions have one, of units with one row each (rows=1; here "
+                f"rows={self.plan.query.rows})"
+            )
+        return partial(self.interval, estimate)
+
+    def parts(
+        self, estimate: Estimate, own: Interval, rest: Interval, failure: float
+    ) -> tuple[Interval, Interval]:
+        """Return what a group and all others have on average, over samples like this one.
+
+        Args:
+            estimate: of a count or a sum.
+            own, rest: what the group and the others have in the sample, within the noise.
+            failure: how probably each of the two may fail.
+        Raises:
+            QueryError: the output has no such interval, or may be below 0.
+
+        Of a unit the group has at most `largest`, and the others together as much for each further group.
+        """
+        self.interval_of(estimate)
+        asked, query = self._asked[estimate.name], self.plan.query
+        largest = 1.0
+        if isinstance(asked, Sum):
+            if asked.lower < 0 < asked.upper:
+                raise QueryError(
+                    f"share_of_total: with sampling=True, {estimate.name} needs bounds of one sign, and has "
+                    f"{float(asked.lower):g} and {float(asked.upper):g}"
+                )
+            largest = float(asked.upper if asked.lower >= 0 else asked.lower)
+        whole = not query.scaled and (not isinstance(asked, Sum) or self._zero_or_one(asked))
+        limits = poisson if whole else poisson_sum
+        of_group = scaled(limits(scaled(own, 1 / largest), failure / 2), largest)
+        most = largest * query.groups
+        if query.groups > 1:
+            limits = poisson_sum
+        return of_group, scaled(limits(scaled(rest, 1 / most), failure / 2), most)
 
     @property
     def _asked(self) -> Mapping[str, Aggregate]:

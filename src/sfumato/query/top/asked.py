@@ -20,6 +20,7 @@ from sfumato.measurements.peeling import MOST_PEELS, checked_k
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
 from sfumato.query.aggregates.moments import Sum
+from sfumato.query.bars import Bias
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.asked import top_card
 from sfumato.query.engine import Engine
@@ -114,6 +115,11 @@ class Top(Helpful, Displayed):
                 "top: where groups are private, a unit may only add to a sum: lower is at least 0; or give "
                 "the groups by keys=[...]"
             )
+
+    @property
+    def bias(self) -> Bias:
+        """What the bounds of `by` can change in the numbers, which no error bar includes."""
+        return Bias(bounds=self.by is not None, remedy="")
 
     @property
     def measured(self) -> str:

@@ -69,6 +69,7 @@ class TopExplanation(Told):
         return (
             *question.notes,
             *cautions(question.schema, question.keys, plan.epsilon, plan.delta),
+            *([question.bias.told()] if question.bias else []),
         )
 
     @property

@@ -14,9 +14,9 @@ from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
-from sfumato.exact import truth_value
 from sfumato.noise import Words
 from sfumato.query import sizes
+from sfumato.query.bars import Bars, Bias
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy.numbers import arrow_column
@@ -81,7 +81,7 @@ class TopRelease(NoisyTable):
         return self._table
 
     def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
         """Return half-widths of error bars of the numbers, beside ranks and keys.
 
@@ -94,8 +94,7 @@ class TopRelease(NoisyTable):
             QueryError: bars of what a population has are asked for.
             RefusalError: numbers were left out.
         """
-        if truth_value(sampling, "sampling"):
-            raise QueryError(_OF_THE_LARGEST)
+        self.check_sampling(self._bars(confidence, simultaneous, sampling))
         width = self._drawing.half_width(confidence, simultaneous)
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
@@ -129,20 +128,31 @@ class TopRelease(NoisyTable):
         """Return the canonical form of what was asked."""
         return canonical_top(self.question, self.plan)
 
-    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+    @property
+    def bias(self) -> Bias:
+        """What the bounds of what it is by can change in its numbers, which no error bar includes."""
+        return self.question.bias
+
+    def check_sampling(self, bars: Bars) -> None:
+        """Refuse error bars that are to hold a sampling error: no output has such bars."""
+        if bars.sampling:
+            raise QueryError(_OF_THE_LARGEST)
+
+    def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
-        self._drawing.half_width(confidence, simultaneous)
+        self.check_sampling(bars)
+        self._drawing.half_width(bars.confidence, bars.simultaneous)
         name = f"{self.question.measured}_error"
         if name in {key.casefold() for key in self.question.keys}:
             raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
 
-    def with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+    def with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
-        widths = self.errors(confidence, simultaneous=simultaneous)
+        widths = bars.widths(self)
         bars = widths.column(widths.num_columns - 1)
         return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
 
-    def chart(self, confidence: float, simultaneous: bool) -> Chart:
+    def chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data."""
         from sfumato.query.released.chart import Chart
 
@@ -150,7 +160,7 @@ class TopRelease(NoisyTable):
             raise QueryError(
                 "plot: the numbers of the largest groups were left out, so that there is nothing"
             )
-        return Chart.of_largest(self, confidence, simultaneous)
+        return Chart.of_largest(self, bars)
 
     def explain(self) -> TopExplanation:
         """Return each step with its noise and cost; nothing in it depends on rows."""
@@ -163,7 +173,7 @@ class TopRelease(NoisyTable):
 
     def _card(self) -> Card:
         groups = None if self.made is None else self.made.num_rows
-        bars = (self.bars_at, False) if self.made is not None and self.measured else None
+        bars = self.bars if self.made is not None and self.measured else None
         notes = [("note", note) for note in self.explain().notes]
         return release_card(self, [*top_facts(self, groups, bars), *notes], self.keys)
 

@@ -1,0 +1,142 @@
+"""Error bars as they are requested, and the sentences that say what they cover and what they leave out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import ParameterError
+from sfumato.exact import truth_value
+
+NO_BIAS = "does not include bias from contribution limits and bounds"
+REMEDY = "diagnostics=0.05"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Error bars, or intervals, of the numbers of a release.
+
+    Args:
+        confidence: in (0, 1): the chance that a number is within its bar of the truth.
+        simultaneous: whether that is the chance that all numbers are.
+        sampling: whether the truth is that of a population, of which the units are a random sample; else
+            that of the rows.
+
+    >>> Bars(0.9).covers(UNBIASED)
+    'the noise, not sampling error'
+    """
+
+    confidence: float = 0.95
+    simultaneous: bool = False
+    sampling: bool = False
+
+    @classmethod
+    def checked(cls, confidence: object, simultaneous: object = False, sampling: object = False) -> Bars:
+        """Return error bars of what a caller gave.
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1), or one of the others is no truth value.
+        """
+        every, both = truth_value(simultaneous, "simultaneous"), truth_value(sampling, "sampling")
+        return cls(checked_confidence(confidence), every, both)
+
+    def widths(self, release: Any) -> Any:
+        """Return the half-widths of a release: what its `errors` gives for these."""
+        return release.errors(self.confidence, simultaneous=self.simultaneous, sampling=self.sampling)
+
+    def covers(self, bias: Bias) -> str:
+        """Say what they cover and, where that is easily confused, what they do not.
+
+        Args:
+            bias: what limits and bounds can change in the numbers.
+        """
+        around = f" around statistics {bias.of}" if bias.of else ""
+        if self.sampling:
+            return f"the noise and the sampling error{around}"
+        return f"the noise{around}, not sampling error"
+
+    @property
+    def numbers(self) -> str:
+        """Whether the confidence is that of each number."""
+        return "for all numbers at once" if self.simultaneous else "for each number by itself"
+
+    def told(self, bias: Bias) -> str:
+        """Say what they mean, in a sentence.
+
+        Args:
+            bias: what limits and bounds can change in the numbers.
+
+        >>> Bars(sampling=True).told(Bias(bounds=True))[40:]
+        ': covers the noise and the sampling error around statistics of the clamped values.'
+        """
+        return f"{self.confidence * 100:g}% error bar, {self.numbers}: covers {self.covers(bias)}."
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What contribution limits and bounds can change in the numbers of a release.
+
+    Args:
+        limits: whether a unit may have more groups, rows or values than count.
+        bounds: whether values may be clamped.
+        remedy: what to write for an estimate; "" where nothing gives one.
+        estimated: whether the release has diagnostics, which estimate it.
+
+    >>> bool(Bias()), Bias(bounds=True).of
+    (False, 'of the clamped values')
+    """
+
+    limits: bool = False
+    bounds: bool = False
+    remedy: str = REMEDY
+    estimated: bool = False
+
+    def __bool__(self) -> bool:
+        return self.limits or self.bounds
+
+    def __or__(self, other: Bias) -> Bias:
+        """Return what can change in either of two."""
+        if not (self and other):
+            return self or other
+        remedy = self.remedy if self.remedy == other.remedy else ""
+        estimated = self.estimated and other.estimated
+        return Bias(self.limits or other.limits, self.bounds or other.bounds, remedy, estimated)
+
+    @property
+    def of(self) -> str:
+        """What the exact statistics are of, where that is not simply the rows."""
+        return (
+            "of the clamped values" if self.bounds else "of the rows within the limits" if self.limits else ""
+        )
+
+    def told(self, option: str = REMEDY) -> str:
+        """Say that the numbers do not include it, and what estimates it; nothing where there can be none.
+
+        Args:
+            option: how `diagnostics=0.05` is written there.
+
+        >>> Bias(limits=True).told()
+        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
+        """
+        if not self:
+            return ""
+        how = ""
+        if self.estimated:
+            how = "; the diagnostics estimate it"
+        elif self.remedy:
+            how = f"; {option if self.remedy == REMEDY else self.remedy} estimates it"
+        return f"D{NO_BIAS[1:]}{how}."
+
+
+UNBIASED = Bias()
+
+
+def checked_confidence(confidence: object) -> float:
+    """Return a confidence.
+
+    Raises:
+        ParameterError: it is not between 0 and 1.
+    """
+    if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+        raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
+    return confidence
