@@ -100,7 +100,7 @@ BELOW = {
         "engines",
         "audit",
     },
-    "service": {"names", "errors", "exact", "budget", "catalogs", "query", "dialect", "engines"},
+    "service": {"names", "errors", "exact", "files", "budget", "catalogs", "query", "dialect", "engines"},
     "client": {"names", "display", "errors", "exact", "catalogs", "query", "engines", "service"},
     "cli": {
         "names",

@@ -119,6 +119,8 @@ class BudgetError(SfumatoError, ValueError):
 class EngineError(SfumatoError):
     """A source cannot be read, or an optional part is not installed."""
 
+    of_ledger = False  # whether it is the ledger that cannot be read or written
+
 
 class RefusalError(SfumatoError):
     """There is no safe answer to this, as the question alone shows."""

@@ -12,7 +12,7 @@ from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import BinaryIO
 
-from sfumato.errors import ParameterError, RefusalError
+from sfumato.errors import EngineError, ParameterError, RefusalError
 from sfumato.ownership import process
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -165,3 +165,26 @@ def _fits(path: Path, pattern: str) -> bool:
 
 def _matching(pattern: str) -> list[str]:
     return glob(pattern, recursive=True, include_hidden=True) if has_magic(pattern) else []
+
+
+def check_private(status: os.stat_result, place: str) -> None:
+    """Refuse a file that others can read or change: with rights beyond 0640, or of another user than root.
+
+    Args:
+        status: of the file, as it was opened.
+        place: what messages call it.
+    Raises:
+        EngineError: it is such a file.
+    """
+    if os.name != "posix":
+        return
+    if status.st_uid not in (0, os.geteuid()):
+        raise EngineError(
+            f"{place}: it belongs to another user than this process runs as, who may read and change it; "
+            "write chown, to this user or to root"
+        )
+    if status.st_mode & 0o037:
+        raise EngineError(
+            f"{place}: others may read or change it, as its rights are {stat.S_IMODE(status.st_mode):o}; "
+            "write chmod 600 or 640"
+        )

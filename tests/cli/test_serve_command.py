@@ -49,6 +49,7 @@ def test_a_token_is_made_listed_and_revoked(clinic: Path, run: Any) -> None:
     ],
 )
 def test_what_is_wrong_with_a_token(clinic: Path, run: Any, arguments: tuple[str, ...], says: str) -> None:
+    run("token", "create", "bob")
     done = run("token", *arguments)
     assert (
         done.exit_code in (1, 2) and says in " ".join(done.stderr.split()) and "Traceback" not in done.output
@@ -67,6 +68,7 @@ def test_what_is_wrong_with_a_token(clinic: Path, run: Any, arguments: tuple[str
     ],
 )
 def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> None:
+    run("token", "create", "ann")
     if prepare:
         sf.Ledger("budget.db").create("another" if prepare == "another" else "clinic", epsilon=1)
     catalog = clinic / "clinic.toml"
@@ -80,6 +82,15 @@ def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> 
     done = run("serve", "clinic.toml", "--port", "0")
     assert done.exit_code in (1, 2) and "Traceback" not in done.output
     assert says in done.stderr, done.stderr
+
+
+def test_a_mistyped_path_of_tokens_is_an_error(clinic: Path, run: Any) -> None:
+    sf.Ledger("budget.db").create("clinic", epsilon=1)
+    for command in (("serve", "clinic.toml", "--port", "0"), ("token", "list"), ("token", "revoke", "0")):
+        done = run(*command, "--tokens", "toknes.db")
+        said = " ".join(done.stderr.split())
+        assert done.exit_code == 1 and "toknes.db cannot be opened" in said and "sfumato token create" in said
+        assert not (clinic / "toknes.db").exists()
 
 
 def test_a_port_in_use_is_said_before_anything_is_made(clinic: Path, run: Any) -> None:

@@ -328,20 +328,22 @@ class Slow:
 
 def test_questions_at_once_are_limited(tmp_path: Path) -> None:
     asked = Asked(tmp_path, waiting=3, each=2)
-    slow = Slow()
+    slow, question = Slow(), {"sql": QUESTION, "units": []}
     slow.inner, made = asked.service.runner, asked.service
     asked.http = TestClient(Service(slow, made.tokens, made.limits, PAGE), base_url="http://service")
     with asked.http:  # one loop for all
         found: list[int] = []
         threads = [
-            threading.Thread(target=lambda name=name: found.append(asked.get("/v1/budget", name).status_code))
+            threading.Thread(
+                target=lambda name=name: found.append(asked.post("/v1/ask", name, **question).status_code)
+            )
             for name in ("ann", "ann", "bob")
         ]
         for thread in threads:
             thread.start()
             slow.begun.acquire()
-        assert asked.get("/v1/budget", "ann").status_code == 429
-        busy = asked.get("/v1/budget", "bob")
+        assert asked.post("/v1/ask", "ann", **question).status_code == 429
+        busy = asked.post("/v1/ask", "bob", **question)
         assert (
             busy.status_code == 503
             and busy.headers["retry-after"] == "5"
@@ -352,7 +354,7 @@ def test_questions_at_once_are_limited(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert found == [200, 200, 200]
-        assert asked.get("/v1/budget", "ann").status_code == 200
+        assert asked.post("/v1/ask", "ann", **question).status_code == 200
 
 
 def test_metrics_are_for_owners_and_hold_no_names(asked: Asked) -> None:

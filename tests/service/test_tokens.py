@@ -73,7 +73,7 @@ def test_revoked_and_expired(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) ->
         tokens.revoke("nobody")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "a\n", "é", "-a", "x" * 65, "a;b", None, 1])
+@pytest.mark.parametrize("name", ["", " ", "a ", "a\n", "x" * 101, None, 1])
 def test_names(tokens: Tokens, name: object) -> None:
     with pytest.raises(ParameterError, match="name is"):
         tokens.create(name)
@@ -88,6 +88,7 @@ def test_other_arguments(tokens: Tokens, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot be opened"):
         Tokens(tmp_path / "nowhere" / "tokens.db")
     (tmp_path / "text").write_text("not a database, and long enough to be read as one" * 50)
+    (tmp_path / "text").chmod(0o600)
     with pytest.raises(EngineError, match="no file of tokens"):
         Tokens(tmp_path / "text")
 

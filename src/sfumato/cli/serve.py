@@ -136,7 +136,7 @@ def listed(tokens: _TOKENS = Path("tokens.db")) -> None:
     from sfumato.service.tokens import Tokens
 
     try:
-        for one in Tokens(tokens).all():
+        for one in Tokens(tokens, make=False).all():
             made = time.strftime("%Y-%m-%d", time.gmtime(one.created))
             until = "" if one.expires is None else time.strftime(" until %Y-%m-%d", time.gmtime(one.expires))
             typer.echo(f"{one.id}  {one.name}  {one.role}  {one.state}  made {made}{until}")
@@ -155,7 +155,7 @@ def revoke(
     from sfumato.service.tokens import Tokens
 
     try:
-        Tokens(tokens).revoke(known)
+        Tokens(tokens, make=False).revoke(known)
     except SfumatoError as error:
         _stop(error)
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 from sfumato.errors import EngineError, QueryError
+from sfumato.files import check_private
 
 BYTES = 32
 # Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-20, and
@@ -226,16 +227,7 @@ class FileSecret(Secret):
             raise EngineError(f"{self.place}: it cannot be read ({why})") from None
         if text is None:
             raise EngineError(f"{self.place}: it is no plain file")
-        if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
-            raise EngineError(
-                f"{self.place}: it belongs to another user than this process runs as, who may read and "
-                "change it; write chown, to this user or to root"
-            )
-        if os.name == "posix" and status.st_mode & 0o037:
-            raise EngineError(
-                f"{self.place}: others may read or change it, as its rights are "
-                f"{stat.S_IMODE(status.st_mode):o}; write chmod 600 or 640"
-            )
+        check_private(status, self.place)
         return _unhexed(text, self.place)
 
     @property

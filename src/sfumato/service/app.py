@@ -14,9 +14,10 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -40,6 +41,8 @@ _FAILED = "the service failed; its owner finds out why by this request's id"
 _BUSY = "the service has too many questions waiting; ask again in a few seconds. Nothing was spent"
 _AT_ONCE = "at most {} questions of yours are answered at once; wait for one of them. Nothing was spent"
 _LEFT = "whoever asked went away before the question's turn came. Nothing was spent"
+_NO_TOKENS = "tokens cannot be looked up just now; ask again in a few seconds. Nothing was spent"
+_LOOKUPS = 8  # tokens that are looked up at once
 _GONE = 499  # of no standard, but what logs of proxies call it
 _WHO = "token: none that is valid came with the request; send the header Authorization: Bearer sfumato_..."
 _SLOW = "the request did not arrive within {:g} seconds"
@@ -55,6 +58,7 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
 ]
 
+T = TypeVar("T")
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
@@ -110,7 +114,12 @@ class Service:
         self.limits = limits
         self.metrics: Metrics = Metrics()
         self._key = tokens.key("log")
-        self._asking, self._turns = Counter[str](), Turns(runner.places)
+        # Of questions, and of accounts, which wait for no question.
+        self._asking = {False: Counter[str](), True: Counter[str]()}
+        self._turns = {False: Turns(runner.places), True: Turns(1)}
+        # No lookup in the event loop: where the file of tokens is locked, it takes seconds.
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, "tokens")
+        self._readiness: asyncio.Task[Outcome] | None = None
         endpoints: list[tuple[str, str, Callable[[Request, Caller], Awaitable[Response]]]] = [
             ("GET", "/v1/tables", self._tables),
             ("POST", "/v1/ask", self._ask),
@@ -124,6 +133,7 @@ class Service:
         ]
         self.routes += [
             Route("/health", self._free("health", {"status": "ok"}), methods=["GET"]),
+            Route("/ready", self._ready, methods=["GET"]),
             Route("/openapi.json", self._free("openapi", document()), methods=["GET"]),
             Route("/v1/words", self._free("words", words()), methods=["GET"]),
             *routes(page),
@@ -164,10 +174,29 @@ class Service:
         return await self._answer(request, job)
 
     async def _budget(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, Job("budget", caller.name, everybody=_everybody(request, caller)))
+        everybody = _everybody(request, caller)
+        return await self._answer(request, Job("budget", caller.name, everybody=everybody, role=caller.role))
 
     async def _history(self, request: Request, caller: Caller) -> Response:
         return await self._answer(request, Job("history", caller.name, everybody=_everybody(request, caller)))
+
+    async def _ready(self, request: Request) -> Response:
+        """Say whether questions can be paid and answered; looked at once at a time, whoever asks."""
+        request.state.route = "ready"
+        if self._readiness is None or self._readiness.done():
+            self._readiness = asyncio.ensure_future(self._looked())
+        return self._told(request, await asyncio.shield(self._readiness))
+
+    async def _looked(self) -> Outcome:
+        try:
+            await self._in_thread(self.tokens.all)
+        except EngineError as error:
+            log("tokens cannot be read", logging.ERROR, why=str(error))
+            return refused(EngineError(_NO_TOKENS), 503)
+        return await self.runner.run(Job("ready", ""))
+
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._lookups, function, *args)
 
     async def _metrics(self, request: Request, caller: Caller) -> Response:
         request.state.route = "metrics"
@@ -184,7 +213,7 @@ class Service:
         async def endpoint(request: Request) -> Response:
             request.state.route = path.rpartition("/")[2]
             try:
-                caller = self._caller(request)
+                caller = await self._caller(request)
                 request.state.caller = caller.name
                 return await asked(request, caller)
             except _Refused as error:
@@ -202,9 +231,15 @@ class Service:
 
         return endpoint
 
-    def _caller(self, request: Request) -> Caller:
+    async def _caller(self, request: Request) -> Caller:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        found = self.tokens.caller(token.strip()) if scheme.lower() == "bearer" else None
+        found = None
+        if scheme.lower() == "bearer":
+            try:
+                found = await self._in_thread(self.tokens.caller, token.strip())
+            except EngineError as error:
+                log("tokens cannot be read", logging.ERROR, why=str(error))
+                raise _Refused(503, EngineError(_NO_TOKENS), **{"retry-after": "5"}) from None
         if found is None:
             raise _Refused(401, QueryError(_WHO), **{"www-authenticate": "Bearer"})
         return found
@@ -259,32 +294,34 @@ class Service:
 
     async def _answer(self, request: Request, job: Job) -> Response:
         """Let a job wait for its turn, if there is room, and answer what comes of it."""
-        own = self._asking[job.analyst]
+        asking = self._asking[job.is_account]
+        own = asking[job.analyst]
         if own >= self.limits.each:
             raise _Refused(429, EngineError(_AT_ONCE.format(self.limits.each)), **{"retry-after": "1"})
         # Who has nothing here is let in: else eight analysts with eight questions each keep all others out.
-        if own and sum(self._asking.values()) >= self.limits.waiting:
+        if own and sum(asking.values()) >= self.limits.waiting:
             raise _Refused(503, EngineError(_BUSY), **{"retry-after": "5"})
-        self._asking[job.analyst] += 1
+        asking[job.analyst] += 1
         try:
-            await self._turn(request, job.analyst)
+            await self._turn(request, job)
         except BaseException:
-            self._asked(job.analyst)
+            self._asked(job)
             raise
         # Shielded: whoever goes away gives the place back only when it is free.
         return self._told(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
 
-    async def _turn(self, request: Request, analyst: str) -> None:
+    async def _turn(self, request: Request, job: Job) -> None:
         """Wait for an analyst's turn, as long as whoever asks is there, and may ask."""
-        turn, left = asyncio.ensure_future(self._turns.take(analyst)), asyncio.ensure_future(_left(request))
+        turns = self._turns[job.is_account]
+        turn, left = asyncio.ensure_future(turns.take(job.analyst)), asyncio.ensure_future(_left(request))
         try:
             await asyncio.wait((turn, left), return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
                 raise _Refused(_GONE, EngineError(_LEFT))
-            self._caller(request)  # whose token may have been revoked meanwhile
+            await self._caller(request)  # whose token may have been revoked meanwhile
         except BaseException:
             if not turn.cancel():  # it came at that moment
-                self._turns.over(analyst)
+                turns.over(job.analyst)
             raise
         finally:
             left.cancel()
@@ -293,12 +330,13 @@ class Service:
         try:
             return await self.runner.run(job)
         finally:
-            self._turns.over(job.analyst)
-            self._asked(job.analyst)
+            self._turns[job.is_account].over(job.analyst)
+            self._asked(job)
 
-    def _asked(self, analyst: str) -> None:
-        self._asking[analyst] -= 1
-        self._asking += Counter()  # drops names at 0
+    def _asked(self, job: Job) -> None:
+        asking = self._asking[job.is_account]
+        asking[job.analyst] -= 1
+        asking += Counter()  # drops names at 0, in its place
 
     def _told(self, request: Request, outcome: Outcome, headers: Mapping[str, str] | None = None) -> Response:
         request.state.log = outcome.log

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.errors import BudgetError, SfumatoError
+from sfumato.errors import BudgetError, SfumatoError, shown
+from sfumato.files import check_private
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
@@ -51,10 +53,12 @@ def opened_budgets(place: str, dataset: str) -> LedgerBudgets:
 
     Raises:
         BudgetError: the ledger has none.
-        EngineError: it cannot be opened.
+        EngineError: it cannot be opened, or others can read or change its file.
     """
     from sfumato.budget.ledger import Ledger
 
+    if "://" not in place and os.path.exists(place):
+        check_private(os.stat(place), f"the ledger {shown(place)}")
     ledger = Ledger(place)
     ledger.budget(dataset)
     return LedgerBudgets(ledger, dataset)

@@ -54,6 +54,10 @@ _UNSAID = (
     "the question cannot be answered as it is asked, and the reason names what only the owner knows. Ask the "
     "owner of the tables, who finds it in the log by this request's id"
 )
+_NO_LEDGER = (
+    "the ledger that pays for questions is missing, or its server cannot be reached. Ask its owner, who "
+    "finds the reason in the log by this request's id"
+)
 _NOT_BEFORE = (
     "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
     "known after it"
@@ -65,7 +69,7 @@ class Job:
     """What somebody asks of the desk, as plain data.
 
     Args:
-        kind: "tables", "ask", "release", "budget" or "history".
+        kind: "tables", "ask", "release", "budget", "history", "answer" or "ready".
         analyst: who asks, and pays.
         text: SQL, or the chain as its request had it.
         chain, options: a question of Python as `recorded.py` writes it, and those of its release; None where
@@ -76,6 +80,9 @@ class Job:
         epsilons: budgets that a preview compares; none for that of each private SELECT.
         dummy: whether made-up rows are asked, for free.
         everybody: whether the budget or history of all is asked for, which an owner may.
+        role: of who asks.
+        key: by which the same request, sent again, gets the answer that it has paid for; or None.
+        entry: of the ledger, whose answer is asked for.
     """
 
     kind: str
@@ -90,6 +97,14 @@ class Job:
     epsilons: tuple[float, ...] = ()
     dummy: bool = False
     everybody: bool = False
+    role: str = "analyst"
+    key: str | None = None
+    entry: int = 0
+
+    @property
+    def is_account(self) -> bool:
+        """Whether it is answered at once from what is kept, whatever questions are under way."""
+        return self.kind in ("tables", "budget", "history", "answer", "ready")
 
     @property
     def written(self) -> str:
@@ -163,6 +178,7 @@ class Desk:
             "release": self._release,
             "budget": self._budget,
             "history": self._history,
+            "ready": self._ready,
         }
         try:
             return kinds[job.kind](job)
@@ -306,7 +322,13 @@ class Desk:
         budget = self.budgets.of(analyst)
         pairs = {"total": budget.total, "spent": budget.spent}
         told = {name: dict(zip(("epsilon", "delta"), pair, strict=True)) for name, pair in pairs.items()}
-        return _json({"analyst": analyst, **told, "remaining": budget.remaining._asdict()})
+        remaining = budget.remaining._asdict()
+        return _json({"analyst": analyst, "role": job.role, **told, "remaining": remaining})
+
+    def _ready(self, _: Job) -> Outcome:
+        """Read the ledger; no analyst's budget."""
+        self.budgets.of(None).remaining  # noqa: B018  raises where the ledger cannot be read
+        return _json({"status": "ready"})
 
     def _history(self, job: Job) -> Outcome:
         analyst = None if job.everybody else job.analyst
@@ -327,6 +349,8 @@ def failed(error: SfumatoError) -> Outcome:
     """Return what an analyst hears of an error; of a source, only that it cannot be read."""
     if isinstance(error, _OF_OWNERS):
         # Their words name files and columns as the owner knows them, and no row: the log has them.
+        if isinstance(error, EngineError) and error.of_ledger:
+            return _logged(refused(EngineError(_NO_LEDGER), 503), error)
         return _logged(refused(EngineError(_OWNERS), 503), error)
     return refused(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
 

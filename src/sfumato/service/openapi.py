@@ -153,6 +153,7 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
     ),
     ("/metrics", "get", "Counts for Prometheus, for owners.", "text/plain", False),
     ("/health", "get", "Say that the service is there.", JSON, True),
+    ("/ready", "get", "Say whether questions can be paid: 503 names the ledger or the tokens.", JSON, True),
     ("/openapi.json", "get", "This document.", JSON, True),
 )
 _ERRORS = {

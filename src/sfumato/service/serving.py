@@ -28,7 +28,7 @@ from sfumato.service.desk import Desk
 from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.pace import Pace
 from sfumato.service.tokens import Tokens
-from sfumato.service.watching import Lines, log
+from sfumato.service.watching import LinesQueue, log
 from sfumato.service.worker import Workers
 
 PAGE = Path(__file__).parent / "page"
@@ -223,34 +223,37 @@ def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.s
         sockets: of `listening`; None to listen as the settings say.
     Raises:
         SfumatoError: port, tables, ledger or tokens are not as they must be. The catalog is read first,
-            then the port is looked at, and no other file is made or opened where it cannot be had.
+            then the port is looked at, and no other file is opened where it cannot be had.
     """
     if sockets is None:
         catalog(settings.catalog)  # whoever misspells its path learns that, and not that a port is taken
         with listening(settings) as held:
             return run(settings, limits, held)
-    write_lines()
+    tokens = Tokens(settings.tokens, make=False)
+    lines = write_lines()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended
-    tokens = Tokens(settings.tokens)
-    pace = Pace(settings.constant_time)
-    workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds, pace)
     try:
-        server(Service(workers, tokens, limits or Limits(), PAGE), settings).run(sockets)
-    except KeyboardInterrupt:
-        pass
+        pace = Pace(settings.constant_time)
+        workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds, pace)
+        try:
+            server(Service(workers, tokens, limits or Limits(), PAGE), settings).run(sockets)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            workers.stop()
+            log("ended")
     finally:
-        workers.stop()
-        log("ended")
+        lines.stop()
 
 
-def write_lines() -> None:
-    """Write the log to standard error, a line of JSON for each record."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
+def write_lines() -> LinesQueue:
+    """Write the log to standard error, a line of JSON for each record; end by `stop`."""
+    handler = LinesQueue(sys.stderr)
     for name, level in (("sfumato.service", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+    return handler
 
 
 def _is_local(host: str) -> bool:

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from sfumato.budget.ledger.written import check_name
 from sfumato.errors import EngineError, QueryError
 from sfumato.exact import one_of, positive_int
+from sfumato.files import check_private
 
 ROLES = ("analyst", "owner")
 _FORM = re.compile(r"sfumato_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -79,9 +81,10 @@ class Tokens:
     A token is 256 random bits, so one SHA-256 of it is as good as a slow hash, and quick enough.
 
     Args:
-        path: of the file; it is made where it is not there.
+        path: of the file.
+        make: make the file where it is not there; else that is an error, as of a mistyped path.
     Raises:
-        EngineError: it cannot be opened, or is no file of tokens.
+        EngineError: it is not there, cannot be opened, is no file of tokens, or others can read or change it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -95,15 +98,24 @@ class Tokens:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: Path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, make: bool = True) -> None:
+        self.path: Path = Path(path).absolute()
         try:
             # Before SQLite makes it with the rights that are usual here.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            opened = os.open(self.path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600)
+            try:
+                check_private(os.fstat(opened), f"tokens: {path}")
+            finally:
+                os.close(opened)
+        except FileNotFoundError as error:
+            raise EngineError(
+                f"tokens: {path} cannot be opened: {error.strerror}. Give the right path with "
+                "--tokens, or make the file with a first token by sfumato token create NAME"
+            ) from None
         except OSError as error:
-            raise EngineError(f"tokens: {self.path} cannot be opened: {error.strerror}") from None
-        with self._open() as opened:
-            opened.executescript(_MADE)
+            raise EngineError(f"tokens: {path} cannot be opened: {error.strerror}") from None
+        with self._open() as database:
+            database.executescript(_MADE)
 
     def create(self, name: str, *, role: str = "analyst", days: int | None = None) -> str:
         """Make a token, which this returns and nothing shows again.
@@ -174,7 +186,9 @@ class Tokens:
     def _open(self) -> Iterator[sqlite3.Connection]:
         # For each use: a connection belongs to its thread, and what is revoked elsewhere is seen here.
         try:
-            with closing(sqlite3.connect(self.path, timeout=10)) as opened, opened:
+            # A file that is gone is an error, and not an empty one that knows nobody.
+            place = f"file:{quote(os.fsencode(self.path))}?mode=rw"
+            with closing(sqlite3.connect(place, uri=True, timeout=10)) as opened, opened:
                 yield opened
         except sqlite3.Error as error:
             raise EngineError(

@@ -6,9 +6,13 @@ import hashlib
 import hmac
 import json
 import logging
+import queue
+import threading
 import time
 from bisect import bisect_left
 from collections import Counter
+from contextlib import suppress
+from logging.handlers import QueueHandler
 from typing import Any
 
 LOG = logging.getLogger("sfumato.service")
@@ -99,6 +103,42 @@ class Lines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             told["error"] = record.exc_info[0].__name__
         return json.dumps(told, default=str)
+
+
+class LinesQueue(QueueHandler):
+    """Log records on their way to a stream, which a thread writes: no caller waits for its reader.
+
+    Args:
+        stream: that lines are written to.
+        most: lines that wait; while so many do, later ones are dropped.
+    """
+
+    def __init__(self, stream: Any, most: int = 10_000) -> None:
+        self._waiting: queue.Queue[Any] = queue.Queue(most)
+        super().__init__(self._waiting)
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(Lines())
+        self._writer = threading.Thread(target=self._write, args=(self._waiting, handler), daemon=True)
+        self._writer.start()
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record as it is, of which `Lines` makes a line."""
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Let the record wait, where there is room."""
+        with suppress(queue.Full):
+            super().enqueue(record)
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Write what waits, as long as somebody reads it."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=seconds)
+            self._writer.join(seconds)
+
+    def _write(self, waiting: queue.Queue[Any], handler: logging.Handler) -> None:
+        while (record := waiting.get()) is not None:
+            handler.handle(record)
 
 
 def log(event: str, level: int = logging.INFO, **fields: Any) -> None:

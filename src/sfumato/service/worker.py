@@ -58,7 +58,8 @@ class Inline:
     """
 
     def __init__(self, make: MakeDesk) -> None:
-        self._desk, self._turn = make(), threading.Lock()
+        self._desk = make()
+        self._turns = {False: threading.Lock(), True: threading.Lock()}  # of questions, and of accounts
         self.killed: int = 0
         self.places: int = 1
 
@@ -71,7 +72,7 @@ class Inline:
         return await asyncio.to_thread(self._run, job)
 
     def _run(self, job: Job) -> Outcome:
-        with self._turn:
+        with self._turns[job.is_account]:
             return _answered(self._desk, job)
 
     def stop(self) -> None:
@@ -81,9 +82,11 @@ class Inline:
 class Workers:
     """A number of processes, of which each answers one job at a time.
 
+    One more answers for budgets, tables and histories alone: these wait for no question.
+
     Args:
         make: gives each process its desk; a function of a module with plain arguments, as it is sent there.
-        count: of processes.
+        count: of processes that answer questions.
         seconds: that a job may take.
         pace: of answers that rows were read for. A process is not free for the next question before it, so
             that nobody's wait tells how long another one's question took.
@@ -101,9 +104,9 @@ class Workers:
         except (EngineError, EOFError, TimeoutError) as error:
             first.kill()
             raise EngineError(str(error) or _BEGAN) from None
-        self._workers = [first, *(_Worker(make) for _ in range(count - 1))]
-        self._free: asyncio.Queue[int] | None = None
-        self._threads = ThreadPoolExecutor(count)  # of which each waits for one worker
+        self._workers = [first, *(_Worker(make) for _ in range(count))]
+        self._free: dict[bool, asyncio.Queue[int]] = {}
+        self._threads = ThreadPoolExecutor(count + 1)  # of which each waits for one worker
 
     async def run(self, job: Job) -> Outcome:
         """Return the outcome of a job, when a worker is free.
@@ -111,20 +114,19 @@ class Workers:
         Raises:
             Unexpected: a fault of ours.
         """
-        if self._free is None:  # a queue belongs to the loop that it is first used in
-            self._free = asyncio.Queue()
+        if not self._free:  # a queue belongs to the loop that it is first used in
+            self._free = {False: asyncio.Queue(), True: asyncio.Queue()}
             for i in range(len(self._workers)):
-                self._free.put_nowait(i)
-        place = await self._free.get()
+                self._free[i == self.places].put_nowait(i)
+        place = await self._free[job.is_account].get()
         # Shielded: an asker who goes away gives the place back only when the worker is free.
         return await asyncio.shield(asyncio.ensure_future(self._at(place, job)))
 
     async def _at(self, place: int, job: Job) -> Outcome:
-        assert self._free is not None
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, place, job)
         finally:
-            self._free.put_nowait(place)
+            self._free[job.is_account].put_nowait(place)
 
     def _run(self, place: int, job: Job) -> Outcome:
         slot = (self._pace if job.reads_rows else AT_ONCE).slot()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -70,6 +71,10 @@ class Transactions(Helpful, Owned):
     def _change(self, work: Callable[[Connection, datetime, date], T]) -> T:
         """Do work in a transaction beside which no other runs, on a day never before an earlier one."""
         self._check_home()
+        with _of_ledger():
+            return self._changed(work)
+
+    def _changed(self, work: Callable[[Connection, datetime, date], T]) -> T:
         if not self._is_there():
             raise self._missing()
         known = self._known
@@ -93,6 +98,10 @@ class Transactions(Helpful, Owned):
 
     def _read(self, work: Callable[[Connection, date], T]) -> T:
         """Read what is of one moment, and the day by which periods go."""
+        with _of_ledger():
+            return self._found(work)
+
+    def _found(self, work: Callable[[Connection, date], T]) -> T:
         if not self._is_there():
             raise self._missing()
         known = self._known
@@ -160,6 +169,16 @@ class Transactions(Helpful, Owned):
 
     def __repr__(self) -> str:
         return f"<Ledger {self._store.shown}>"
+
+
+@contextmanager
+def _of_ledger() -> Iterator[None]:
+    """Mark what is wrong with a ledger, which is told apart from what is wrong with tables."""
+    try:
+        yield
+    except EngineError as error:
+        error.of_ledger = True
+        raise
 
 
 def _store(place: str | os.PathLike[str]) -> Store:
