@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import struct
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import combined, joins
 from sfumato.engines.question_check import _moved, _numbers
+from tests.engines import made_rows
 
 from .generated import MOST, Database, Made, asked, database, rows_made
 
@@ -26,19 +26,9 @@ CHANCE = st.randoms(use_true_random=False)
 SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-def rows_of(made: Made, of: Database) -> Counter:
+def rows_of(made: Made, of: Database, reordered: bool = False) -> Counter:
     """Return the rows of units, bit for bit."""
-    table = made.chain(of.opened())
-    found = table.engine.rows_after(table._part)
-    with found.source.session() as session:
-        found.source.load(session, [name for name, _ in found.source.columns])
-        rows = session.execute(found.after(found.source.relation)).fetchall()
-    place = list(table.schema).index("id")
-    return Counter(tuple(map(bits, row)) for row in rows if row[place] is not None)
-
-
-def bits(value: Any) -> Any:
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
+    return made_rows.rows_of(made.chain(of.opened()), reordered)
 
 
 def about(value: Any) -> Any:
@@ -49,7 +39,7 @@ def check_rows(made: Made, of: Database, chance: random.Random) -> None:
     """Units whose rows are there alone have the rows that they have among all."""
     units = of.units
     some = set(chance.sample(units, chance.randint(0, len(units))))
-    whole = rows_of(made, of)
+    whole = rows_of(made, of, reordered=True)
     halves = [
         rows_of(made, of.of(lambda u, mine=mine: u is not None and (u in some) == mine))
         for mine in (True, False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sfumato.dialect import parse
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.inside.named import inner_tables
 from sfumato.errors import QueryError, SqlError
+from tests.engines.made_rows import bits, rows_of
 
 ROWS = {
     "orders": pa.table({
@@ -53,22 +53,6 @@ def in_tiers(cases: list[tuple[str, str]]) -> list[object]:
 def made(text: str) -> sf.Table:
     known = tables()
     return known["orders"].sql(text, tables=known)
-
-
-def bits(value):
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
-
-
-def rows_of(asked: sf.Table) -> Counter:
-    part = asked.engine.rows_after(asked._part)
-    with part.source.session() as session:
-        part.source.load(session, [name for name, _ in part.source.columns])
-        found = session.execute(part.after(part.source.relation))
-        kinds = [str(column[1]) for column in found.description]
-        rows = found.fetchall()
-    assert len(kinds) == len(asked.schema)
-    place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in rows if row[place] is not None)
 
 
 @pytest.mark.parametrize(("_", "text"), in_tiers(corpus("same")))

@@ -9,6 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, tables_of
+from sfumato.query.tables.part import Part
+
 
 def table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [() for _ in schema]
@@ -22,9 +25,38 @@ def bits(value: Any) -> Any:
     return struct.pack("d", value).hex() if isinstance(value, float) else value
 
 
-def rows_of(asked: Any) -> Counter[tuple[Any, ...]]:
-    """Return the rows of a `sf.Table` after all its steps, bit for bit, without those of no unit."""
-    made = asked.engine.rows_after(asked._part)
+# Of units, by a hash: those whose rows are repeated in one table, so that it is larger than all others.
+SOME, TIMES = Units(0x9E3779B97F4A7C15, "{} % 3 = 1"), 8
+
+
+def rows_of(asked: Any, reordered: bool = True) -> Counter[tuple[Any, ...]]:
+    """Return the rows of a `sf.Table` after all its steps, bit for bit, without those of no unit.
+
+    They are evaluated in three physical orders, unless `reordered` is false: as rows are, shuffled with one thread,
+    and with many where one table has more rows of some units. The rows of all others are the same.
+    """
+    part = asked._part
+    found = _rows_of(part)
+    if reordered:
+        tables, salt = tables_of(part), len(found)
+        shuffled = _rows_of(rearranged(part, PhysicalOrder(salt, one_thread=True)))
+        assert shuffled == found, "rows depend on where they lie"
+        larger = PhysicalOrder(salt, False, tables[salt % len(tables)].engine, SOME, TIMES)
+        assert _others(_rows_of(rearranged(part, larger))) == _others(found), "rows depend on where they lie"
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for row, n in found.items():
+        rows[row[:-1]] += n
+    return rows
+
+
+def _others(rows: Counter[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+    return {row: n for row, n in rows.items() if not row[-1]}
+
+
+def _rows_of(part: Part) -> Counter[tuple[Any, ...]]:
+    """Return the rows of units, with a column more: whether the unit is among SOME."""
+    made = part.engine.rows_after(part)
+    some = SOME.hold(part.unit, part.schema)
     with made.source.session() as session:
         made.source.load(session, [name for name, _ in made.source.columns])
         kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
@@ -34,8 +66,12 @@ def rows_of(asked: Any) -> Counter[tuple[Any, ...]]:
             made.source.relation_in(session),
         }  # the second as the engine reads them
         found, *looked = (
-            [tuple(map(bits, row)) for row in session.execute(made.after(form)).fetchall()] for form in forms
+            [
+                tuple(map(bits, row))
+                for row in session.execute(f"SELECT *, {some} FROM ({made.after(form)}) AS made").fetchall()
+            ]
+            for form in forms
         )
     assert all(Counter(found) == Counter(other) for other in looked)
-    place = list(asked.schema).index(asked.unit)
+    place = list(part.schema).index(part.unit)
     return Counter(row for row in found if row[place] is not None)

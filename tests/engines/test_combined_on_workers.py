@@ -29,7 +29,7 @@ from .tiers import some
 
 
 class LocalEngine(DistributedEngine):
-    """Workers without a cluster: rows in random parts, in few batches or in many."""
+    """Workers without a cluster: shuffled rows in random parts, in few batches or in many."""
 
     name = "stages"
 
@@ -43,6 +43,7 @@ class LocalEngine(DistributedEngine):
         moved: dict[int, list[Payload]] = {}
         for number, schema in stages.arriving.items():
             rows = self.tables[number].engine.given.select(schema.names)
+            rows = rows.take(chance.sample(range(rows.num_rows), rows.num_rows))
             moved[number] = []
             cuts = sorted(chance.choices(range(rows.num_rows + 1), k=chance.randint(0, 3)))
             for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True):

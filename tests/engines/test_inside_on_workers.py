@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,6 +159,41 @@ def test_what_is_refused_on_one_machine_is_refused_with_the_same_words(verdict, 
             made(text, opened, rows_by_chance(0))
         said.append((refused.type, str(refused.value)))
     assert said[0] == said[1] and verdict.removeprefix("refused: ") in said[0][1]
+
+
+FIRST = (
+    "SELECT id, x FROM (SELECT q.id, q.d, q.x FROM orders AS q LEFT JOIN customers AS r ON q.id = r.customer) AS j "
+    "QUALIFY row_number() OVER (PARTITION BY id ORDER BY d RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) = 1"
+)
+
+
+def first_of_ties(opened: Opened, seed: int, more: int) -> int:
+    """Return the sum of everybody's first row, of two that are tied; one person has some rows more."""
+    people, chance = range(300), random.Random(seed)
+    tied = [(i, 0, x) for i in people for x in (0, 1)]
+    chance.shuffle(tied)
+    customers = [*people, *[0] * more]
+    chance.shuffle(customers)
+    orders = pa.table(dict(zip(("id", "d", "x"), zip(*tied, strict=True), strict=True)))
+    rows = {"orders": orders, "customers": pa.table({"customer": customers}), "towns": TOWNS}
+    asked = made(FIRST, opened, rows).bound(rows=1).agg(s=sf.sum("x", lower=0, upper=1, per="row"))
+    exact = asked.plan(epsilon=1, delta=1e-6).exact
+    ((*_, found),) = (
+        tuple(r.values()) for b in asked.table.engine.statistics(exact, 9) for r in b.to_pylist()
+    )
+    return int(found)
+
+
+def test_one_person_does_not_turn_the_order_of_all_rows_on_workers():
+    opened = [partial(LocalEngine, seed=seed) for seed in range(3)]
+    found = {first_of_ties(one, seed, more) for seed, one in enumerate(opened) for more in (0, 15_000)}
+    assert found == {0}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_one_person_does_not_turn_the_order_of_all_rows_on_spark_and_beam(engine, openers):
+    assert {first_of_ties(openers(engine), more, more) for more in (0, 15_000)} == {0}
 
 
 EVERYTHING = """

@@ -36,7 +36,7 @@ CONDITIONS = ["{} > 9", "{} >= 1", "{} = 'nan'::DOUBLE", "{} <> 0", "{} + 1 > 9"
 
 def passing(rows, condition):
     table = sf.scan(rows, privacy_unit="id").sql(f"SELECT id FROM self WHERE {condition}")
-    return sorted(row[0] for row in rows_of(table).elements())
+    return sorted(row[0] for row in rows_of(table, reordered=False).elements())
 
 
 def told_by_a_file_and_by_the_rows(kind, folder, view=False):

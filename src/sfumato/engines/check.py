@@ -33,7 +33,9 @@ def check(
     """Check on the rows that a question keeps privacy units apart; for their owner alone.
 
     All units are split at random into two halves A and B, several times: the rows that the question makes of
-    A and of B by themselves must be those that it makes of both, bit for bit. Then single units are removed:
+    A and of B by themselves must be those that it makes of both, bit for bit. The same rows are then put in
+    other physical orders: shuffled, with one thread and with many, and with so many rows more of one unit
+    that DuckDB turns the sides of joins. No row of another unit may change. At last single units are removed:
     no exact number may move by more than the noise is made for. Nothing is released, and what this returns
     is not private.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import order_by, order_by_hash
-from sfumato.engines.duckdb.restricted import Units, restricted
+from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, restricted, tables_of
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError, in_own_words
@@ -35,6 +35,8 @@ NOT_PRIVATE = (
     "and choose no bound or limit by it."
 )
 SPLITS, REMOVED = 3, 10
+# How many tables get more rows of one unit, one at a time, and how many more.
+REPEATED, FEW, MANY = 3, 4000, 1 << 20
 Progress = Callable[[float], None]
 Numbers = dict[Hashable, dict[Hashable, int]]
 
@@ -64,6 +66,40 @@ class Split(Told):
 
 
 @dataclass(frozen=True, repr=False)
+class Reordering(Told):
+    """What the same rows showed where they lie elsewhere in memory.
+
+    Args:
+        change: what was done to the rows.
+        differing_rows, differing_units: rows of other units that are not the same, and whose they are.
+        moved: how far exact numbers moved, as a part of what one unit may move them by. Where one unit has
+            more rows, it counts from the numbers without that unit.
+        most: how far they may move.
+
+    Made by `sfumato.check`.
+    """
+
+    change: str
+    differing_rows: int
+    differing_units: int
+    moved: Fraction
+    most: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing depended on where rows lie."""
+        return not self.differing_rows and self.moved <= self.most
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.change}: {'all other units have ' * self.most}the same rows, bit for bit"
+        if not self.differing_rows:
+            return f"{self.change}: exact numbers move by {float(self.moved):.3g} times what one unit may"
+        differ = f"{_many(self.differing_rows, 'row')} of {_many(self.differing_units, 'unit')} differ"
+        return f"{self.change}: {differ}, though what these units brought is the same"
+
+
+@dataclass(frozen=True, repr=False)
 class QuestionCheck(Told):
     """A question on its rows. It is not private: for the owner alone.
 
@@ -71,6 +107,7 @@ class QuestionCheck(Told):
         rows, units: how many rows the unit-local part makes, of how many units.
         without_unit: rows of no unit, which are in no answer.
         splits: what each split showed.
+        orders: what the same rows in other physical orders showed.
         moved: for each unit that was removed, how far exact numbers moved, as a part of what is claimed; at
             most 1.
 
@@ -87,16 +124,19 @@ class QuestionCheck(Told):
     units: int
     without_unit: int
     splits: tuple[Split, ...]
+    orders: tuple[Reordering, ...]
     moved: tuple[Fraction, ...]
 
     @property
     def ok(self) -> bool:
         """Whether nothing contradicts what a release claims."""
-        return not any(s.differing_rows for s in self.splits) and all(by <= 1 for by in self.moved)
+        apart = not any(s.differing_rows for s in self.splits) and all(one.ok for one in self.orders)
+        return apart and all(by <= 1 for by in self.moved)
 
     def __str__(self) -> str:
         lines = [NOT_PRIVATE, "", f"ok    rows: {self._told_rows()}"]
         lines += [f"{_verdict(not s.differing_rows)} split {n}: {s}" for n, s in enumerate(self.splits, 1)]
+        lines += [f"{_verdict(one.ok)} order {n}: {one}" for n, one in enumerate(self.orders, 1)]
         if self.moved:
             lines.append(f"{_verdict(max(self.moved) <= 1)} one unit less: {self._told_moved()}")
         if not self.units:
@@ -145,9 +185,9 @@ def checked(
             "a file, or on an Arrow table of some units with all their rows"
         )
     engine.check_shown("check")
-    steps = _Steps(2 + 2 * splits + removed, progress)
     part, salt = Part(engine, question.table.steps, question.table.unit), secrets.randbits(64)
-    everybody = Units(salt, "true")
+    everybody, tables = Units(salt, "true"), tables_of(part)
+    steps = _Steps(4 + min(len(tables), REPEATED) + 2 * splits + removed, progress)
     with in_own_words(), lent(resources=engine.resources) as session:
         rows = _Rows(session, part.schema, question.table.unit)
         rows.keep("every", part, everybody)
@@ -161,14 +201,64 @@ def checked(
                 steps.done()
             found.append(rows.compared())
         chosen = rows.chosen(removed)
-    before, moved = _numbers(part, plan, salt), []
+        orders = list(_orders(tables, Units(salt, f"{{}} = {chosen[0]}::UBIGINT") if chosen else None))
+        differing = []
+        for _, order, _ in orders:
+            rows.keep("moved", rearranged(part, order), everybody)
+            but = chosen[0] if order.times else None
+            differing.append(rows.differing([("every", 1), ("moved", -1)], but))
+            steps.done()
+    before, moved, without = _numbers(part, plan, salt), list[Fraction](), Numbers()
     steps.done()
-    for unit in chosen:
-        without = restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT"))
-        moved.append(_moved(plan, before, _numbers(without, plan, salt)))
+    for unit in reversed(chosen):
+        without = _numbers(restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT")), plan, salt)
+        moved.append(_moved(plan, before, without))
         steps.done()
+    seen = []
+    for (change, order, most), differ in zip(orders, differing, strict=True):
+        compared = without if order.times else before
+        by = _moved(plan, compared, _numbers(rearranged(part, order), plan, salt))
+        seen.append(Reordering(change, *differ, by, most))
     steps.last()
-    return QuestionCheck(*counted, tuple(found), tuple(moved))
+    return QuestionCheck(*counted, tuple(found), tuple(seen), tuple(reversed(moved)))
+
+
+def _orders(tables: Sequence[Part], largest: Units | None) -> Iterator[tuple[str, PhysicalOrder, int]]:
+    """Yield physical orders, what each is, and by what part of the claim exact numbers may move there.
+
+    Where a unit has more rows in a table than all other tables have, DuckDB turns the sides of a join.
+    """
+    salt = secrets.randbits(64)
+    yield "rows shuffled, one thread", PhysicalOrder(salt, one_thread=True), 0
+    yield "rows shuffled, many threads", PhysicalOrder(salt ^ 1), 0
+    if largest is None:
+        return
+    sizes = [_size(table, largest) for table in tables]
+    for index in sorted(range(len(tables)), key=lambda i: sizes[i])[:REPEATED]:
+        rows, own = sizes[index]
+        others = max((size for i, (size, _) in enumerate(sizes) if i != index), default=rows)
+        times = -(-min(4 * others + FEW, max(others, MANY)) // own) if own else 0
+        if times:
+            engine = _engine(tables[index])
+            change = f"{times * own:,} rows more of one unit in {engine.origin.name}, many threads"
+            yield change, PhysicalOrder(salt, False, engine, largest, times), 1
+
+
+def _size(table: Part, units: Units) -> tuple[int, int]:
+    """Count a table's rows, and those of some units."""
+    engine, found = _engine(table), [0, 0]
+    holds = units.hold(str(table.unit), engine.schema())
+
+    def add(batches: pa.RecordBatchReader) -> None:
+        found[:] = (int(value.as_py()) for value in next(iter(batches)).columns for value in value)
+
+    _read(Part(engine, (), table.unit), f"SELECT count(*), count(*) FILTER ({holds}) FROM", add)
+    return found[0], found[1]
+
+
+def _engine(part: Part) -> DuckDBEngine:
+    assert isinstance(part.engine, DuckDBEngine)
+    return part.engine
 
 
 class _Steps:
@@ -216,16 +306,20 @@ class _Rows:
 
     def compared(self) -> Split:
         """Compare the rows of both halves together with all rows, as multisets."""
-        signed = [("every", 1), ("half0", -1), ("half1", -1)]
+        halves = [f"(SELECT count(DISTINCT unit) FROM half{place})" for place in (0, 1)]
+        (sizes,) = self._session.execute(f"SELECT {', '.join(halves)}").fetchall()
+        return Split(sizes, *self.differing([("every", 1), ("half0", -1), ("half1", -1)]))
+
+    def differing(self, signed: Sequence[tuple[str, int]], but: int | None = None) -> tuple[int, int]:
+        """Count rows that tables do not have alike, and whose they are; those of one unit do not count."""
+        kept = "unit IS NOT NULL" if but is None else f"unit <> {but}::UBIGINT"
         both = " UNION ALL ".join(
-            f"SELECT unit, {self._columns}, {n} AS n FROM {name} WHERE unit IS NOT NULL" for name, n in signed
+            f"SELECT unit, {self._columns}, {n} AS n FROM {name} WHERE {kept}" for name, n in signed
         )
         rows = f"SELECT unit, abs(sum(n)) AS rows FROM ({both}) GROUP BY unit, {self._columns}"
-        differing = f"{rows} HAVING sum(n) <> 0"
-        halves = [f"(SELECT count(DISTINCT unit) FROM half{place})" for place in (0, 1)]
-        query = f"SELECT {', '.join(halves)}, coalesce(sum(rows), 0), count(DISTINCT unit) FROM ({differing})"
-        ((first, second, many, units),) = self._session.execute(query).fetchall()
-        return Split((first, second), int(many), units)
+        query = f"SELECT coalesce(sum(rows), 0), count(DISTINCT unit) FROM ({rows} HAVING sum(n) <> 0)"
+        ((many, units),) = self._session.execute(query).fetchall()
+        return int(many), units
 
     def chosen(self, count: int) -> list[int]:
         """Return hashes of units: of those with the most rows, and as many others at random."""
@@ -238,9 +332,7 @@ class _Rows:
 
 def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -> None:
     """Read rows; a value that stops one way of reading them does not stop the other one."""
-    engine = part.engine
-    assert isinstance(engine, DuckDBEngine)
-    made = engine.rows_after(part)
+    made = _engine(part).rows_after(part)
     again = made.source.again
     names = [name for name, _ in made.source.columns]
     for source in [made.source, *([] if again is None else [again(names)])]:
@@ -257,8 +349,7 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
 
 def _numbers(part: Part, plan: Plan, salt: int) -> Numbers:
     """Return exact numbers by group, with one choice of groups; of a tree, the nodes of all levels."""
-    engine, exact = part.engine, plan.exact
-    assert isinstance(engine, DuckDBEngine)
+    engine, exact = _engine(part), plan.exact
     keys, found = len(exact.keys), dict[Hashable, dict[Hashable, int]]()
     for batch in engine.statistics(exact, 1 << 16, salt):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

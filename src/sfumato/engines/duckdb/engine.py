@@ -329,9 +329,9 @@ class DuckDBEngine(Owned):
         made.origin = replace(made.origin, title=title)
         return made
 
-    def on(self, other: Callable[[Source], Source]) -> DuckDBEngine:
+    def on(self, other: Callable[[Source], Source], resources: Resources | None = None) -> DuckDBEngine:
         """Return an engine on another source with the same columns, made of this one's."""
-        return DuckDBEngine(other(self._source), self._resources)
+        return DuckDBEngine(other(self._source), resources or self._resources)
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
         """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.

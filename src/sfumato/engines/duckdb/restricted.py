@@ -1,17 +1,31 @@
-"""The same question on the rows of some units: what is made of tables is made again, of fewer rows."""
+"""The same question on the rows of some units, or on all rows in another physical order.
+
+What is made of tables is made again: of fewer rows, or of the same rows as they may lie in memory too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
+import duckdb
+
+from sfumato.engines.duckdb.combined import fresh_name, moved, there_already
 from sfumato.engines.duckdb.compared import compared
+from sfumato.engines.duckdb.connection import lender, timezone_of
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.ordering import order_by_hash
+from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import in_own_words
 from sfumato.query.schema import INTEGERS, Schema
 from sfumato.query.tables.part import Part
+
+# Of DuckDB, where there are to be many.
+_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -38,22 +52,100 @@ class Units:
         return f"{identifier(unit)} IS NOT NULL AND ({self.condition.replace('{}', self.hash(unit, schema))})"
 
 
+@dataclass(frozen=True)
+class PhysicalOrder:
+    """Where rows lie in memory, of which no answer may depend.
+
+    Args:
+        salt: 64 random bits, by which the rows of every table are shuffled.
+        one_thread: of DuckDB, whatever a user allows; else as many as a user allows, or a few at least.
+        table: whose rows are more.
+        units: whose rows in that table are repeated.
+        times: how often they are repeated.
+    """
+
+    salt: int
+    one_thread: bool = False
+    table: DuckDBEngine | None = None
+    units: Units | None = None
+    times: int = 0
+
+
 def restricted(part: Part, units: Units) -> Part:
     """Return the same part, of tables in which only these units have rows; public tables stay as they are."""
-    engine = part.engine
-    if part.unit is None:
-        return part
-    assert isinstance(engine, DuckDBEngine)  # the check refuses others, and DuckDB combines no others
+
+    def some(table: Part) -> DuckDBEngine:
+        engine = _engine(table)
+        if table.unit is None:
+            return engine
+        return engine.on(partial(_filtered, condition=units.hold(table.unit, engine.schema())))
+
+    return _made_again(part, some)
+
+
+def rearranged(part: Part, order: PhysicalOrder) -> Part:
+    """Return the same part, of copies of its tables in another physical order."""
+
+    def allowed(resources: Resources) -> Resources:
+        return replace(resources, threads=1 if order.one_thread else resources.threads or _THREADS)
+
+    copies: dict[int, DuckDBEngine] = {}
+
+    def copy(table: Part) -> DuckDBEngine:
+        engine = _engine(table)
+        if id(engine) not in copies:
+            more = ""
+            if engine is order.table and order.units is not None and table.unit is not None:
+                whose = order.units.hold(table.unit, engine.schema())
+                more = f" UNION ALL SELECT one.* FROM ({{0}} WHERE {whose}) AS one, range({order.times})"
+            resources = allowed(engine.resources)
+            copies[id(engine)] = engine.on(
+                lambda source: _copied(source, more, order.salt, resources), resources
+            )
+        return copies[id(engine)]
+
+    return _made_again(part, copy, allowed)
+
+
+def tables_of(part: Part) -> list[Part]:
+    """Return the tables of units that a part is made of, each once."""
+    found: dict[int, Part] = {}
+
+    def noted(table: Part) -> DuckDBEngine:
+        if table.unit is not None:
+            found.setdefault(id(table.engine), table)
+        return _engine(table)
+
+    _made_again(part, noted)
+    return list(found.values())
+
+
+def _made_again(
+    part: Part,
+    change: Callable[[Part], DuckDBEngine],
+    allowed: Callable[[Resources], Resources] = lambda given: given,
+) -> Part:
+    """Return the same part, of tables that are changed; what is made of public tables stays as it is."""
+    engine = _engine(part)
     made: Any = engine.how
     if made is None:
-        holds = units.hold(part.unit, engine.schema())
-        found = engine.on(lambda source: _filtered(source, holds))
+        found = change(part)
+    elif part.unit is None:
+        return part
     else:
         named = ((field.name, getattr(made, field.name)) for field in fields(made))
-        parts = {name: restricted(value, units) for name, value in named if isinstance(value, Part)}
-        found = engine.combined(replace(made, **parts))
+        parts = {
+            name: _made_again(value, change, allowed) for name, value in named if isinstance(value, Part)
+        }
+        on = engine.on(lambda source: source, allowed(engine.resources))
+        found = on.combined(replace(made, **parts))
     found.schema(part.steps)  # judges the steps, for whoever combines this
     return replace(part, engine=found)
+
+
+def _engine(part: Part) -> DuckDBEngine:
+    assert isinstance(part.engine, DuckDBEngine)  # the check refuses others, and DuckDB combines no others
+    return part.engine
 
 
 def _filtered(source: Source, condition: str) -> Source:
@@ -62,3 +154,27 @@ def _filtered(source: Source, condition: str) -> Source:
         again = lambda columns: _filtered(other(columns), condition)  # noqa: E731
     relation = f"(SELECT * FROM {source.relation} AS every WHERE {condition})"
     return replace(source, relation=relation, again=again, rows=None, looked=None)
+
+
+def _copied(source: Source, more: str, salt: int, resources: Resources) -> Source:
+    """Return a shuffled copy of a source, with what `more` adds to {0}, its rows."""
+    again: Callable[..., Source] | None = None
+    if (other := source.again) is not None:
+        again = lambda columns: _copied(other(columns), more, salt, resources)  # noqa: E731
+    copy, names = fresh_name(), [name for name, _ in source.columns]
+    with source.session() as there:
+        timezone = timezone_of(there)
+
+    def load(session: duckdb.DuckDBPyConnection, columns: object) -> None:
+        if there_already(session, copy):
+            return
+        with in_own_words(), source.session() as there:
+            source.load(there, names)
+            rows = f"SELECT * FROM {source.relation} AS every"
+            order = order_by_hash([identifier(name) for name in names], salt)
+            moved(there, f"{rows}{more.format(rows)} {order}", session, copy, source.columns)
+
+    return replace(
+        source, relation=copy, session=lender(timezone, resources), pending=load, again=again, rows=None,
+        anywhere=True, looked=None,
+    )  # fmt: skip
