@@ -1,5 +1,8 @@
 """Mistakes that a checker of types sees: each line that is marked has one, and no other line."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import pyarrow as pa
 
 import sfumato as sf
@@ -11,10 +14,15 @@ def analysis() -> tuple[pa.Table, tuple[float, float], str, int]:
     release = question.release(epsilon=1, delta=1e-6, noise="gaussian")
     table: pa.Table = release.to_arrow()
     spent: tuple[float, float] = release.spent
+    question.release(epsilon="1/3", delta="1e-6", noise="laplace")
+    question.release(share="1/12", budget=sf.Budget(epsilon="3", delta="1e-6"))
+    question.plan(epsilon=Fraction(1, 3), delta=Decimal("1e-6"), auto_share="1/5").explain()
+    question.preview(epsilon=["1/3", 1], delta="1e-6", units=100)
+    people.agg(mean=sf.mean("visits", lower="0", upper=Decimal("30.5"))).release(epsilon="1/3")
     text: str = str(question.plan(epsilon=1, delta=1e-6).explain())
 
     question.release(epsilon=1, delta=1e-6, noise="gaussain")  # mistake
-    question.release(epsilon="one", delta=1e-6)  # mistake
+    question.release(epsilon=[1], delta=1e-6)  # mistake
     question.plan(epsilon=1, delta=1e-6, group_selection="geometric")  # mistake
     sf.sum("visits", lower=0, upper=30, per="person")  # mistake
     sf.mean("visits", 0, 30)  # mistake

@@ -8,11 +8,11 @@ from collections.abc import Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sfumato.display.fields import Short
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fraction, positive_int
+from sfumato.exact import Number, as_fraction, positive_int
 
 Kind = type[bool] | type[int] | type[float] | type[Fraction] | type[str]
 NUMBERS = (int, float, Fraction)
@@ -76,6 +76,17 @@ class AtomDomain(Short, Domain):
     upper: Fraction | None = None
     nan: bool = False
     null: bool = False
+
+    if TYPE_CHECKING:  # numbers of any kind are made exact
+
+        def __init__(
+            self,
+            kind: Kind,
+            lower: Number | None = None,
+            upper: Number | None = None,
+            nan: bool = False,
+            null: bool = False,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, type) or self.kind not in (bool, str, *NUMBERS):

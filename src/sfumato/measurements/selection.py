@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, expm1, log, log1p
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
-from sfumato.exact import positive_int
+from sfumato.exact import Number, positive_int
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
@@ -142,6 +142,10 @@ class TruncatedGeometric(Spelled, GroupSelection):
     epsilon: Fraction
     delta: Fraction
     pre_threshold: int = 1
+
+    if TYPE_CHECKING:  # numbers of any kind are made exact
+
+        def __init__(self, epsilon: Number, delta: Number, pre_threshold: int = 1) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", admissible_epsilon(self.epsilon))
@@ -377,6 +381,10 @@ class LaplaceThreshold(Spelled, _Threshold):
     delta_per_group: Fraction
     pre_threshold: int = 1
 
+    if TYPE_CHECKING:  # numbers of any kind are made exact
+
+        def __init__(self, law: Laplace, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
+
     def __post_init__(self) -> None:
         if not isinstance(self.law, Laplace):
             raise ParameterError("law", self.law, "Laplace(scale=...)")
@@ -415,6 +423,10 @@ class GaussianThreshold(Spelled, _Threshold):
     law: Gaussian
     delta_per_group: Fraction
     pre_threshold: int = 1
+
+    if TYPE_CHECKING:  # numbers of any kind are made exact
+
+        def __init__(self, law: Gaussian, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, Gaussian):
@@ -468,6 +480,10 @@ class KNormThreshold(Spelled, _Threshold):
     law: ExactMarginal  # type: ignore[assignment]
     delta_per_group: Fraction
     pre_threshold: int = 1
+
+    if TYPE_CHECKING:  # numbers of any kind are made exact
+
+        def __init__(self, law: ExactMarginal, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
 
     def _log10_outside(self, x: float) -> float:
         return float(self.law.log10_outside(x))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from fractions import Fraction
 from typing import Literal, get_args
 
-# A budget as a checker of types knows it: numbers. Text such as "1/3" is taken, too, as SQL gives it.
-Amount = int | float | Fraction | Decimal
+from sfumato.exact import Number
+
+Amount = Number  # of a budget
 NoiseName = Literal["laplace", "gaussian", "k_norm"]
 Bounded = Literal["unit", "row"]
 DistinctMethod = Literal["matching", "shares"]

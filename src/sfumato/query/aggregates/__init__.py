@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from sfumato.errors import QueryError, shown
+from sfumato.exact import Number
 from sfumato.names import foreign
 from sfumato.query.aggregates.aggregate import (
     AUTO,
     Aggregate,
     BoundedAggregate,
-    Number,
     Unbounded,
     checked_bounds,
 )

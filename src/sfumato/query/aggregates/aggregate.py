@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
-from sfumato.exact import as_fraction
+from sfumato.exact import Number, as_fraction
 from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.aggregates.called import call_of
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
@@ -18,8 +18,6 @@ from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 AUTO = "auto"
 _NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
 _MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer", "none", "?")
-
-Number = int | float | str | Fraction
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError, QueryError, shown
-from sfumato.exact import as_fraction
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name, is_auto, refuse_meant_auto
+from sfumato.exact import Number, as_fraction
+from sfumato.query.aggregates.aggregate import Aggregate, column_name, is_auto, refuse_meant_auto
 from sfumato.query.schema import Schema
 
 # Bounds are no larger: what float64 can still square.

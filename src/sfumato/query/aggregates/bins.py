@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from sfumato.errors import ColumnError, ParameterError
-from sfumato.exact import as_fraction, one_of, truth_value
+from sfumato.exact import Number, as_fraction, one_of, truth_value
 from sfumato.names import helpful
-from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, check_numeric, column_name
 from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sfumato.exact import Number
 from sfumato.names import helpful
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.called import remembered
 from sfumato.query.aggregates.weighted import weighted, weights_of
 

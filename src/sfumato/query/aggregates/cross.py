@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import QueryError, shown
+from sfumato.exact import Number
 from sfumato.names import helpful
-from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, checked_bounds, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, check_numeric, checked_bounds, column_name
 from sfumato.query.aggregates.called import remembered
 from sfumato.query.schema import Schema
 

@@ -8,12 +8,11 @@ from fractions import Fraction
 from typing import Any, get_args
 
 from sfumato.errors import QueryError
-from sfumato.exact import one_of
+from sfumato.exact import Number, one_of
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
-    Number,
     Unbounded,
     bounds_of,
     column_name,

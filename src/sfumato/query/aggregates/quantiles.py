@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fractions, truth_value
+from sfumato.exact import Number, as_fractions, truth_value
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
-    Number,
     Unbounded,
     bounds_of,
     column_name,

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, Self
 
 from sfumato.errors import ColumnError, ParameterError
-from sfumato.exact import as_fraction
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.exact import Number, as_fraction
+from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.bins import MOST_BINS, InBins, value_counts
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations.stratified import StratifiedDesign

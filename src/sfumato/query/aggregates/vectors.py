@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import get_args
 
 from sfumato.errors import ColumnError, ParameterError, shown
-from sfumato.exact import as_fraction, one_of, positive_int
+from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.names import helpful
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.called import remembered
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled

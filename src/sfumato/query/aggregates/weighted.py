@@ -9,10 +9,9 @@ from typing import Self
 
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import as_fraction
+from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
-    Number,
     check_numeric,
     column_name,
 )
