@@ -172,7 +172,11 @@ def test_rows_with_a_vector_are_counted_as_defined(engine):
         ("_is_vector", "list_count({entries}) = {s.length}", "list_count({entries}) >= 0"),
         ("_is_vector", "len({entries}) = {s.length}", "len({entries}) >= {s.length}"),
         ("vector_count", "scaled(total, s.rows, values.most(s))", "total"),
-        ("vector_count", "count(*) FILTER ({values.value(f'({_is_vector(values, s)})')})", "count(*)"),
+        (
+            "vector_count",
+            "count(*) FILTER ({values.value(f'({_is_vector(values, s)})', 'BOOLEAN')})",
+            "count(*)",
+        ),
     ],
 )
 def test_planted_counts_of_vectors_are_seen(openers, monkeypatch, name, old, new):

@@ -39,7 +39,7 @@ class ContributionsSql(ExactSql):
         self._brought: dict[str, str] = {}
         self._added: dict[str, str] = {}
         self._outputs = [*self._truths(), *self._by_share()]
-        self._ranked = [self.values.value(self._finite_value(one.column)) for one in asked.ranked]
+        self._ranked = [self.values.value(self._finite_value(one.column), "DOUBLE") for one in asked.ranked]
 
     def text(self) -> str:
         """Return the whole statement."""
@@ -84,7 +84,7 @@ class ContributionsSql(ExactSql):
         found = [self._sum("n"), self._units]
         for column in self.asked.columns:
             found.append(self._sum(self._valued(column.name)))
-            value = self.values.value(self._value(column)) if column.numeric else ""
+            value = self.values.value(self._value(column), "DOUBLE") if column.numeric else ""
             sums = [f"sum({value})", f"sum({value} * {value})" if column.squares else ""]
             found += [self._sum(self._pair(text)) if value and text else "0::DOUBLE" for text in sums]
         return found
@@ -106,7 +106,7 @@ class ContributionsSql(ExactSql):
 
     def _valued(self, column: str) -> str:
         """Return how many rows of a pair have a value."""
-        return self._pair(f"count({self.values.value(_or_null(self.values.valued(column)))})")
+        return self._pair(f"count({self.values.value(_or_null(self.values.valued(column)), 'INTEGER')})")
 
     def _atom(self, atom: Atom) -> str:
         """Write what a pair brings."""
@@ -118,11 +118,14 @@ class ContributionsSql(ExactSql):
         if atom.kind == "valued":
             return self._valued(atom.column) + limited
         if atom.kind == "unit_sum":
-            total = self._pair(f"sum({self.values.value(self._finite(atom.column, -LARGEST, LARGEST))})")
+            total = self._pair(
+                f"sum({self.values.value(self._finite(atom.column, -LARGEST, LARGEST), 'DOUBLE')})"
+            )
             clamped = f"least(greatest({total}, {double(atom.lower)}), {double(atom.upper)})"
             return f"(CASE WHEN {total} IS NULL THEN 0 ELSE {clamped} END)"
         value = self.values.value(
-            f"CASE WHEN {self.values.valued(atom.column)} THEN {self._from_centre(atom)} END"
+            f"CASE WHEN {self.values.valued(atom.column)} THEN {self._from_centre(atom)} END",
+            "DOUBLE",
         )
         total = self._pair(f"sum({value})" if atom.kind == "sum" else f"sum({value} * {value})")
         return f"coalesce({total}, 0)" + limited
@@ -256,12 +259,12 @@ class ChosenRows:
         if atom.kind == "rows":
             return "1"
         if atom.kind == "unit_sum":
-            return values.value(f"coalesce({self.sql._finite(atom.column, -LARGEST, LARGEST)}, 0)")
+            return values.value(f"coalesce({self.sql._finite(atom.column, -LARGEST, LARGEST)}, 0)", "DOUBLE")
         valued = values.valued(atom.column)
         if atom.kind == "valued":
-            return values.value(f"CASE WHEN {valued} THEN 1 ELSE 0 END")
+            return values.value(f"CASE WHEN {valued} THEN 1 ELSE 0 END", "INTEGER")
         value = f"CASE WHEN {valued} THEN {self.sql._from_centre(atom)} ELSE 0 END"
-        return values.value(value if atom.kind == "sum" else f"({value}) * ({value})")
+        return values.value(value if atom.kind == "sum" else f"({value}) * ({value})", "DOUBLE")
 
     def _total(self, atom: Atom) -> str:
         """Return what all rows of a pair bring."""

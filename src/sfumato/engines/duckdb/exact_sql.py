@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb import distinct
+from sfumato.engines.duckdb import distinct, group_limit
 from sfumato.engines.duckdb.compared import canonical
 from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
@@ -34,6 +34,9 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 PUBLIC_KEYS = "public_keys"
+# Types of columns that have the same name in every query, where they are.
+TYPES = group_limit.TYPES | {"shard": "INTEGER", "leaves": "UBIGINT[]"}
+TYPES |= dict.fromkeys(("n", "m", "w", "sure", "copy", "start"), "BIGINT")
 # What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
 Counts = QuantileTree | Leaves | RowsInBins
 _BY_VALUE = (QuantileTree, Leaves, RowsInBins, *distinct.KINDS)
@@ -83,7 +86,7 @@ class ExactSql:
             for part in FORMS[type(s)](self.values, s)
         ]
         trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
-        leaves = {tree: self.values.value(self._leaf(tree)) for tree in trees}
+        leaves = {tree: self.values.value(self._leaf(tree), leaf_type(tree)) for tree in trees}
         each = {tree: bins.each(self.values, tree) for tree in trees}
         self.query = left
         self.trees: list[Counts | DistinctMatched | DistinctShared] = [t for t in trees if t not in known]
@@ -91,7 +94,7 @@ class ExactSql:
         self.each: list[str] = [each[tree] for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
-                self.parts.append(Part(having(index), f"count({self.leaves[index]})", ""))
+                self.parts.append(Part(having(index), f"count({self.leaves[index]})", "", pair_type="BIGINT"))
 
     def text(self) -> str:
         """Return the whole statement."""
@@ -116,9 +119,10 @@ class ExactSql:
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
         # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
         if plain := self.query.total_rows is None and distinct.plain(kind):
-            leaf, code = self.values.value(self.values.column(statistic.column)), distinct.code("leaf", kind)
+            leaf = self.values.value(self.values.column(statistic.column), kind)
+            code = distinct.code("leaf", kind)
         else:
-            leaf, code = self.values.value(self._leaf(statistic)), "leaf"
+            leaf, code = self.values.value(self._leaf(statistic), leaf_type(statistic)), "leaf"
         ctes, _ = self._bounded()
         del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
         # To read the units takes longer than to find a few values more, which no unit brings.
@@ -131,6 +135,42 @@ class ExactSql:
             code,
             whole=plain and kind in INTEGERS,
         )
+
+    @property
+    def types(self) -> dict[str, set[str]]:
+        """The types of the columns that statements compute, by name; of several tables there may be several.
+
+        A test compares them with those that DuckDB binds, and computes that no value is beyond its type.
+        """
+        columns = {"u": self.query.unit, **{f"v:{name}": name for name in self._used}}
+        columns |= dict(zip(self.keys, self.query.keys, strict=True))
+        named = TYPES | {alias: self.schema[name].type_name for alias, name in columns.items()}
+        found = {name: {kind} for name, kind in (named | self.values.types).items()}
+
+        def add(name: str, *kinds: str) -> None:
+            found.setdefault(name, set()).update(kinds)
+
+        for part in self.parts:
+            add(part.coordinate, *part.types)
+        for index, tree in enumerate(self.trees):
+            leaf, first = leaf_type(tree), f"first{index}"
+            entries = f"STRUCT(leaf {leaf}, m BIGINT)", f"STRUCT(leaf {leaf}, weight {weight_type(tree)})"
+            add("leaf", leaf, *entries)
+            add(first, leaf)
+            add(each_of(first), "BIGINT")
+            add("one", "BIGINT", "HUGEINT")
+            add("weight", weight_type(tree), "HUGEINT")
+            add(tree.names[0], *(f"{entry}[]" for entry in entries))
+            if isinstance(tree, DistinctMatched):
+                add("u", "UBIGINT")
+                add(tree.names[0], "UBIGINT[][]", "STRUCT(sure BIGINT, sets UBIGINT[][])")
+            elif isinstance(tree, DistinctShared):
+                add(tree.names[0], "BIGINT")
+            elif isinstance(tree, RowsInBins):
+                add("bins", "HUGEINT[]")
+                for name in tree.names:
+                    add(name, "HUGEINT")
+        return found
 
     @property
     def firsts(self) -> dict[int, str]:
@@ -265,7 +305,7 @@ class ExactSql:
     def _leaf_of_rows(self, index: int) -> str:
         """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
         leaf = self.leaves[index]
-        return f"SELECT {self._pair_keys}, {leaf} AS leaf, 1 AS m FROM near WHERE {leaf} IS NOT NULL"
+        return f"SELECT {self._pair_keys}, {leaf} AS leaf, 1::BIGINT AS m FROM near WHERE {leaf} IS NOT NULL"
 
     def _bringing(self, index: int, s: distinct.Distinct, of_units: str, pairs: str) -> str:
         """Return what units bring to values of their groups; `of_units` are the rows of pairs by value."""
@@ -386,7 +426,14 @@ class ExactSql:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
 
 
-def weight_type(tree: Counts) -> str:
+def leaf_type(tree: Counts | distinct.Distinct) -> str:
+    """Return the type of a row's leaf."""
+    if isinstance(tree, distinct.KINDS):
+        return "UBIGINT"
+    return "DOUBLE" if isinstance(tree, Leaves) else "BIGINT"
+
+
+def weight_type(tree: Counts | distinct.Distinct) -> str:
     """Return the type of a leaf's weight; many units in one bin, in fine steps, may be more than a BIGINT."""
     return "HUGEINT" if isinstance(tree, RowsInBins) else "BIGINT"
 

@@ -27,6 +27,10 @@ from sfumato.engines.duckdb.ordering import first_rows, order_by, salted_hash
 from sfumato.engines.duckdb.text import double
 from sfumato.query import sizes
 
+# Types of columns that are computed here: of rows, of units, and of pairs.
+TYPES = {"h": "UBIGINT", "below": "UBIGINT", "many": "BOOLEAN", "n": "BIGINT"} | dict.fromkeys(
+    ("b", "m", "r", "p", *(f"b{word}" for word in range(sizes.BITMAP_WORDS))), "BIGINT"
+)
 _NO_CUT = "18446744073709551615::UBIGINT"
 
 

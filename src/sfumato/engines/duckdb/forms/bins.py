@@ -13,6 +13,7 @@ from sfumato.transformations import Edges, RowsInBins, WeightsInBins
 def place(values: Values, s: RowsInBins) -> str:
     """Write the bin of a row, from 0; NULL where it is in none."""
     found = _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
+    found = f"CAST({found} AS BIGINT)"
     return found if s.where is None else f"CASE WHEN {values.column(s.where)} THEN {found} END"
 
 
@@ -20,7 +21,7 @@ def each(values: Values, s: object) -> str:
     """Return what a row adds to its place: one, or the name of its weight in steps, 0 where it has none."""
     if not isinstance(s, WeightsInBins):
         return "1"
-    return values.value(_weight(values, s))
+    return values.value(_weight(values, s), "BIGINT")
 
 
 def _weight(values: Values, s: WeightsInBins) -> str:
@@ -64,7 +65,7 @@ def _listed(values: Values, s: Any) -> str:
     other = str(len(s.bins.values)) if s.bins.other else "NULL"
     if len(s.bins.values) > sizes.LISTED_BINS:
         constants = [_constant(value) for value in s.bins.values]
-        place = f"coalesce(list_position([{', '.join(constants)}], {column}) - 1, {other})"
+        place = f"coalesce(list_position([{', '.join(constants)}], {column})::BIGINT - 1, {other})"
         return f"CASE WHEN {values.column(s.column)} IS NOT NULL THEN {place} END"
     # Texts in the order of their code points, which is that of their bytes.
     ordered = sorted(enumerate(s.bins.values), key=lambda pair: pair[1])

@@ -9,7 +9,7 @@ from sfumato.transformations import Count, CountUnits
 def units(values: Values, s: CountUnits) -> list[Part]:
     """Count units, or parts of them."""
     one = whole_number("1", s.exponent, values.in_part)
-    return [Part("units", "", "count(*)" if one == "1" else f"sum({one})")]
+    return [Part("units", "", "count(*)" if one == "1" else f"sum({one})", pair_type="BIGINT")]
 
 
 def rows(values: Values, s: Count) -> list[Part]:
@@ -17,8 +17,9 @@ def rows(values: Values, s: Count) -> list[Part]:
     if s.column is None:
         counted = whole_number(f"least(n, {s.rows})", s.exponent, values.in_part)
         return [Part("rows", "", f"sum({counted})")]
-    name, valued = s.names[0], values.value(values.valued(s.column))
+    name, valued = s.names[0], values.value(values.valued(s.column), "BOOLEAN")
     present = f"count(*) FILTER ({valued})"
     shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
     limit = s.rows << -s.exponent
-    return [Part(name, present, f"sum({scaled_upwards(shifted, s.rows, limit, values.most(s))})")]
+    added = f"sum({scaled_upwards(shifted, s.rows, limit, values.most(s))})"
+    return [Part(name, present, added, pair_type="BIGINT")]

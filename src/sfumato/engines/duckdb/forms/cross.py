@@ -8,12 +8,12 @@ from sfumato.transformations import CrossMoments
 
 def cross_moments(values: Values, s: CrossMoments) -> list[Part]:
     """Add up values within bounds, and their products, which are in 64 bits."""
-    complete = values.value(" AND ".join(f"({values.valued(column)})" for column in s.columns))
+    complete = values.value(" AND ".join(f"({values.valued(column)})" for column in s.columns), "BOOLEAN")
     x = []
     for axis in s.axes:
         grid = axis.grid
         steps = values.steps(axis.column, grid.lower, grid.upper, grid.exponent)
-        x.append(values.value(f"{steps} - {grid.centre}"))  # NULL where the row has no value
+        x.append(values.value(f"{steps} - {grid.centre}", "BIGINT"))  # NULL where the row has no value
     only = f"FILTER ({complete})"
     pairs = [f"sum({one}) {only}" for one in x]
     for i, j in s.pairs:
@@ -23,7 +23,8 @@ def cross_moments(values: Values, s: CrossMoments) -> list[Part]:
     if s.complete_exponent is not None:
         name = names.pop(0)
         total = f"({identifier(name)}::HUGEINT * {1 << -s.complete_exponent})"
-        parts.append(Part(name, f"count(*) {only}", f"sum({scaled(total, s.rows, values.most(s))})"))
+        added = f"sum({scaled(total, s.rows, values.most(s))})"
+        parts.append(Part(name, f"count(*) {only}", added, pair_type="BIGINT"))
     for name, pair in zip(names, pairs, strict=True):
         total = f"coalesce({identifier(name)}, 0)::HUGEINT"
         parts.append(Part(name, pair, f"sum({scaled(total, s.rows, values.most(s))})"))

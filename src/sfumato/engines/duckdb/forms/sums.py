@@ -22,7 +22,7 @@ def unit_sum(values: Values, s: UnitSum) -> list[Part]:
     total = f"least(greatest({identifier(name)}, {s.lower}), {s.upper})"
     nothing = 0 if s.missing else min(max(0, s.lower), s.upper)
     total = f"CASE WHEN {identifier(name)} IS NULL THEN {nothing} ELSE {total} END"
-    value = values.value(f"CAST({row} AS BIGINT)")
+    value = values.value(f"CAST({row} AS BIGINT)", "BIGINT")
     added = scaled(f"({total} - {s.centre})::HUGEINT", None, values.most(s))
     return [Part(name, f"sum({value})", f"sum({added})")]
 
@@ -32,13 +32,14 @@ def moments(values: Values, s: Moments) -> list[Part]:
     grid = s.grid
     offset = grid.centre if s.centred else 0
     # NULL where the row has no value.
-    x = values.value(f"{values.steps(s.column, grid.lower, grid.upper, grid.exponent)} - {offset}")
+    steps = values.steps(s.column, grid.lower, grid.upper, grid.exponent)
+    x = values.value(f"{steps} - {offset}", "BIGINT")
     parts = []
     for coordinate in s.coordinates:
         name, quoted = coordinate.name, identifier(coordinate.name)
-        total = f"coalesce({quoted}, 0)::HUGEINT"
+        total, pair_type = f"coalesce({quoted}, 0)::HUGEINT", "HUGEINT"
         if coordinate.role is Role.NULL_COUNT:
-            pair = f"count(*) - {values.counted(s.column)}"
+            pair, pair_type = f"count(*) - {values.counted(s.column)}", "BIGINT"
             total = f"({quoted}::HUGEINT * {1 << -(s.null_count_exponent or 0)})"
         elif coordinate.role is Role.SQUARES:  # of values from the centre
             bits = s.square_bits or 0
@@ -46,5 +47,6 @@ def moments(values: Values, s: Moments) -> list[Part]:
             pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
         else:
             pair = f"sum({x})"
-        parts.append(Part(name, pair, f"sum({scaled(total, s.rows, values.most(s))})"))
+        added = f"sum({scaled(total, s.rows, values.most(s))})"
+        parts.append(Part(name, pair, added, pair_type=pair_type))
     return parts

@@ -37,6 +37,7 @@ class Part:
         added: an aggregate over units, or nothing.
         stages: name and expression of what is computed of each pair before, one after another.
         entries: of a coordinate that is a list, how long it is; else 0.
+        pair_type: the type that DuckDB gives to `pair`; what is added up over units has 128 bits.
     """
 
     coordinate: str
@@ -44,6 +45,12 @@ class Part:
     added: str
     stages: tuple[tuple[str, str], ...] = ()
     entries: int = 0
+    pair_type: str = "HUGEINT"
+
+    @property
+    def types(self) -> set[str]:
+        """The types of columns with the coordinate's name: of pairs, and of sums over units."""
+        return {self.pair_type, "HUGEINT[]" if self.entries else "HUGEINT"}
 
     @property
     def joined(self) -> str:
@@ -65,10 +72,12 @@ class Values:
     Args:
         schema: the columns after the steps.
         in_part: whether a unit that is in more groups than the limit counts in part in each.
+        types: the type of each named value. A test compares it with the one that DuckDB binds.
     """
 
     schema: Mapping[str, Column]
     in_part: bool
+    types: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _earlier: dict[str, str] = field(default_factory=dict)
 
@@ -77,18 +86,22 @@ class Values:
         """Name and expression of each value of a row that is aggregated: computed once, where it is near."""
         return {name: expression for expression, name in self._names.items()}
 
-    def value(self, expression: str) -> str:
-        """Return the name of a value that is computed once for each row."""
-        return self._names.setdefault(expression, f"y{len(self._names)}")
+    def value(self, expression: str, type_name: str) -> str:
+        """Return the name of a value that is computed once for each row, of a type."""
+        name = self._names.setdefault(expression, f"y{len(self._names)}")
+        self.types[name] = type_name
+        return name
 
     @property
     def stages(self) -> tuple[tuple[str, str], ...]:
         """Name and expression of what is computed of each row before its values, one after another."""
         return tuple((name, expression) for expression, name in self._earlier.items())
 
-    def earlier(self, expression: str) -> str:
+    def earlier(self, expression: str, type_name: str) -> str:
         """Return the name of what is computed of each row, once, before its values; with those before it."""
-        return self._earlier.setdefault(expression, f"x{len(self._earlier)}")
+        name = self._earlier.setdefault(expression, f"x{len(self._earlier)}")
+        self.types[name] = type_name
+        return name
 
     def column(self, column: str) -> str:
         """Return the name of a column of the table among the rows."""
@@ -107,8 +120,8 @@ class Values:
     def counted(self, column: str) -> str:
         """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
         if self.schema[column].type_name in FLOATS:
-            return f"count(*) FILTER ({self.value(self.valued(column))})"
-        return f"count({self.value(self.column(column))})"
+            return f"count(*) FILTER ({self.value(self.valued(column), 'BOOLEAN')})"
+        return f"count({self.value(self.column(column), self.schema[column].type_name)})"
 
     def steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
         """Return a column clamped and rounded to steps; every float64 in it is exact."""

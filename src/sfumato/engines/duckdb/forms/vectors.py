@@ -16,11 +16,13 @@ from sfumato.transformations.statistics.vector_sum import FAR_STEPS
 
 def vector_sum(values: Values, s: VectorSum) -> list[Part]:
     """Add up vectors, of which units' sums, or those of rows, are in the ball."""
-    row, stages = values.earlier(_steps(values, s)), list[tuple[str, str]]()
+    row, stages = values.earlier(_steps(values, s), "BIGINT[]"), list[tuple[str, str]]()
     name, most = s.names[0], values.most(s)
 
-    def stage(expression: str) -> str:
-        stages.append((identifier(f"{name} {len(stages)}"), expression))
+    def stage(expression: str, type_name: str) -> str:
+        stage_name = f"{name} {len(stages)}"
+        values.types[stage_name] = type_name
+        stages.append((identifier(stage_name), expression))
         return stages[-1][0]
 
     if s.rows is None:
@@ -28,21 +30,20 @@ def vector_sum(values: Values, s: VectorSum) -> list[Part]:
         added = (
             total
             if most is None
-            else stage(_each(total, f"CAST({scaled('x::HUGEINT', None, most)} AS BIGINT)"))
+            else stage(_each(total, f"CAST({scaled('x::HUGEINT', None, most)} AS BIGINT)"), "BIGINT[]")
         )
     else:
         row = _within(values.earlier, row, s)
-        added = stage(_each(identifier(name), scaled("coalesce(x, 0)::HUGEINT", s.rows, most)))
-    return [
-        Part(name, sums_of(values.value(row), s.length), sums_of(added, s.length), tuple(stages), s.length)
-    ]
+        added = stage(_each(identifier(name), scaled("coalesce(x, 0)::HUGEINT", s.rows, most)), "HUGEINT[]")
+    pair = sums_of(values.value(row, "BIGINT[]"), s.length)
+    return [Part(name, pair, sums_of(added, s.length), tuple(stages), s.length, "HUGEINT[]")]
 
 
 def vector_count(values: Values, s: VectorCount) -> list[Part]:
     """Count rows with a vector."""
-    name, counted = s.names[0], f"count(*) FILTER ({values.value(f'({_is_vector(values, s)})')})"
+    name, counted = s.names[0], f"count(*) FILTER ({values.value(f'({_is_vector(values, s)})', 'BOOLEAN')})"
     total = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-    return [Part(name, counted, f"sum({scaled(total, s.rows, values.most(s))})")]
+    return [Part(name, counted, f"sum({scaled(total, s.rows, values.most(s))})", pair_type="BIGINT")]
 
 
 def _each(vector: str, x: str) -> str:
@@ -70,7 +71,7 @@ def _is_vector(values: Values, s: VectorSum | VectorCount) -> str:
     return " AND ".join([*valued, f"NOT list_bool_or({_each(entries, 'isnan(x)')})"])
 
 
-def _within(stage: Callable[[str], str], vector: str, s: VectorSum) -> str:
+def _within(stage: Callable[[str, str], str], vector: str, s: VectorSum) -> str:
     """Write `vector_sum.within`; `stage` names an expression that those after it use.
 
     The root is found from a float, but none that is too small: with any s > 0, (s + q // s) // 2 + 1 is above
@@ -79,21 +80,23 @@ def _within(stage: Callable[[str], str], vector: str, s: VectorSum) -> str:
     """
     if s.ball is Ball.LINF:
         clamped = f"least(greatest(coalesce(x, 0), {-s.radius}), {s.radius})"
-        return stage(_each(vector, f"CAST({clamped} AS BIGINT)"))
-    near = stage(_each(vector, f"CAST(least(greatest(coalesce(x, 0), {-FAR_STEPS}), {FAR_STEPS}) AS BIGINT)"))
+        return stage(_each(vector, f"CAST({clamped} AS BIGINT)"), "BIGINT[]")
+    clamped = f"least(greatest(coalesce(x, 0), {-FAR_STEPS}), {FAR_STEPS})"
+    near = stage(_each(vector, f"CAST({clamped} AS BIGINT)"), "BIGINT[]")
     if s.ball is Ball.L1:
-        size = stage(f"list_sum({_each(near, 'abs(x)')})::HUGEINT")
+        size = stage(f"list_sum({_each(near, 'abs(x)')})::HUGEINT", "HUGEINT")
         longer = f"{size} > {s.radius}"
     else:
-        square = stage(f"list_sum({_each(near, 'x::HUGEINT * x')})")
-        root = stage(f"greatest(1, CAST(sqrt(CAST({square} AS DOUBLE)) AS HUGEINT))::HUGEINT")
-        above = stage(f"({root} + {square} // {root}) // 2 + 1")
+        square = stage(f"list_sum({_each(near, 'x::HUGEINT * x')})", "HUGEINT")
+        root = stage(f"greatest(1, CAST(sqrt(CAST({square} AS DOUBLE)) AS HUGEINT))::HUGEINT", "HUGEINT")
+        above = stage(f"({root} + {square} // {root}) // 2 + 1", "HUGEINT")
         less = [f"WHEN ({above} - {by}) * ({above} - {by}) >= {square} THEN {above} - {by}" for by in (2, 1)]
-        size, longer = stage(f"CASE {' '.join(less)} ELSE {above} END"), f"{square} > {s.radius**2}::HUGEINT"
+        size = stage(f"CASE {' '.join(less)} ELSE {above} END", "HUGEINT")
+        longer = f"{square} > {s.radius**2}::HUGEINT"
     shortened = f"CAST(x::HUGEINT * {s.radius} // {size} AS BIGINT)"
     if s.ball is Ball.L2 or s.length * FAR_STEPS <= sizes.BIGINT_ROOM:
         # HUGEINTs take several times as long to divide as BIGINTs.
-        size, narrow = stage(f"CAST({size} AS BIGINT)"), sizes.BIGINT_ROOM // s.radius
+        size, narrow = stage(f"CAST({size} AS BIGINT)", "BIGINT"), sizes.BIGINT_ROOM // s.radius
         few = f"x BETWEEN {-narrow} AND {narrow} THEN x * {s.radius}::BIGINT // {size}"
         shortened = f"CASE WHEN {few} ELSE {shortened} END"
-    return stage(f"CASE WHEN {longer} THEN {_each(near, shortened)} ELSE {near} END")
+    return stage(f"CASE WHEN {longer} THEN {_each(near, shortened)} ELSE {near} END", "BIGINT[]")
