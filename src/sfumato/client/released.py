@@ -76,6 +76,7 @@ class Paid(NamedTuple):
         epsilon, delta: what it cost.
         at: when, in UTC.
         analyst: by whom.
+        entry: of the ledger, by which `Client.answer` gives the answer again.
     """
 
     what: str
@@ -83,6 +84,7 @@ class Paid(NamedTuple):
     delta: float
     at: str | None = None
     analyst: str | None = None
+    entry: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import secrets
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -13,13 +15,17 @@ from urllib.parse import SplitResult, urlsplit
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
 from sfumato.client.tables import RemotePublicTable, RemoteTable
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
-from sfumato.exact import truth_value
+from sfumato.exact import positive_int, truth_value
 from sfumato.service.faults import of_data
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
 
 _ARROW, _JSON = "application/vnd.apache.arrow.stream", "application/json"
+# A connection that is lost on the way is tried again; one that cannot be made, or takes too long, is not.
+_LOST = ConnectionResetError, ConnectionAbortedError, BrokenPipeError, http.client.IncompleteRead
+_SENT, _PAUSE = 3, 0.5  # how often a request is sent, and seconds between
+_UNDER_WAY = 409
 _URL = "the address of a service, such as https://data.example.org"
 
 
@@ -65,8 +71,8 @@ class Client:
             A `RemoteRelease`: the noisy numbers, their error bars, and what they cost.
         Raises:
             QueryError, SqlError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
-            EngineError: the service does not answer. Where it had the question, it may have spent its cost:
-                `history` tells.
+            EngineError: the service does not answer, and did not when the same was sent again. Where it had
+                the question, `history` tells what that cost, and `answer` gives what was paid.
 
         >>> clinic = connect(url, token)
         >>> answer = clinic.sql(
@@ -122,7 +128,42 @@ class Client:
 
     def _release(self, question: Mapping[str, Any], confidence: float, **flags: bool) -> RemoteRelease:
         asked = {**question, "confidence": _confidence(confidence), **flags}
-        return RemoteRelease(self._request("POST", "/v1/release", asked, _ARROW))
+        # By which the service knows a request that is sent again: it is paid once, and has one answer.
+        key, until = secrets.token_hex(16), time.monotonic() + self._seconds
+        for left in reversed(range(_SENT)):
+            try:
+                status, found = self._sent("POST", "/v1/release", asked, _ARROW, key)
+                while status == _UNDER_WAY and time.monotonic() < until:
+                    time.sleep(1)
+                    status, found = self._sent("POST", "/v1/release", asked, _ARROW, key)
+            except _LOST as error:
+                if not left:
+                    raise self._silent(error) from None
+                time.sleep(_PAUSE)
+            except (OSError, http.client.HTTPException) as error:
+                raise self._silent(error) from None
+            else:
+                return RemoteRelease(_checked(status, found))
+        raise AssertionError  # the last attempt returns or raises
+
+    def answer(self, entry: int) -> RemoteRelease:
+        """Return again, for nothing, an answer that you have paid for.
+
+        Args:
+            entry: as `history` has it.
+        Returns:
+            The same `RemoteRelease` as when it was paid.
+        Raises:
+            QueryError: no answer of yours is kept for the entry.
+            EngineError: the service does not answer.
+
+        >>> connect(url, token).answer(1000)
+        Traceback (most recent call last):
+        sfumato.errors.QueryError: answers: no answer of yours is kept for entry 1000 of the ledger; ...
+        """
+        return RemoteRelease(
+            self._request("GET", f"/v1/answers/{positive_int(entry, 'entry')}", None, _ARROW)
+        )
 
     def ask(
         self, text: str, *, units: Sequence[int] = (100, 1_000, 10_000), confidence: float = 0.95
@@ -195,9 +236,19 @@ class Client:
         return json.loads(self._request(method, path, body, _JSON))
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None, accept: str) -> bytes:
-        # A connection for each: one that was kept and is gone would need a second try, and a question that
-        # was sent twice may be paid twice. Nor is a redirect followed, which could take the token elsewhere.
+        try:
+            return _checked(*self._sent(method, path, body, accept))
+        except (OSError, http.client.HTTPException) as error:
+            raise self._silent(error) from None
+
+    def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None, accept: str, key: str | None = None
+    ) -> tuple[int, bytes]:
+        # A connection for each: one that was kept and is gone would need a second try. Nor is a redirect
+        # followed, which could take the token elsewhere.
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
+        if key is not None:
+            headers["Idempotency-Key"] = key
         if body is not None:
             headers["Content-Type"] = _JSON
         sent = None if body is None else json.dumps(body).encode()
@@ -205,16 +256,12 @@ class Client:
         try:
             opened.request(method, self._parts.path.rstrip("/") + path, sent, headers)
             response = opened.getresponse()
-            found = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise EngineError(
-                f"{self._parts.netloc} does not answer: {error or type(error).__name__}"
-            ) from None
+            return response.status, response.read()
         finally:
             opened.close()
-        if response.status == 200:
-            return found
-        raise _error(response.status, found)
+
+    def _silent(self, error: Exception) -> EngineError:
+        return EngineError(f"{self._parts.netloc} does not answer: {error or type(error).__name__}")
 
     def _opened(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
@@ -275,6 +322,13 @@ def _sizes(given: Any) -> list[int]:
         expected = "a list of sizes of groups, whole numbers of at least 1, such as [100, 1000]"
         raise ParameterError("units", given, expected)
     return list(given)
+
+
+def _checked(status: int, body: bytes) -> bytes:
+    """Return the body of an answer that is no error."""
+    if status == 200:
+        return body
+    raise _error(status, body)
 
 
 def _error(status: int, body: bytes) -> Exception:

@@ -59,6 +59,7 @@ _HEADERS = [
 ]
 
 T = TypeVar("T")
+_KEY, _ENTRY = re.compile(r"[A-Za-z0-9._-]{16,128}"), re.compile(r"[0-9]{1,15}")
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
@@ -126,6 +127,7 @@ class Service:
             ("POST", "/v1/release", self._release),
             ("GET", "/v1/budget", self._budget),
             ("GET", "/v1/history", self._history),
+            ("GET", "/v1/answers/{entry}", self._kept_answer),
             ("GET", "/metrics", self._metrics),
         ]
         self.routes: list[Route] = [
@@ -170,8 +172,16 @@ class Service:
             confidence=given["confidence"],
             simultaneous=given["simultaneous"],
             dummy=given["dummy"],
+            key=_idempotency_key(request.headers.get("idempotency-key")),
         )
         return await self._answer(request, job)
+
+    async def _kept_answer(self, request: Request, caller: Caller) -> Response:
+        text = request.path_params["entry"]
+        if not _ENTRY.fullmatch(text):
+            raise _Refused(404, QueryError("answers: /v1/answers/ is followed by a number of /v1/history"))
+        media = _accepted(request.headers.get("accept"))
+        return await self._answer(request, Job("answer", caller.name, media=media, entry=int(text)))
 
     async def _budget(self, request: Request, caller: Caller) -> Response:
         everybody = _everybody(request, caller)
@@ -211,7 +221,7 @@ class Service:
         """Return an endpoint that is for those with a token."""
 
         async def endpoint(request: Request) -> Response:
-            request.state.route = path.rpartition("/")[2]
+            request.state.route = path.removeprefix("/v1").split("/")[1]
             try:
                 caller = await self._caller(request)
                 request.state.caller = caller.name
@@ -412,6 +422,13 @@ def _everybody(request: Request, caller: Caller) -> bool:
     if given and not caller.is_owner:
         raise _Refused(403, RefusalError("everybody: what others have spent is for owners of the service"))
     return bool(given)
+
+
+def _idempotency_key(header: str | None) -> str | None:
+    """Return by what a request is known when it is sent again, as the header Idempotency-Key."""
+    if header is not None and not _KEY.fullmatch(header):
+        raise _Refused(400, QueryError("idempotency-key: it must be 16 to 128 letters, digits and . _ -"))
+    return header
 
 
 def _no_number(_: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -58,6 +59,11 @@ _NO_LEDGER = (
     "the ledger that pays for questions is missing, or its server cannot be reached. Ask its owner, who "
     "finds the reason in the log by this request's id"
 )
+_UNDER_WAY = (
+    "idempotency-key: entry {} of the ledger pays for the request with this key, and has no answer yet. It "
+    "is under way, or was stopped; send the same again in a while, or another key to pay anew"
+)
+_NO_ANSWER = "answers: no answer of yours is kept for entry {} of the ledger; see /v1/history"
 _NOT_BEFORE = (
     "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
     "known after it"
@@ -179,6 +185,7 @@ class Desk:
             "budget": self._budget,
             "history": self._history,
             "ready": self._ready,
+            "answer": self._answer,
         }
         try:
             return kinds[job.kind](job)
@@ -259,20 +266,25 @@ class Desk:
         if job.dummy:
             made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
             return Outcome(200, job.media, encoded(made, job.media), {"dummy": True})
+        if (sent := self._sent_before(job)) is not None:
+            return sent
         try:
-            asked = self._asked(job)
             budget = self.budgets.of(job.analyst)
+            if isinstance(budget, LedgerBudget) and job.key is not None:
+                budget = budget.keyed(_digest(job))
+            asked = self._asked(job)
             trial = None if asked.looks else asked.trial()
             same = self._same(asked, trial, job)
             again = Again(None)
             if same is not None and isinstance(budget, LedgerBudget):
                 again = budget.again(same)
             if again.body is not None:
-                entry = again.entry
-                body = encoded(unpacked(again.body), job.media, repeats=entry)
-                return Outcome(200, job.media, body, {"repeats": entry}, {"sfumato-repeats": str(entry)})
+                assert again.entry is not None
+                return _again(again.body, again.entry, job.media)
             release = asked.release(budget) if trial is None else asked.pay_for(trial, budget)
         except (QueryError, RefusalError, BudgetError) as error:
+            if isinstance(error, BudgetError) and (sent := self._sent_before(job)) is not None:
+                return sent  # by another process, which was quicker
             if not getattr(error, "journaled", False):  # as of what costs more than is left
                 self.budgets.refused(job.analyst, job.written, error)
             raise
@@ -285,10 +297,33 @@ class Desk:
             release.failed(error)
             raise
         receipt = made.about["receipt"]["sha256"]
-        kept = {"question": again.question, "data": again.data, "body": packed}
+        kept = {"question": again.question, "data": again.data, "body": packed}  # for its payer at least
         release.answered(rows=made.table.num_rows, receipt=receipt, **kept)
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return Outcome(200, job.media, encoded(made, job.media), log)
+
+    def _sent_before(self, job: Job) -> Outcome | None:
+        """Return the answer to a request that was sent before, for nothing; None where none was paid."""
+        budget = None
+        if job.key is not None:
+            with suppress(BudgetError):
+                budget = self.budgets.of(job.analyst)
+        if not isinstance(budget, LedgerBudget):
+            return None
+        found = budget.paid(key=_digest(job))
+        if found.body is not None and found.entry is not None:
+            return _again(found.body, found.entry, job.media)
+        if found.entry is None:
+            return None
+        return replace(refused(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"})
+
+    def _answer(self, job: Job) -> Outcome:
+        """Give an answer again to whoever paid for it."""
+        budget = self.budgets.of(job.analyst)
+        found = budget.paid(entry=job.entry) if isinstance(budget, LedgerBudget) else None
+        if found is None or found.body is None or found.entry is None:
+            return refused(QueryError(_NO_ANSWER.format(job.entry)), 404)
+        return _again(found.body, found.entry, job.media)
 
     def _same(self, asked: Asked | AskedByChain, trial: NoisyTable | None, job: Job) -> dict[str, Any] | None:
         """Return all that an answer depends on but the rows; None where tables are not known again.
@@ -332,8 +367,20 @@ class Desk:
 
     def _history(self, job: Job) -> Outcome:
         analyst = None if job.everybody else job.analyst
-        paid = self.budgets.of(analyst).history
-        return _json({"analyst": analyst, "history": [_told(one) for one in paid]})
+        budget = self.budgets.of(analyst)
+        return _json({"analyst": analyst, "history": [_told(one) for one in budget.history]})
+
+
+def _digest(job: Job) -> str:
+    """Return by what a request is known when it is sent again, whatever form its answer has."""
+    asks = [job.text, job.confidence, job.simultaneous]
+    return canonical_digest({"key": job.key, "asks": asks})
+
+
+def _again(body: bytes, entry: int, media: str) -> Outcome:
+    """Return an answer that is given again for nothing."""
+    made = encoded(unpacked(body), media, repeats=entry)
+    return Outcome(200, media, made, {"repeats": entry}, {"sfumato-repeats": str(entry)})
 
 
 def _nobodys() -> Budget:
@@ -366,10 +413,12 @@ def refused(error: SfumatoError, status: int) -> Outcome:
 
 
 def _told(one: Spent) -> dict[str, Any]:
-    """Return a question that was paid; a ledger also knows when, and by whom."""
+    """Return a question that was paid; a ledger also knows when, by whom, and its entry."""
     told = {"what": one.what, "epsilon": float(one.epsilon), "delta": float(one.delta)}
     at, analyst = getattr(one, "at", None), getattr(one, "analyst", None)
-    return told | ({} if at is None else {"at": plain(at), "analyst": analyst})
+    if at is None:
+        return told
+    return told | {"at": plain(at), "analyst": analyst, "entry": getattr(one, "number", None)}
 
 
 def _json(data: Any) -> Outcome:

@@ -143,7 +143,20 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
         False,
     ),
     ("/v1/budget", "get", "Say what is spent and what is left.", JSON, False),
-    ("/v1/history", "get", "List what you asked and what it cost.", JSON, False),
+    (
+        "/v1/history",
+        "get",
+        "List what you asked and what it cost; /v1/answers gives the answer to an entry again.",
+        JSON,
+        False,
+    ),
+    (
+        "/v1/answers/{entry}",
+        "get",
+        "Give again, for nothing, the answer to a question that you paid, by its entry in your history.",
+        JSON,
+        False,
+    ),
     (
         "/v1/words",
         "get",
@@ -163,12 +176,31 @@ _ERRORS = {
     "403": "There is no safe answer, or the caller may not ask this.",
     "406": "None of the formats that Accept names.",
     "408": "The request did not arrive in time.",
+    "404": "There is no such path, or no such answer of the caller's.",
+    "409": "The same request, with this Idempotency-Key, is paid and has no answer yet.",
     "413": "The request is too long.",
     "415": "The body is no JSON.",
     "429": "Too many questions of the caller at once.",
     "500": "A fault of the service; x-request-id names it.",
     "503": "Tables cannot be read, or too many questions wait.",
     "504": "The question took too long; what it cost stays spent.",
+}
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "release": {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "description": "Drawn anew for each question: the same request with the same key is paid once, and "
+        "gets the same answer however often it is sent.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{16,128}$"},
+    },
+    "answers": {
+        "name": "entry",
+        "in": "path",
+        "required": True,
+        "description": "Of the ledger, as your history has it.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
 }
 _ASKED: Mapping[str, Any] = {
     "type": "object",
@@ -243,9 +275,9 @@ def document() -> dict[str, Any]:
 
 def _operation(path: str) -> dict[str, Any]:
     summary, media, free = next(told[2:] for told in PATHS if told[0] == path)
-    name = path.rpartition("/")[2].partition(".")[0]
+    name = path.removeprefix("/v1").split("/")[1].partition(".")[0]
     of_error = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
-    answers = [media, ARROW, CSV] if name == "release" else [media]
+    answers = [media, ARROW, CSV] if name in ("release", "answers") else [media]
     told: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
@@ -254,6 +286,9 @@ def _operation(path: str) -> dict[str, Any]:
             "200": {"description": "As asked.", "content": {one: {} for one in answers}},
         },
     }
+    parameters = _PARAMETERS.get(name)
+    if parameters is not None:
+        told["parameters"] = [parameters]
     if name == "ask":
         told["responses"]["200"]["content"][media] = {"schema": _ASKED}
     if not free:

@@ -300,11 +300,15 @@ class Ledger(Displayed, Transactions):
         epsilon: Any,
         delta: Any,
         plan: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        first: bool = True,
     ) -> Entry:
         """Enter a question, or refuse it; return the entry when it, and its line of the journal, are on disk.
 
         Args:
             plan: the canonical form of what is asked, for the journal.
+            key: the digest of a request, which pays once.
+            first: whether the request has paid nothing yet.
         """
         from sfumato.budget.ledger.journal.journal import MOST_REFUSED, short
 
@@ -313,6 +317,10 @@ class Ledger(Displayed, Transactions):
         def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
             from sfumato.budget.ledger import book
 
+            if first and key is not None and journal.is_paid(connection, dataset, analyst, key):
+                return BudgetError(
+                    "idempotency-key: the request with this key is paid already; send it again for its answer"
+                )
             before = self._of(connection, dataset, analyst, day)
             after = [kept.after(paid) for kept in before]
             full = [was for was, kept in zip(before, after, strict=True) if not kept.account.fits]
@@ -329,7 +337,7 @@ class Ledger(Displayed, Transactions):
             for kept in after:
                 book.save(connection, self._store.shown, kept)
             entry = book.append(connection, "spend", dataset, analyst, paid, at, day)
-            journal.asked(connection, at, entry, told)
+            journal.asked(connection, at, entry, told, key)
             return entry
 
         entered = self._change(work)

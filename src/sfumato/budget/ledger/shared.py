@@ -40,6 +40,8 @@ class LedgerBudget(Budget):
     def __init__(self, ledger: Ledger, dataset: str, analyst: str | None) -> None:
         self._ledger, self._dataset, self._analyst = ledger, dataset, analyst
         self._turn = ledger._turn
+        self._key: str | None = None
+        self._first = True
 
     @property
     def history(self) -> tuple[Entry, ...]:
@@ -82,7 +84,24 @@ class LedgerBudget(Budget):
 
     def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry:
         """Enter the question in the ledger and its journal, or refuse it."""
-        return self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta, plan)
+        of = (self._dataset, self._analyst, asked, epsilon, delta, plan)
+        entry = self._ledger._spend(*of, self._key, self._first)
+        self._first = False
+        return entry
+
+    def keyed(self, key: str) -> LedgerBudget:
+        """Return the same budget for one request, which is paid once however often it is sent.
+
+        Args:
+            key: a digest of the request.
+        """
+        made = LedgerBudget(self._ledger, self._dataset, self._analyst)
+        made._key = key
+        return made
+
+    def paid(self, *, key: str | None = None, entry: int | None = None) -> Again:
+        """Return an answer that was paid, to its payer; see `Journal.paid`."""
+        return self._ledger.journal.paid(self._dataset, self._analyst, key=key, entry=entry)
 
     def came(self, entry: Entry, kind: str, **said: Any) -> None:
         """Write in the journal what came of a question; what asks releases does so itself.

@@ -220,15 +220,20 @@ class Journal:
         at: datetime,
         entry: Entry,
         plan: Mapping[str, Any] | None,
+        key: str | None = None,
     ) -> None:
-        """Write the line of what is entered in the ledger, in the same transaction."""
+        """Write the line of what is entered in the ledger, in the same transaction.
+
+        Args:
+            key: the digest of a request, by which its payer gets the answer again.
+        """
         kind = "asked" if entry.kind == "spend" else "cap"
         asked: dict[str, Any] = {}
         if kind == "asked":
             asked = {"plan": plan, "data": version_of(connection, entry.dataset)}
         chain.append(
             connection, self._where, kind, at, entry.dataset, entry.analyst,
-            entry=entry.number, entered=entry.row(), **asked,
+            entry=entry.number, entered=entry.row(), question=key, **asked,
         )  # fmt: skip
 
     def refused(
@@ -284,10 +289,10 @@ class Journal:
         Args:
             entry: of the ledger.
             kind: "answered" or "failed"; "handed" where a pipeline has it, which runs elsewhere.
-            question: the digest by which it is known again, where its answer is kept.
+            question: the digest by which it is known again.
             data: the version of the data that was declared when the question was looked for. Where another
-                was declared since, nobody knows of which the answer is, and it is not kept.
-            body: the answer.
+                was declared since, nobody knows of which the answer is, and no other question gets it.
+            body: the answer, which is kept for its payer.
             detail: what else is said of it.
         Raises:
             ParameterError: kind is another.
@@ -299,11 +304,11 @@ class Journal:
             found = connection.execute(
                 select(ENTRIES.c.dataset, ENTRIES.c.analyst).where(ENTRIES.c.id == entry)
             ).one()
-            kept = question is not None and body is not None and len(body) <= MOST_KEPT
-            kept = kept and version_of(connection, found[0]) == data
+            kept = body is not None and len(body) <= MOST_KEPT
+            known = kept and question is not None and version_of(connection, found[0]) == data
             number = chain.append(
                 connection, self._where, kind, at, found[0], found[1] or None,
-                entry=entry, question=question if kept else None,
+                entry=entry, question=question if known else None,
                 body=hashlib.sha256(body).hexdigest() if kept and body is not None else None, **detail,
             )  # fmt: skip
             if kept:
@@ -347,12 +352,55 @@ class Journal:
         """
         found = self.known(dataset, analyst, asked)
         if found.body is not None:
-
-            def work(connection: Connection, at: datetime, day: date) -> None:
-                chain.append(connection, self._where, "repeated", at, dataset, analyst, entry=found.entry)
-
-            self._ledger._change(work)
+            self._repeated(dataset, analyst, found.entry)
         return found
+
+    def paid(
+        self, dataset: str, analyst: str | None, *, key: str | None = None, entry: int | None = None
+    ) -> Again:
+        """Return an answer that an analyst has paid for, and enter that it is given again.
+
+        Args:
+            key: the digest of the request that paid for it.
+            entry: of the ledger, in the place of a key.
+        Returns:
+            The entry and its answer; no entry where nothing was paid so, and no answer where none is kept.
+        Raises:
+            EngineError: the journal cannot be read or written, or was changed.
+        """
+        mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
+        of = JOURNAL.c.question == key if entry is None else JOURNAL.c.entry == entry
+
+        def look(connection: Connection, day: date) -> Again:
+            asked = select(JOURNAL.c.entry).where(mine & of & (JOURNAL.c.kind == "asked"))
+            entries = connection.execute(asked.order_by(JOURNAL.c.id)).scalars().all()
+            if not entries:
+                return Again(None)
+            answered = mine & (JOURNAL.c.kind == "answered") & JOURNAL.c.entry.in_(entries)
+            kept = select(JOURNAL).join(ANSWERS, ANSWERS.c.id == JOURNAL.c.id).where(answered)
+            line = connection.execute(kept.order_by(JOURNAL.c.id)).first()
+            if line is None:
+                return Again(None, entries[0])
+            return Again(None, line.entry, self._body(connection, line))
+
+        found = self._ledger._read(look)
+        if found.body is not None:
+            self._repeated(dataset, analyst, found.entry)
+        return found
+
+    def is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
+        """Whether a request with a key was paid before."""
+        mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
+        of = mine & (JOURNAL.c.question == key) & (JOURNAL.c.kind == "asked")
+        return connection.execute(select(JOURNAL.c.id).where(of).limit(1)).first() is not None
+
+    def _repeated(self, dataset: str, analyst: str | None, entry: int | None) -> None:
+        """Enter that an answer is given again."""
+
+        def work(connection: Connection, at: datetime, day: date) -> None:
+            chain.append(connection, self._where, "repeated", at, dataset, analyst, entry=entry)
+
+        self._ledger._change(work)
 
     def _body(self, connection: Connection, line: Row[*tuple[Any, ...]]) -> bytes:
         """Return an answer, if it is the one that was entered."""
