@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import replace
 
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb import combinations, combined, joins, shaped
-from sfumato.engines.duckdb.forms import counts
+from sfumato.engines.duckdb.forms import FORMS, Part, counts
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.transformations import Count
 
 from .tiers import some
 
@@ -184,6 +186,23 @@ def test_an_order_that_is_left_open_is_found(monkeypatch):
     found = sf.check(FIRST, tables=known, splits=1, removed=2)
     assert not found.ok and any(one.differing_rows for one in found.orders)
     assert "WRONG order" in str(found) and "does NOT keep privacy units apart" in str(found)
+
+
+def test_a_failure_that_one_unit_decides_about_is_found(monkeypatch):
+    """A number of rows in 8 bits: the query fails with the unit that has 200, and answers without it."""
+
+    def narrow(values, s):
+        return [Part("rows", "", "sum(CAST(n AS TINYINT))")]
+
+    monkeypatch.setitem(FORMS, Count, narrow)
+    rows = pa.table({"id": [1] * 200 + [2, 3, 4], "k": [1] * 203})
+    asked = sf.scan(rows, privacy_unit="id").bound(rows=300).agg(n=sf.count())
+    found = sf.check(asked)
+    assert not found.ok and found.moved.count(math.inf) == 1
+    assert "for 1 of 4 units, it decides whether the query fails" in str(found)
+    monkeypatch.setitem(FORMS, Count, lambda values, s: [Part("rows", "", "sum(CAST(n + 200 AS TINYINT))")])
+    with pytest.raises(EngineError, match="DuckDB stopped"):
+        sf.check(asked)
 
 
 @pytest.mark.long

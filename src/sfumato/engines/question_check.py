@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import duckdb
@@ -22,6 +23,7 @@ from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.exact import positive_int
+from sfumato.framework.metrics import Distance
 from sfumato.framework.records import group_key
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
@@ -39,6 +41,7 @@ SPLITS, REMOVED = 3, 10
 REPEATED, FEW, MANY = 3, 4000, 1 << 20
 Progress = Callable[[float], None]
 Numbers = dict[Hashable, dict[Hashable, int]]
+Answer = Numbers | EngineError
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +85,7 @@ class Reordering(Told):
     change: str
     differing_rows: int
     differing_units: int
-    moved: Fraction
+    moved: Distance
     most: int
 
     @property
@@ -94,6 +97,8 @@ class Reordering(Told):
         if self.ok:
             return f"{self.change}: {'all other units have ' * self.most}the same rows, bit for bit"
         if not self.differing_rows:
+            if self.moved == inf:
+                return f"{self.change}: the query fails there and not here, or here and not there"
             return f"{self.change}: exact numbers move by {float(self.moved):.3g} times what one unit may"
         differ = f"{_many(self.differing_rows, 'row')} of {_many(self.differing_units, 'unit')} differ"
         return f"{self.change}: {differ}, though what these units brought is the same"
@@ -109,7 +114,7 @@ class QuestionCheck(Told):
         splits: what each split showed.
         orders: what the same rows in other physical orders showed.
         moved: for each unit that was removed, how far exact numbers moved, as a part of what is claimed; at
-            most 1.
+            most 1. Infinite where the query fails with the unit and not without it, or the other way round.
 
     Made by `sfumato.check`.
 
@@ -125,7 +130,7 @@ class QuestionCheck(Told):
     without_unit: int
     splits: tuple[Split, ...]
     orders: tuple[Reordering, ...]
-    moved: tuple[Fraction, ...]
+    moved: tuple[Distance, ...]
 
     @property
     def ok(self) -> bool:
@@ -154,6 +159,9 @@ class QuestionCheck(Told):
 
     def _told_moved(self) -> str:
         most, wrong = f"{float(max(self.moved)):.3g}", sum(by > 1 for by in self.moved)
+        if fails := sum(by == inf for by in self.moved):
+            of = f"for {fails} of {_many(len(self.moved), 'unit')}"
+            return f"{of}, it decides whether the query fails; an answer and a failure tell them apart"
         if wrong:
             of = f"for {wrong} of {_many(len(self.moved), 'unit')}"
             return f"{of}, exact numbers move by up to {most} times what the noise is made for"
@@ -208,18 +216,21 @@ def checked(
             but = chosen[0] if order.times else None
             differing.append(rows.differing([("every", 1), ("moved", -1)], but))
             steps.done()
-    before, moved, without = _numbers(part, plan, salt), list[Fraction](), Numbers()
+    before, moved = _answer(part, plan, salt), list[Distance]()
+    without: Answer = Numbers()
     steps.done()
     for unit in reversed(chosen):
-        without = _numbers(restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT")), plan, salt)
+        without = _answer(restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT")), plan, salt)
         moved.append(_moved(plan, before, without))
         steps.done()
     seen = []
     for (change, order, most), differ in zip(orders, differing, strict=True):
         compared = without if order.times else before
-        by = _moved(plan, compared, _numbers(rearranged(part, order), plan, salt))
+        by = _moved(plan, compared, _answer(rearranged(part, order), plan, salt))
         seen.append(Reordering(change, *differ, by, most))
     steps.last()
+    if isinstance(before, EngineError) and not any([*moved, *(one.moved for one in seen)]):
+        raise before  # nobody's rows decide about it
     return QuestionCheck(*counted, tuple(found), tuple(seen), tuple(reversed(moved)))
 
 
@@ -347,6 +358,14 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
     raise EngineError("the rows cannot be read; the file may have changed or be damaged, or memory ran out")
 
 
+def _answer(part: Part, plan: Plan, salt: int) -> Answer:
+    """Return exact numbers, or the failure in their place: whether a query fails is seen like its numbers."""
+    try:
+        return _numbers(part, plan, salt)
+    except EngineError as error:
+        return error
+
+
 def _numbers(part: Part, plan: Plan, salt: int) -> Numbers:
     """Return exact numbers by group, with one choice of groups; of a tree, the nodes of all levels."""
     engine, exact = _engine(part), plan.exact
@@ -378,8 +397,10 @@ def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> 
                 of[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
 
 
-def _moved(plan: Plan, before: Numbers, after: Numbers) -> Fraction:
-    """Return how far numbers moved, as a part of what one unit may move them by."""
+def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
+    """Return how far numbers moved, as a part of what one unit may move them by; infinite to a failure."""
+    if isinstance(before, EngineError) or isinstance(after, EngineError):
+        return Fraction(0) if isinstance(before, EngineError) and isinstance(after, EngineError) else inf
     nothing: dict[Hashable, int] = {}
     keys = [key for key in {**before, **after} if before.get(key, nothing) != after.get(key, nothing)]
     query, exact = plan.query, plan.exact
