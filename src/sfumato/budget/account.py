@@ -150,9 +150,10 @@ class Account:
         used = [each.used(total) for each, total in self._sums]
         least = min(used)
         if least + share > 1:
+            left = max(1 - least, Fraction(0))
             raise BudgetError(
-                f"share={float(share):.6g} is more than is left of {self.called}: "
-                f"{max(0.0, 1 - float(least)):.6g}"
+                f"share={_share(share)} is more than is left of {self.called}: "
+                + (f"write share={told(left)} or less" if left else "nothing is left")
             )
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
 
@@ -164,7 +165,7 @@ class Account:
             epsilon, delta: the same as they were given.
         """
         if len(self.totals) > 1:
-            return BudgetError(self._refused(asked) + _binary(epsilon, asked.epsilon, self.left.epsilon))
+            return BudgetError(self._refused(asked))
         name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
         (limit,), (total,) = (each.limit for each in self.cap.filters), self.totals
         if total[0] + value <= limit[0]:
@@ -174,7 +175,6 @@ class Account:
         return BudgetError(
             f"{name}={number} is more than is left of {self.called}: {told(over)}, "
             f"so that {round_up(value - limit[place] + total[place]):g} is lacking"
-            + _binary(given, value, over)
         )
 
     def _refused(self, asked: Spent) -> str:
@@ -195,14 +195,10 @@ class Account:
         return list(zip(self.cap.filters, self.totals, strict=True))
 
 
-def _binary(given: Any, asked: Fraction, left: Fraction) -> str:
-    """Say what a float is, where but its last digits are too much: three times 0.1 is more than 0.3."""
-    if not isinstance(given, float) or not left < asked <= left * (1 + Fraction(1, 10**9)):
-        return ""
-    return (
-        ". A float is taken as exactly its binary value: give texts ('0.1') or "
-        "Fractions that add up to the budget"
-    )
+def _share(share: Fraction) -> str:
+    """Return a share as people write it, such as 1/60 or 0.05."""
+    decimal = f"{float(share):.6g}"
+    return decimal if Fraction(decimal) == share else str(share)
 
 
 def told(number: Fraction) -> str:

@@ -6,12 +6,12 @@ from contextlib import suppress
 from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError, shown
-from sfumato.exact import as_fraction, as_int
+from sfumato.exact import as_int, as_written
 
 
 def _number(value: object, name: str, admissible: str) -> Fraction:
     with suppress(ParameterError):
-        return as_fraction(value, name)
+        return as_written(value, name)
     raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
 
 
@@ -19,7 +19,7 @@ def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
     """Take an epsilon: a finite number greater than 0.
 
     Args:
-        value: number or text; a float is exactly its binary value.
+        value: number or text; a float is the number that was written: 0.1 is 1/10.
         name: the parameter's name, for the error.
     Returns:
         The same number as a Fraction.
@@ -40,7 +40,7 @@ def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -
     """Take a delta: a number in [0, 1), or in (0, 1) where zero buys nothing.
 
     Args:
-        value: number or text; a float is exactly its binary value.
+        value: number or text; a float is the number that was written: 0.1 is 1/10.
         name: the parameter's name, for the error.
         zero: whether 0 is admissible.
     Returns:

@@ -50,6 +50,29 @@ def _is_small(text: str) -> bool:
     return exponent is None or (len(exponent[1]) < 9 and abs(int(exponent[1])) <= _LARGEST_EXPONENT)
 
 
+def as_written(value: object, name: str) -> Fraction:
+    """Take a parameter as the number that a person wrote: the float 0.1 is a tenth, and 1/3 a third.
+
+    Args:
+        value: as of `as_fraction`.
+        name: the parameter's name, for the error.
+    Returns:
+        Of a float the fraction with the smallest denominator up to a million that Python would round to
+        it; without one its shortest decimal. Of other numbers exactly the same number.
+    Raises:
+        ParameterError: value is not a finite number.
+
+    >>> as_written(0.1, "epsilon"), as_written(1 / 3, "share"), as_written(1e-9, "delta")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000000))
+    """
+    exact = as_fraction(value, name)
+    number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, float):
+        return exact
+    simple = exact.limit_denominator(1_000_000)
+    return simple if float(simple) == number else Fraction(repr(number))
+
+
 def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
     """Take several numbers as exactly what they are; an error quotes no single one, as they may be a column.
 

@@ -363,8 +363,8 @@ class Question(Helpful, Displayed, Generic[Released]):
         """Release the answer: noisy numbers, safe to publish.
 
         Args:
-            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value. It may
-                be left out for a share.
+            epsilon: the privacy budget, greater than 0. A float is the number that was written: 0.1
+                is a tenth. It can be left out for a share.
             delta: in [0, 1); private groups need more than 0.
             noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
                 expected errors of the outputs are the smallest.

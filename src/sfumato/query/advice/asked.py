@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown
-from sfumato.exact import as_fraction
+from sfumato.exact import as_fraction, as_written
 from sfumato.noise import Words
 from sfumato.query.automatic.looking import check_looks
 from sfumato.query.plans.planning import make_plan
@@ -121,7 +121,7 @@ def checked(
                 "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
             )
     total, all_delta = admissible_epsilon(epsilon), admissible_delta(delta)
-    part = as_fraction(share, "share")
+    part = as_written(share, "share")
     if not Fraction(1, 1000) <= part <= Fraction(9, 10):
         raise ParameterError(
             "share", share, "from 0.001 to 0.9, the part of epsilon that is spent on looking"

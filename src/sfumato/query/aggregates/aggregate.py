@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeGuard
 
 from sfumato.display.fields import Spelled
+from sfumato.display.fields import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
 from sfumato.names import Helpful, foreign, not_a_column
@@ -181,9 +182,19 @@ class Unbounded(Aggregate):
         """Return its function and the column."""
         return f"{self.make.__name__} of {written.get(self.column, self.column)}"
 
+    def __repr__(self) -> str:
+        return spelled_call(self.make, self.column, dict(self.options))
+
     def refusal(self, remedy: str = "") -> QueryError:
         """Say that bounds are missing."""
         return _missing(self.make.__name__, self.column, self.options, "lower and upper", remedy)
+
+
+def spelled_call(make: Callable[..., Aggregate], column: str, named: Mapping[str, Any]) -> str:
+    """Return the call that makes an aggregate, as one writes it."""
+    given = [spelled_value(column)]
+    given += [f"{name}={spelled_value(value)}" for name, value in named.items() if value is not None]
+    return f"sf.{make.__name__}({', '.join(given)})"
 
 
 def check_numeric(name: str, column: str, schema: Schema) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
-from sfumato.query.aggregates.aggregate import Aggregate, column_name, is_auto, refuse_meant_auto
+from sfumato.query.aggregates.aggregate import (
+    AUTO,
+    Aggregate,
+    column_name,
+    is_auto,
+    refuse_meant_auto,
+    spelled_call,
+)
 from sfumato.query.schema import Schema
 
 # Bounds are no larger: what float64 can still square.
@@ -38,6 +45,13 @@ class Automatic(Aggregate):
     def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
         """Return the aggregate with bounds, those that are given and those that were found."""
         return self.make(self.column, lower=lower, upper=upper, **dict(self.options))
+
+    def __repr__(self) -> str:
+        ends = {"lower": self.lower, "upper": self.upper}
+        bounds = {name: AUTO if end is None else end for name, end in ends.items()}
+        return spelled_call(
+            self.make, self.column, bounds | {"magnitudes": self.magnitudes} | dict(self.options)
+        )
 
     @property
     def stand_in(self) -> Aggregate:

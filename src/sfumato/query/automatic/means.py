@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction
+from sfumato.exact import Number, as_written
 from sfumato.query.payment import Paid, paying, payment
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
@@ -109,7 +109,7 @@ def of_share(
 
 
 def _part(given: object) -> Fraction:
-    share = as_fraction(given, "auto_share")
+    share = as_written(given, "auto_share")
     if not Fraction(1, 1000) <= share <= Fraction(9, 10):
         raise ParameterError("auto_share", given, "from 0.001 to 0.9, the part of epsilon for finding bounds")
     return share

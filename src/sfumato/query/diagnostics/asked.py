@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.budget import Loss
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import as_fraction
+from sfumato.exact import as_written
 from sfumato.noise import Words
 from sfumato.query.aggregates import (
     Sum,
@@ -191,7 +191,7 @@ def share_of(budget: Fraction, share: object) -> Fraction:
     Raises:
         ParameterError: the share is not between 0 and 1.
     """
-    part = as_fraction(share, "diagnostics")
+    part = as_written(share, "diagnostics")
     if not 0 < part < 1:
         raise ParameterError("diagnostics", share, "a share of the budget between 0 and 1, such as 0.05")
     return budget * part

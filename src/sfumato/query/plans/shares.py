@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.budget import Budget, Loss
 from sfumato.budget.filters import Way
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.exact import Number, as_fraction, one_of, root_down
+from sfumato.exact import Number, as_written, one_of, root_down
 from sfumato.exact.directed import round_bits
 from sfumato.query.choices import NOISE_CHOICES
 from sfumato.query.plans.expected import ratio
@@ -51,7 +51,7 @@ class Share:
             raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
         if budget is None:
             raise ParameterError("share", share, "left out where there is no budget=; give epsilon")
-        part = as_fraction(share, "share")
+        part = as_written(share, "share")
         if not 0 < part <= 1:
             raise ParameterError("share", share, "greater than 0, and at most 1")
         return cls(part, tuple(budget.ways(part)))

@@ -15,7 +15,7 @@ from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import Number, as_fraction, positive_int, truth_value
+from sfumato.exact import Number, as_written, positive_int, truth_value
 from sfumato.measurements.peeling import MOST_PEELS, checked_k
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
@@ -210,7 +210,7 @@ class Top(Helpful, Displayed):
         >>> sales.top("product", k=2).plan(epsilon=1, delta="1e-6").spent
         ExactCost(epsilon=1, delta=1e-06)
         """
-        share = as_fraction(counts_share, "counts_share")
+        share = as_written(counts_share, "counts_share")
         if not 0 < share < 1:
             raise ParameterError(
                 "counts_share", counts_share, "between 0 and 1, or leave them out by counts=False"
@@ -263,7 +263,7 @@ class Top(Helpful, Displayed):
         """Release the keys of the largest groups, in the order drawn.
 
         Args:
-            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value.
+            epsilon: the privacy budget, greater than 0. A float is the number that was written.
             delta: in [0, 1); private groups need more than 0, and k public ones may gain by it.
             counts: whether noisy numbers of units of these groups stand beside them.
             counts_share: the part of the budget that is for these numbers.
