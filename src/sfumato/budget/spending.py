@@ -58,7 +58,8 @@ class Budget(Helpful, Displayed, Owned):
     budget alone; there are no copies.
 
     Args:
-        epsilon: all that may be lost, greater than 0. A float is the number that was written: ten times 0.1 is 1.
+        epsilon: all that may be lost, greater than 0. A float is the number that was written,
+            and ten times 0.1 is 1.
         delta: in [0, 1).
         composition: "tight" also keeps sums in zero-concentrated and in Gaussian DP, so that many small
             questions cost less than their epsilons add up to; of delta it leaves one half for what

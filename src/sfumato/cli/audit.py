@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.cli.options import check_distinct, fail, optional, outputs, tell_written
-from sfumato.errors import ParameterError, QueryError, SfumatoError
+from sfumato.errors import ParameterError, QueryError, SfumatoError, with_article
 
 if TYPE_CHECKING:
     from sfumato.audit import Claim, Report
@@ -246,7 +246,8 @@ def _listed(target: str | None, option: str) -> list[Any] | None:
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes, dict)):
         kind = type(found).__name__
         raise QueryError(
-            f"{option}: {target} gives a {kind}; it must be a list, or a function that returns one"
+            f"{option}: {target} gives {with_article(kind)}; it must be a list, or a function that "
+            f"returns one"
         )
     return list(found)
 

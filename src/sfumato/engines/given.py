@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.scan import scan
-from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
+from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown, with_article
 from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable
 
@@ -74,7 +74,7 @@ def of_tables(
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
         raise QueryError(
-            f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
+            f"sql: tables is {with_article(kind)}, but must give each table a name: tables={{'visits': ...}}"
         )
     sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
     public = [name for name, source in sources.items() if isinstance(source, PublicTable)]

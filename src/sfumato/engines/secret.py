@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
-from sfumato.errors import EngineError, QueryError
+from sfumato.errors import EngineError, QueryError, with_article
 from sfumato.files import check_private
 
 BYTES = 32
@@ -291,7 +291,8 @@ def sealed(secret: Secret | None) -> Secret | None:
         return None
     if not isinstance(secret, Secret):  # which is not quoted, as it may be one
         raise QueryError(
-            f"secret is a {type(secret).__name__}, but must be an EnvironmentSecret, a FileSecret or a "
+            f"secret is {with_article(type(secret).__name__)}, but must be an EnvironmentSecret, a "
+            f"FileSecret or a "
             "CallableSecret, or left out"
         )
     return secret.sealed()
@@ -323,7 +324,7 @@ def _text(given: Any) -> str | None:
 
 
 def _no_place(argument: str, given: object, asked: str) -> QueryError:
-    return QueryError(f"{argument} is a {type(given).__name__}, but must be the {asked}")
+    return QueryError(f"{argument} is {with_article(type(given).__name__)}, but must be the {asked}")
 
 
 def _mark(secret: bytes) -> str:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.query import sizes
 from sfumato.query.noisy.noising import Noising, NoisyBatch
@@ -144,7 +144,9 @@ def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWo
 def stopped(error: Exception) -> EngineError:
     """Return what is said where work stops."""
     kind = type(error).__name__
-    return EngineError(f"a worker stopped at a {kind}, whose text is left out, as it may quote rows")
+    return EngineError(
+        f"a worker stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
+    )
 
 
 def digest(batch: pa.RecordBatch) -> bytes:

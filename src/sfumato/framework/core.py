@@ -8,7 +8,15 @@ from fractions import Fraction
 from typing import Any, overload
 
 from sfumato.display.fields import Spelled
-from sfumato.errors import BudgetError, ParameterError, QueryError, SfumatoError, in_own_words, shown
+from sfumato.errors import (
+    BudgetError,
+    ParameterError,
+    QueryError,
+    SfumatoError,
+    in_own_words,
+    shown,
+    with_article,
+)
 from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import AMOUNT, Measure, exact_amount
@@ -251,7 +259,8 @@ class Measurement:
 
     def _failed(self, error: Exception) -> QueryError:
         return QueryError(
-            f"{self.name} failed with a {type(error).__name__}, whose text is left out, as it may quote the "
+            f"{self.name} failed with {with_article(type(error).__name__)}, whose text is left out, as "
+            f"it may quote the "
             f"data. What it is given must be in {self.input_domain}"
         )
 

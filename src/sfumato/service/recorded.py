@@ -24,7 +24,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from sfumato.errors import QueryError, shown
+from sfumato.errors import QueryError, shown, with_article
 from sfumato.query.aggregates.aggregate import Aggregate
 from sfumato.query.aggregates.called import call_of
 
@@ -131,7 +131,8 @@ def written(where: str, value: Any) -> Any:
     if hasattr(value, "tolist"):  # an array
         return written(where, value.tolist())
     raise QueryError(
-        f"{where}: a {type(value).__name__} cannot be sent to a service; give a number, a text, a date, or a "
+        f"{where}: {with_article(type(value).__name__)} cannot be sent to a service; give a number, a "
+        f"text, a date, or a "
         "list of these"
     )
 

@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
-from sfumato.errors import QueryError, RefusalError
+from sfumato.errors import QueryError, RefusalError, with_article
 from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
@@ -177,7 +177,9 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
             return {0: rows}
         wanted = ", ".join(f"{name!r}: ..." for name in dict.fromkeys(self._names_of.values()))
         if not isinstance(rows, Mapping) or set(rows) != set(self._names_of.values()):
-            given = ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else f"a {type(rows).__name__}"
+            given = (
+                ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else with_article(type(rows).__name__)
+            )
             raise QueryError(
                 f"Beam: the release is of several tables; apply it to their collections, {{{wanted}}} | "
                 f"release, not to {given}"
@@ -199,7 +201,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
 def check_collection(rows: object) -> None:
     """Refuse what a release is not defined on."""
     if not isinstance(rows, beam.PCollection):
-        raise QueryError(f"Beam: a release is of one collection, not of a {type(rows).__name__}")
+        raise QueryError(f"Beam: a release is of one collection, not of {with_article(type(rows).__name__)}")
     # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
     if not rows.windowing.is_default() or not rows.is_bounded:
         raise QueryError(

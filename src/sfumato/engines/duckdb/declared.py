@@ -15,7 +15,7 @@ import duckdb
 from sfumato.dialect.tree import ask
 from sfumato.engines.duckdb.nested import is_nested
 from sfumato.engines.duckdb.text import identifier, literal
-from sfumato.errors import ColumnError, EngineError, QueryError, nearest
+from sfumato.errors import ColumnError, EngineError, QueryError, nearest, with_article
 
 # What a text is cast to, by DuckDB's TRY_CAST: each was tried on hostile texts.
 _NAMES = (
@@ -44,7 +44,7 @@ def checked_types(types: object, *, nested: bool = False) -> dict[str, str] | No
         return None
     if not isinstance(types, Mapping) or not types:
         raise QueryError(
-            f"types is a {type(types).__name__}, but must give each column a type: "
+            f"types is {with_article(type(types).__name__)}, but must give each column a type: "
             "types={'id': 'BIGINT', 'amount': 'DOUBLE', 'day': 'DATE'}"
             if not isinstance(types, Mapping)
             else "types is empty; give each column a type, types={'id': 'BIGINT'}, or leave it out"

@@ -32,7 +32,7 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
-from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
+from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.files import whole_source
 from sfumato.query.schema import FLOATS
 from sfumato.query.tables.dummy import DummyRows
@@ -76,7 +76,7 @@ def open_source(
         return _open_paths(paths, types, multiline, checked_encoding(encoding), resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types, resources)
-    declared.refuse_types(types, f"a {type(source).__name__}")
+    declared.refuse_types(types, with_article(type(source).__name__))
     if isinstance(source, duckdb.DuckDBPyRelation):
         return open_relation(source, resources)
     if isinstance(source, DummyRows):
@@ -105,10 +105,12 @@ def _no_source(source: object) -> EngineError:
     if isinstance(source, dict | list):
         how = "Table.from_pydict" if isinstance(source, dict) else "Table.from_pylist"
         return EngineError(
-            f"scan: cannot read a {type(source).__name__}; make a table of it first, as pyarrow.{how} does"
+            f"scan: cannot read {with_article(type(source).__name__)}; make a table of it first, as "
+            f"pyarrow.{how} does"
         )
     return EngineError(
-        f"scan: cannot read a {type(source).__name__}; pass a path or a list of paths, a DuckDB relation, an "
+        f"scan: cannot read {with_article(type(source).__name__)}; pass a path or a list of paths, a "
+        f"DuckDB relation, an "
         "Arrow table, dataset or stream, a Polars, pandas or Spark data frame, or the Arrow schema of rows "
         "that a Beam pipeline brings"
     )

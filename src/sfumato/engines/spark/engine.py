@@ -35,7 +35,7 @@ from sfumato.engines.spark.tasks import (
     unlogged,
 )
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
+from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
@@ -269,7 +269,8 @@ def _check_frame(frame: DataFrame) -> None:
     # A column of Spark has whatever attribute it is asked for.
     if not module.startswith("pyspark.sql") or type(frame).__name__ != "DataFrame":
         raise EngineError(
-            f"scan: cannot read a {type(frame).__name__} of {module.partition('.')[0]}; pass a Spark data "
+            f"scan: cannot read {with_article(type(frame).__name__)} of {module.partition('.')[0]}; pass "
+            f"a Spark data "
             "frame (of pandas on Spark: frame.to_spark())"
         )
     if ".connect." in module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sfumato.engines.duckdb.reading import FILES, MEMORY, UNKNOWN
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, with_article
 
 # What workers say before they have seen a row, or of no row: docs/spark.md has what to do.
 _SAID = re.compile(
@@ -27,6 +27,7 @@ def failed(error: Exception) -> EngineError:
     condition = getattr(error, "getCondition", lambda: None)()
     kind = type(error).__name__ + (f" ({condition})" if condition else "")
     return EngineError(
-        f"release: Spark's job failed at a {kind}, whose text is left out, as it may quote rows; where an "
+        f"release: Spark's job failed at {with_article(kind)}, whose text is left out, as it may quote "
+        f"rows; where an "
         "expression, cast or function before `scan` stops at a row, let it give NULL, as try_cast does"
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.spark.engine import is_frame
-from sfumato.errors import EngineError, ParameterError, in_own_words
+from sfumato.errors import EngineError, ParameterError, in_own_words, with_article
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,9 @@ def spark_tables(spark: SparkSession) -> Callable[[object], Any]:
         if is_frame(source):
             return source
         if not isinstance(source, str):
-            raise EngineError(f"source is a {type(source).__name__}, but must name a table or view of Spark")
+            raise EngineError(
+                f"source is {with_article(type(source).__name__)}, but must name a table or view of Spark"
+            )
 
         def says(error: Exception) -> EngineError:
             return EngineError(f"Spark has no table or view {source!r}, or cannot read it")

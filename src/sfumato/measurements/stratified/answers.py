@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from sfumato.errors import ColumnError, EngineError, ParameterError, in_own_words
+from sfumato.errors import ColumnError, EngineError, ParameterError, in_own_words, with_article
 
 WHERE = "stratified_proportion"
 
@@ -57,7 +57,8 @@ def _columns(table: Any) -> list[Any]:
     if isinstance(table, list) and all(isinstance(row, Mapping) for row in table):
         return list(dict.fromkeys(name for row in table for name in row))
     raise EngineError(
-        f"{WHERE}: cannot read a {type(table).__name__}; pass an Arrow table, a pandas or Polars data "
+        f"{WHERE}: cannot read {with_article(type(table).__name__)}; pass an Arrow table, a pandas or "
+        f"Polars data "
         "frame, a mapping of columns, or a list of mappings. Of a table of sf.scan it is an output, "
         "agg(share=sf.proportion(..., stratum=..., asked=..., population=...))"
     )

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown
+from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.exact import as_fraction, as_written
 from sfumato.noise import Words
 from sfumato.query.automatic.looking import check_looks
@@ -152,7 +152,7 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
         if not isinstance(one, Question):
             kind = type(one).__name__
             raise QueryError(
-                f"advise: one of the questions is a {kind}, but must be what agg gives: "
+                f"advise: one of the questions is {with_article(kind)}, but must be what agg gives: "
                 "table.group_by(...).bound(...).agg(...), not yet released"
             )
         if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
@@ -162,7 +162,9 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
 
 
 def _not_given(error: Exception) -> QueryError:
-    return QueryError(f"advise: what gives the questions stopped at a {type(error).__name__}; give a list")
+    return QueryError(
+        f"advise: what gives the questions stopped at {with_article(type(error).__name__)}; give a list"
+    )
 
 
 def free_name(name: str, taken: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import EngineError, RefusalError, in_own_words
+from sfumato.errors import EngineError, RefusalError, in_own_words, with_article
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
@@ -654,4 +654,6 @@ _NOT_BY_GROUP = (
 def stopped(error: Exception) -> EngineError:
     """Make the error of a release that stopped in the middle, without what may quote rows."""
     kind = type(error).__name__
-    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
+    return EngineError(
+        f"the release stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
+    )
