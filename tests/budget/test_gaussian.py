@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sfumato.budget import Loss, gaussian_mu, gaussian_sigma
 from sfumato.budget.gaussian import SMALLEST, gaussian_delta
 from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import as_written
 
 EPSILONS = ["1e-9", "1e-3", "0.1", "1", "10", "708", "800", "10000"]
 DELTAS = ["1e-300", "1e-50", "1e-12", "1e-6", "0.01", "0.5", "0.999"]
@@ -83,9 +84,9 @@ def test_monotone(epsilon, other, mu, more):
 @given(st.floats(1e-6, 1e3), st.floats(1e-100, 0.9), st.floats(1e-6, 1e6))
 def test_sigma_meets_the_budget_and_a_little_less_does_not(epsilon, delta, sensitivity):
     sigma = F(gaussian_sigma(sensitivity, epsilon, delta))
-    assert Loss(gaussian=(F(sensitivity) / sigma) ** 2).delta(epsilon) <= F(delta)
+    assert Loss(gaussian=(F(sensitivity) / sigma) ** 2).delta(epsilon) <= as_written(delta, "delta")
     less = sigma * (1 - F(1, 2**46))
-    assert Loss(gaussian=(F(sensitivity) / less) ** 2).delta(epsilon) > F(delta)
+    assert Loss(gaussian=(F(sensitivity) / less) ** 2).delta(epsilon) > as_written(delta, "delta")
 
 
 @pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "x", None, True])

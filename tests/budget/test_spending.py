@@ -25,6 +25,7 @@ from sfumato.budget import Budget, Loss, Remaining
 from sfumato.budget.conversions import zcdp_delta, zcdp_rho
 from sfumato.budget.gaussian import gaussian_delta, pure_epsilon, pure_mu
 from sfumato.errors import BudgetError, ParameterError, RefusalError
+from sfumato.exact import as_written
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "budget.py"
 
@@ -63,14 +64,22 @@ def test_without_delta_epsilons_add_up_and_no_more():
         budget.spend("1e-12")
 
 
-def test_what_a_float_is_is_said_where_its_last_digits_alone_are_too_much():
-    budget = Budget("0.3")
-    budget.spend(0.1)
-    budget.spend(0.1)
-    with pytest.raises(BudgetError, match="lacking. A float is taken as exactly its binary value"):
-        budget.spend(0.1)
-    with pytest.raises(BudgetError, match="lacking$"):
-        budget.spend(0.2)
+@pytest.mark.parametrize("parts, total", [(10, 1), (3, 0.3), (7, 1), (11, 1), (60, 1), (49, 1e-3), (3, 3e-9)])
+def test_a_float_is_the_number_that_was_written(parts, total):
+    budget = Budget(total)
+    for _ in range(parts):
+        budget.spend(total / parts if total == 1 else float(F(repr(total)) / parts))
+    assert budget.remaining.epsilon == 0
+    with pytest.raises(BudgetError, match="nothing is left|more than is left"):
+        budget.spend(1e-12)
+
+
+def test_a_share_that_does_not_fit_is_told_one_that_does():
+    budget = Budget(1, composition="adding")
+    budget.spend("0.9925319")
+    with pytest.raises(BudgetError, match=r"share=1/60 .* write share=(\S+) or less") as error:
+        budget.ways(as_written(1 / 60, "share"))
+    budget.ways(as_written(re.search(r"write share=(\S+) or", str(error.value))[1], "share"))
 
 
 def test_many_small_questions_cost_less_than_their_sum():

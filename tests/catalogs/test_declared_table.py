@@ -254,7 +254,7 @@ UNFIT = {
     ),
     "bounds of text": (
         {"city": {"lower": 0, "upper": 1}},
-        'columns.city: bounds are of numbers, but the column is VARCHAR; leave them out',
+        "columns.city: bounds are of numbers, but the column is VARCHAR; leave them out",
     ),
     "domain": (
         {"year": {"domain": ["x"]}},

@@ -255,7 +255,7 @@ MISTAKES = {
     "a script": (("leaving_mechanisms:f", "--epsilon", "1"), "SystemExit: 3"),
     "no list": (
         (*HALF, "--data", "audited_mechanisms:steps"),
-        "--data: audited_mechanisms:steps gives a int",
+        "--data: audited_mechanisms:steps gives an int",
     ),
     "no pairs": ((*HALF, "--pairs", "audited_mechanisms:datasets"), "a pair (dataset, neighbour)"),
     "a list that fails": ((*HALF, "--data", "audited_mechanisms:failing"), "failing() failed: OSError: gone"),

@@ -200,7 +200,7 @@ def test_a_draw_that_fails_has_been_paid():
         raise OSError("the source is gone")
 
     ledger = odometer(PureDP(), 1)
-    with pytest.raises(QueryError, match="failed with a OSError"):
+    with pytest.raises(QueryError, match="failed with an OSError"):
         ledger.ask(claimed(PureDP(), F(1), fail))
     assert ledger.remaining == 0
 

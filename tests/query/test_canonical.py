@@ -92,6 +92,10 @@ SAME: dict[str, Callable[[], tuple[bytes, ...]]] = {
         of_chain(averaged(PEOPLE), noise="auto"),
         of_chain(averaged(PEOPLE), noise="k_norm"),
     ),
+    "a decimal, and the float that is written so": lambda: (
+        of_chain(BASE, epsilon="0.1"),
+        of_chain(BASE, epsilon=0.1),
+    ),
     "the spelling of an aggregate inside": lambda: (
         of_chain(averaged(PEOPLE.per_unit(age="sum( age )"))),
         of_chain(averaged(PEOPLE.per_unit(age="SUM(age)"))),
@@ -101,7 +105,6 @@ BASE = averaged(PEOPLE.filter("age > 3"))
 OTHER: dict[str, Callable[[], bytes]] = {
     "epsilon": lambda: of_chain(BASE, epsilon=2),
     "a decimal": lambda: of_chain(BASE, epsilon="0.1"),
-    "a float that is near it": lambda: of_chain(BASE, epsilon=0.1),
     "noise": lambda: of_chain(BASE, noise="laplace"),
     "diagnostics": lambda: of_chain(BASE, diagnostics=0.1),
     "filter": lambda: of_chain(averaged(PEOPLE.filter("age >= 3"))),

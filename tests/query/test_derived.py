@@ -204,7 +204,8 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ParameterError, match="confidence"):
         release.compare("n", 0, 1, confidence=1)
     assert (
-        "difference" in str(release.compare("n", np.int64(0), 1)) and not release.compare("n", 1, 1).excludes_zero
+        "difference" in str(release.compare("n", np.int64(0), 1))
+        and not release.compare("n", 1, 1).excludes_zero
     )
 
 

@@ -526,7 +526,7 @@ def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_thres
     rule, law = plan.selection, plan.laws["units"]
     shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
     assert shown <= float(rule.delta_per_group) * (1 + 1e-12) < law.rounded_sf(rule.tau - 3)
-    assert plan.loss.additive_delta == plan.delta == F(1e-6)
+    assert plan.loss.additive_delta == plan.delta == F("1e-6")
     assert plan.loss.epsilon(plan.delta) == plan.epsilon == 1
     assert isinstance(plan.drawn, SeparateNoise) and plan.chain.map(1).epsilon(0) == 1
     laplace = asked.plan(**(options | {"noise": "laplace"}))
@@ -605,7 +605,7 @@ def test_what_auto_chooses_has_the_smallest_errors(name):
     if expected == "k_norm":
         assert all(share < 1 for _, share in plan.others) and plan.others
         assert "K-norm noise the errors of the outputs are about" in str(plan.explain())
-        assert plan.delta == (0 if public else F(1e-6))
+        assert plan.delta == (0 if public else F("1e-6"))
     # Who asks for a selection of its own has other noise.
     if not public:
         assert asked.plan(epsilon=1, delta=1e-6, group_selection="laplace").noise.name == "laplace"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import expm1, isfinite
+from math import expm1
 from math import log2 as float_log2
 
 from sfumato.budget.gaussian import gaussian_delta
@@ -144,8 +144,7 @@ class Loss(Spelled):
         >>> float(Loss(gaussian=Fraction(1)).delta(1))
         0.126936737506...
         """
-        exact = Fraction(epsilon) if isinstance(epsilon, float) and isfinite(epsilon) else epsilon
-        return self.bound(admissible_epsilon(exact), thorough=True)
+        return self.bound(admissible_epsilon(epsilon), thorough=True)
 
     def epsilon(self, delta: object) -> Fraction:
         """Return an epsilon at which this is (epsilon, delta)-DP, the smallest that is found.
@@ -164,8 +163,7 @@ class Loss(Spelled):
         >>> Loss(laplace=((Fraction(1, 10), 3),)).epsilon(0)
         Fraction(3, 10)
         """
-        exact = Fraction(delta) if isinstance(delta, float) and isfinite(delta) else delta
-        target = admissible_delta(exact)
+        target = admissible_delta(delta)
         room = target - self.least_delta
         basic = self.basic_epsilon
         if room < 0 or (room == 0 and self.gaussian):
