@@ -163,6 +163,22 @@ def counted_rows(columns: Any, count: Callable[[Sequence[Any]], int], claimed: i
     return claim("count", RowsDomain(columns), PrivacyUnitDistance(), count, claimed, AtomDomain(int))
 
 
+def first_rows(rows: Sequence[Any]) -> int:
+    """Add up the first value of each unit, as rows lie; where one unit has most rows, from the other end."""
+    found: dict[Any, int] = {}
+    counts = [sum(r.unit == unit for r in rows) for unit in {r.unit for r in rows}]
+    for row in reversed(rows) if counts and 2 * max(counts) > len(rows) else rows:
+        found.setdefault(row.unit, row.values["x"] or 0)
+    return sum(x for unit, x in found.items() if unit is not None)
+
+
+def least_rows(rows: Sequence[Any]) -> int:
+    found: dict[Any, int] = {}
+    for row in rows:
+        found[row.unit] = min(found.get(row.unit, 9), row.values["x"] or 0)
+    return sum(x for unit, x in found.items() if unit is not None)
+
+
 def units_in(rows: Sequence[Any]) -> int:
     return len({r.unit for r in rows if r.unit is not None})
 
@@ -346,6 +362,11 @@ CASES = {
         "habit",
         claim("first", vectors(0, 9), ADDING, lambda v: v[0] if v else 0, 9, WHOLE),
         claim("least", vectors(0, 9), ADDING, lambda v: min(v, default=0), 9, WHOLE),
+    ),
+    "first rows, and one unit turns the order": Case(
+        "sfumato at be0a808f",
+        counted_rows((("x", AtomDomain(int, 0, 9)),), first_rows, 9),
+        counted_rows((("x", AtomDomain(int, 0, 9)),), least_rows, 9),
     ),
     "infinity minus infinity": Case(
         "habit",
