@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.budget.ledger.periods import PERIODS
 from sfumato.cli.ledgers import Dataset, Place, commands, opened_ledger, print_table, told, visible_text
 from sfumato.cli.options import flag, optional, tell_written
 from sfumato.display.text import guarded
@@ -168,6 +167,8 @@ def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
 
 def _is_above(kept: Kept, whole: Kept) -> bool:
     """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
+    from sfumato.budget.ledger.periods import PERIODS
+
     cap, over = kept.account.cap, whole.account.cap
     longer = (*PERIODS, None)
     in_time = longer.index(kept.period) <= longer.index(whole.period)

@@ -73,7 +73,7 @@ class RemotePublicTable(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<PublicTable", f"<RemotePublicTable {self.recorded.name}", 1)
+        return repr(self.local).replace("<PublicTable", "<RemotePublicTable", 1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,7 +167,7 @@ class RemoteTable(Remote):
         >>> from sfumato.client import connect
         >>> clinic = connect(url, token)
         >>> clinic.table("visits").union(clinic.table("late_visits"))
-        <RemoteTable visits (read with DuckDB): 4 columns; privacy unit id>
+        <RemoteTable visits, late_visits (read with DuckDB): 4 columns; privacy unit id>
         """
         return self._then("union", other)
 
@@ -279,4 +279,4 @@ class RemoteTable(Remote):
         return self.local._card()
 
     def __repr__(self) -> str:
-        return repr(self.local).replace("<Table", f"<RemoteTable {self.recorded.name}", 1)
+        return repr(self.local).replace("<Table", "<RemoteTable", 1)
