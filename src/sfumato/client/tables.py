@@ -267,7 +267,7 @@ class RemoteTable(Remote):
         >>> from sfumato.client import connect
         >>> visits = connect(url, token).table("visits")
         >>> visits.dummy(rows=5)
-        <Table (read with DuckDB, on made-up rows): 4 columns; privacy unit id>
+        <Table visits (read with DuckDB, on made-up rows): 4 columns; privacy unit id>
         """
         return self.local.dummy(rows=rows, units=units, seed=seed)
 
