@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -195,6 +197,69 @@ def test_times_with_a_zone_are_of_a_session(monkeypatch):
 def test_rows_make_no_difference():
     other = ROWS.slice(0, 1)
     assert of_chain(averaged(sf.scan(other, privacy_unit="id"))) == of_chain(averaged(PEOPLE))
+
+
+INLINE: dict[str, Callable[[pa.Table], Any]] = {
+    "Arrow": lambda rows: rows,
+    "pandas": lambda rows: rows.to_pandas(),
+    "Polars": pl.from_arrow,
+    "a relation": duckdb.from_arrow,
+}
+WITH_PUBLIC: dict[str, Callable[[sf.PublicTable], bytes]] = {
+    "join": lambda public: of_chain(averaged(PEOPLE.join(public, on="Town"))),
+    "filtered": lambda public: of_chain(averaged(PEOPLE.join(public.filter("n > 0"), on="Town"))),
+    "SQL": lambda public: of_sql("AVG(age, contribution_bounds_per_row => (0, 9)) AS m FROM people JOIN p USING (Town)", p=public),
+    "SQL IN": lambda public: of_sql("COUNT(*) AS n FROM people WHERE Town IN (SELECT Town FROM p)", p=public),
+    "SQL around": lambda public: canonical_bytes(
+        sf.sql(
+            "SELECT q.n + p.n AS m FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, "
+            "privacy_unit_column = id) Town, COUNT(*) AS n FROM people GROUP BY Town) AS q JOIN p ON q.Town = p.Town",
+            tables={"people": ROWS, "p": public},
+        ).canonical()
+    ),
+}  # fmt: skip
+
+
+def public_rows(order: int = 1, n: int = 1) -> pa.Table:
+    rows = {"Town": ["B", "A", "A"], "n": [n, 2, None], "v": [1.5, float("nan"), 2.5]}
+    return pa.table({name: pa.array(values[::order]) for name, values in rows.items()})
+
+
+@pytest.mark.parametrize("use", WITH_PUBLIC)
+def test_public_tables_in_memory_are_told_apart_by_what_they_say(use):
+    form = WITH_PUBLIC[use]
+    first, again, turned, other, fewer = (
+        form(sf.public(rows))
+        for rows in (public_rows(), public_rows(), public_rows(-1), public_rows(n=5), public_rows().slice(1))
+    )
+    assert first == again == turned and len({first, other, fewer}) == 3
+    assert "Secret Town" not in first.decode()
+
+
+@pytest.mark.parametrize("kind", INLINE)
+def test_public_tables_of_any_kind_of_source_are_told_apart(kind):
+    forms = [
+        of_chain(averaged(PEOPLE.join(sf.public(INLINE[kind](rows)), on="Town")))
+        for rows in (public_rows(), public_rows(-1), public_rows(n=5))
+    ]
+    assert forms[0] == forms[1] != forms[2]
+
+
+def test_public_tables_of_a_catalog_in_memory_are_told_apart():
+    def form(rows: pa.Table) -> bytes:
+        people = {"source": ROWS, "privacy_unit": "id"}
+        catalog = sf.catalog({"tables": {"people": people, "p": {"source": rows, "public": True}}})
+        return of_chain(averaged(catalog.table("people").join(catalog.public("p"), on="Town")))
+
+    assert form(public_rows()) == form(public_rows(-1)) != form(public_rows(n=5))
+
+
+def test_files_of_public_tables_are_not_read_for_it(tmp_path):
+    forms = []
+    for rows in (public_rows(), public_rows(n=5)):
+        pq.write_table(rows, tmp_path / "p.parquet")
+        forms.append(of_chain(averaged(PEOPLE.join(sf.public(tmp_path / "p.parquet"), on="Town"))))
+    assert forms[0] == forms[1]
 
 
 def test_groups_that_are_too_many_to_list():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -229,8 +230,10 @@ def public(
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
     'other'
     """
+    from sfumato.engines.duckdb.closed import rows_of
     from sfumato.engines.duckdb.engine import DuckDBEngine
     from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.query.values import table_digest
 
     plain, limits = multiline and encoding is None, (memory_limit, threads, temp_directory)
     elsewhere = read_elsewhere(source, types, plain, *limits, public=True)
@@ -240,6 +243,10 @@ def public(
     engine = DuckDBEngine.open(
         source, types=types, multiline=multiline, encoding=encoding, resources=resources
     )
+    if engine.origin.address is None:
+        engine.origin = replace(
+            engine.origin, rows_digest=lambda: table_digest(rows_of(PublicTable(engine)).rows)
+        )
     table = PublicTable(engine, notes=engine.notes)
     table.schema  # noqa: B018  says what cannot be read
     return table

@@ -68,7 +68,8 @@ class CheckedMap:
     def __init__(
         self, name: str, function: Callable[[Fraction], Any], measure: Measure | None, *, derived: bool
     ) -> None:
-        self.measure, self._name, self._function = measure, name, function
+        self.measure: Measure | None = measure
+        self._name, self._function = name, function
         self._known: dict[Fraction, Any] = {}
         for distance in () if derived else _PROBES:
             try:

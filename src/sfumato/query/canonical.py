@@ -2,7 +2,8 @@
 
 Two forms that are equal, byte for byte, ask the same of tables of the same names: the journal answers the
 second from the first, and a receipt says with one what was released. What is in it follows from the question,
-its budget and declared columns alone: no row, no content of a file, no folder, no time.
+its budget and declared columns alone: no private row, no content of a file, no folder, no time. Of a public
+table in memory, which has no name, there is a digest of its rows, whatever their order.
 
 Not in it, as the answer does not depend on them: how a question was written (SQL or Python, spaces, the case
 of names, the order of options, of filters and of what is derived, names of derived columns that are not

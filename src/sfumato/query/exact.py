@@ -88,7 +88,7 @@ class Evaluator(Protocol):
         ...
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what is read, and what steps keep and derive, as plain data; no row is read.
+        """Return what is read, and what steps keep and derive, as plain data; no private row is read.
 
         Returns:
             `table`, which one; `where`, conditions that hold of rows that are kept; and `columns`, SQL of

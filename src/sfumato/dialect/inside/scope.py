@@ -49,6 +49,7 @@ class Scope:
             self.tables: From = read_from(node["from_table"], query.names)
         except NotJoined as error:
             raise query.refuse(node["from_table"], str(error)) from None
+        self.source: str
         first, self.source = self._first(unit)
         # A private table can begin where a public one is written first in an inner join.
         self._is_swapped = isinstance(first, PublicTable) and self.tables.swapped is not self.tables

@@ -1,12 +1,12 @@
-"""Which table a question reads, as plain data: by its name and columns, never by what is in it."""
+"""Which table a question reads, as plain data: by its name and columns, never by what is private in it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
@@ -41,6 +41,7 @@ class Origin:
         parts, timezone: of what the privacy unit is made, if it is, and where that reads times.
         made_up: how rows were made up, of dummy tables.
         address: a digest of where it is and how it is read, from wherever; None of rows in memory.
+        rows_digest: of public rows in memory, which nothing else tells from others; None of all others.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Origin:
     timezone: str | None = None
     made_up: tuple[tuple[str, int], ...] = ()
     address: str | None = None
+    rows_digest: Callable[[], str] | None = field(default=None, compare=False)
 
     def content(self, steps: Sequence[Step]) -> dict[str, Any]:
         """Return the table, the conditions that rows are kept by, and SQL of each column, as plain data."""
@@ -88,6 +90,8 @@ class Origin:
             made: dict[str, Any] = plain(_spelled(self.how))
             return made
         found: dict[str, Any] = {"name": self.title or self._of_path, "columns": dict(self.columns)}
+        if self.rows_digest is not None:
+            found["sha256"] = self.rows_digest()
         return found | ({"dummy": dict(self.made_up)} if self.made_up else {})
 
     @property

@@ -18,7 +18,7 @@ class Reader(Protocol):
         ...
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what is read, and what steps keep and derive, as plain data; no row is read."""
+        """Return what is read, and what steps keep and derive, as plain data; no private row is read."""
         ...
 
 
