@@ -314,6 +314,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.released.receipt.Verification": "names of columns are compared",
     "sfumato.query.released.receipt.Receipt.verify": "whether digests agree is shown",
     "sfumato.query.diagnostics.release.Diagnostics.findings": "limits alone are shown",
+    "sfumato.query.diagnostics.release.Diagnostics.shifts": "the outputs alone are shown",
     "sfumato.query.diagnostics.release.Diagnostics.sentences": "limits alone are shown",
     "sfumato.query.diagnostics.release.Diagnostics.to_arrow": "names of columns are shown",
     "sfumato.query.diagnostics.release.Diagnostics.to_pandas": "limits alone are shown",

@@ -29,7 +29,7 @@ def test_they_stand_under_the_table(visits, run):
 
 def test_they_are_offered_and_off(visits, run):
     done = run("sql", MEAN)
-    assert "is told by --diagnostics, for 5% of epsilon" in one_line(done.stdout)
+    assert "and bounds; --diagnostics estimates it." in one_line(done.stdout)
     assert not re.search(TOLD, one_line(done.stdout))
 
 

@@ -2,5 +2,6 @@
 
 from sfumato.query.diagnostics.asked import Diagnosis, diagnosis, share_of
 from sfumato.query.diagnostics.release import Diagnostics, Finding
+from sfumato.query.diagnostics.shifts import Shift
 
-__all__ = ["Diagnosis", "Diagnostics", "Finding", "diagnosis", "share_of"]
+__all__ = ["Diagnosis", "Diagnostics", "Finding", "Shift", "diagnosis", "share_of"]

@@ -24,6 +24,7 @@ from sfumato.query.aggregates import (
 from sfumato.query.diagnostics import contributions
 from sfumato.query.diagnostics.contributions import LIMITS
 from sfumato.query.diagnostics.release import Diagnostics, Item
+from sfumato.query.diagnostics.shifts import Question, clamps, questions, weights
 from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, rows_alone, units
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
@@ -50,6 +51,9 @@ class Diagnosis(Spelled):
         people: a table with one row for each unit.
         names: of its columns.
         items: the shares that are asked.
+        means: of which the shifts of outputs follow: the columns of their weights, by name.
+        shifts: what follows from them, by output.
+        unestimated: the outputs whose shift is not estimated.
         contributions: the plan of their distribution.
         matched: the table of rows in public groups, and the plan that counts groups with rows; or None.
         keys: how many public groups there are; 0 of private ones.
@@ -59,6 +63,9 @@ class Diagnosis(Spelled):
     people: Table[Any]
     names: Names
     items: tuple[Item, ...]
+    means: tuple[tuple[str, str], ...]
+    shifts: tuple[Question, ...]
+    unestimated: tuple[str, ...]
     contributions: Plan
     matched: tuple[Table[Any], Plan] | None
     keys: int
@@ -69,11 +76,14 @@ class Diagnosis(Spelled):
 
     def shares(self, most: int) -> Plan:
         """Return the plan of the shares, in which a unit counts with at most so many rows."""
-        weights: dict[str, Any] = {"weight": self.names("rows"), "max_weight": most}
+        by_rows: dict[str, Any] = {"weight": self.names("rows"), "max_weight": most}
         asked = {
-            name: mean(name, lower=0, upper=1, **weights) if item.of_rows else proportion(name)
+            name: mean(name, lower=0, upper=1, **by_rows) if item.of_rows else proportion(name)
             for item in self.items
             for name in (item.output,)
+        }
+        asked |= {
+            name: mean(name, lower=0, upper=1, weight=weight, max_weight=most) for name, weight in self.means
         }
         return make_plan(_query(self.people, asked), epsilon=self._of_shares)
 
@@ -129,7 +139,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
         if keys and _FAR / (epsilon * OF_KEYS) <= Fraction(keys, 2):
             counted = _query(rows, {number: count_distinct(number, values=1)})
             matched = rows, make_plan(counted, epsilon=epsilon * OF_KEYS)
-    people = units(rows, query.keys, names, query.max_rows, bounds)
+    people = units(rows, query.keys, names, query.max_rows, bounds, clamps(plan))
     items, expressions = list[Item](), dict[str, str]()
     for item, expression in _items(query, names, bounds):
         expressions[names(f"share{len(items)}")] = expression
@@ -138,11 +148,16 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
         raise QueryError(
             "diagnostics: this question has no limits and no bounds that change anything; leave them out"
         )
-    people = people.with_columns(**expressions)
+    means, shifts, unestimated = questions(plan, names)
+    of_means = {name: share for name, (share, _) in means.items()} | weights(plan, names)
+    people = people.with_columns(**expressions).with_columns(**of_means)
     of = {"rows": names("rows")}
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
     look = make_plan(_query(people, contributions.asked(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
-    return Diagnosis(epsilon, people, names, tuple(items), look, matched, keys)
+    weighted = tuple((name, weight) for name, (_, weight) in means.items())
+    return Diagnosis(
+        epsilon, people, names, tuple(items), weighted, tuple(shifts), tuple(unestimated), look, matched, keys
+    )
 
 
 def _query(table: Table[Any], asked: dict[str, Any]) -> Query:

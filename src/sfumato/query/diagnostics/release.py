@@ -13,6 +13,7 @@ from sfumato.display.text import visible
 from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
 from sfumato.query.diagnostics.contributions import Distribution, distributions
+from sfumato.query.diagnostics.shifts import Shift
 from sfumato.query.payment import telling
 from sfumato.query.released import output
 from sfumato.query.released.release import Release, check_error_columns
@@ -141,6 +142,32 @@ class Diagnostics(Displayed, Owned):
             found.append(self._unmatched(self._matched, confidence))
         return tuple(found)
 
+    def shifts(self, confidence: float = 0.95) -> tuple[Shift, ...]:
+        """Return how far limits and bounds shift each output, of all groups together.
+
+        Counts, sums, means and proportions have an estimate; `sentences` names the outputs without one.
+        Values that are beyond a bound by more than the width of the bounds count as if they were beyond it by
+        that.
+
+        Args:
+            confidence: in (0, 1), of each error bar.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            EngineError: rows cannot be read.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> [(one.output, one.relative) for one in visits.diagnose(epsilon=1).shifts()]
+        [('n', True)]
+        """
+        shares = self._drawn(confidence)
+        (row,), found = shares.to_arrow().to_pylist(), []
+        for one in self._diagnosis.shifts:
+            # So that all the means of a shift are within their bars at once.
+            (bars,) = shares.errors(1 - (1 - confidence) / len(one.means)).to_pylist()
+            found.append(one.shift(row, bars))
+        return tuple(found)
+
     @property
     def most_rows(self) -> int:
         """With how many rows a unit counts at most in shares of rows: so many as nearly all have."""
@@ -215,9 +242,15 @@ class Diagnostics(Displayed, Owned):
             shares = " and ".join(f"{_percent(one)} of {one.of}" for one in several)
             suggestion = several[0].suggestion
             told.append(f"about {shares} {_where(limit)}{f': {suggestion}' if suggestion else ''}")
+        told += [*map(str, self.shifts(confidence)), *self._unestimated]
         unit, most = self._diagnosis.people.unit, self.most_rows
         told.append(f"In shares of rows, each {unit} counts with at most {most:,} of them.")
         return tuple(told)
+
+    @property
+    def _unestimated(self) -> list[str]:
+        left = self._diagnosis.unestimated
+        return [f"The shift of {', '.join(left)} is not estimated."] if left else []
 
     @property
     def _distributions(self) -> dict[str, Distribution]:
@@ -261,7 +294,8 @@ class Diagnostics(Displayed, Owned):
         names = ["limit", "share of", "beyond it", "suggestion"]
         unit, most = self._diagnosis.people.unit, self.most_rows
         of_rows = f"In shares of rows, each {unit} counts with at most {most:,} of them."
-        return Card(title, [Rows(names, rows, left=4), Sentences([f"Error bars of 95%. {of_rows}"])])
+        said = [*map(str, self.shifts()), *self._unestimated, f"Error bars of 95%. {of_rows}"]
+        return Card(title, [Rows(names, rows, left=4), Sentences(said)])
 
     def __repr__(self) -> str:
         return visible(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.query.diagnostics.shifts import Clamp, by_pair, by_row, of_pair, of_unit
 from sfumato.query.schema import quoted
 from sfumato.query.tables.public_table import PublicTable
 
@@ -105,7 +106,12 @@ class Bound:
 
 
 def units(
-    rows: Table[Any], keys: tuple[str, ...], names: Names, limit: int | None, bounds: tuple[Bound, ...] = ()
+    rows: Table[Any],
+    keys: tuple[str, ...],
+    names: Names,
+    limit: int | None,
+    bounds: tuple[Bound, ...] = (),
+    clamps: tuple[Clamp, ...] = (),
 ) -> Table[Any]:
     """Return one row for each unit.
 
@@ -115,9 +121,11 @@ def units(
         names: of the columns.
         limit: of rows in a group, beyond which they count as cut; None for no such limit.
         bounds: what may clamp values.
+        clamps: bounds of outputs whose shift is asked.
     Returns:
         A table of the unit and of `groups`, `rows`, `fullest` (most rows in a group), `cut` (rows beyond the
-        limit), and `clamped0`, `clamped1`, ...: for each bound how many rows have a value beyond it.
+        limit), and `clamped0`, `clamped1`, ...: for each bound how many rows have a value beyond it; and what
+        `shifts` needs for each of the clamps.
     """
     values = {names(f"value{i}"): f"try_cast({quoted(one.column)} AS DOUBLE)" for i, one in enumerate(bounds)}
     here, cut = names("rows"), names("cut")
@@ -127,14 +135,21 @@ def units(
             made |= {names(f"sum{i}"): f"sum({value})", names(f"known{i}"): f"count({value})"}
         else:
             made[names(f"clamped{i}")] = f"count(*) FILTER (WHERE {one.beyond(value)})"
-    pairs = rows.with_columns(**values).per_unit(*keys, **made)
+    derived = by_row(clamps, names)
+    numbers = {name: sql for name, sql in derived.items() if name.startswith(names("number"))}
+    parts = {name: sql for name, sql in derived.items() if name not in numbers}
+    made |= dict(by_pair(clamps, names))
+    pairs = rows.with_columns(**values, **numbers).with_columns(**parts).per_unit(*keys, **made)
     clamped = {
         names(f"clamped{i}"): f"CASE WHEN {one.beyond(names(f'sum{i}'))} THEN {names(f'known{i}')} ELSE 0 END"
         for i, one in enumerate(bounds)
         if one.per_unit
     }
     pairs = pairs.with_columns(**clamped, **{cut: "0" if limit is None else f"greatest({here} - {limit}, 0)"})
-    summed = {
-        name: f"sum({name})" for name in (here, cut, *(names(f"clamped{i}") for i in range(len(bounds))))
-    }
+    own = dict(of_pair(clamps, names, limit))
+    late = {name: sql for name, sql in own.items() if name.startswith(names("kept"))}
+    pairs = pairs.with_columns(**{name: sql for name, sql in own.items() if name not in late})
+    pairs = pairs.with_columns(**late)
+    names_of = (here, cut, *(names(f"clamped{i}") for i in range(len(bounds))), *of_unit(clamps, names))
+    summed = {name: f"sum({name})" for name in names_of}
     return pairs.per_unit(**{names("groups"): "count(*)", names("fullest"): f"max({here})"}, **summed)
