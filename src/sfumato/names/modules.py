@@ -101,7 +101,7 @@ _FOREIGN: Mapping[str, Mapping[str, str]] = {
     "testing": said(
         {
             "assert_close assert_almost_equal assert_allclose approx assert_equal": (
-                "write assert_approx_equal(actual, expected, k=9)"
+                "write assert_approx_equal(actual, expected, tolerance=0.1)"
             ),
             "assert_dp assert_differentially_private check_private": "write assert_private(...)",
             "audit falsify": "it is in sfumato.audit",

@@ -286,7 +286,7 @@ def _notes(
     if told:
         found.append(
             f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}. "
-            "Where you know about where, say it in Python: preview(means={column: number})."
+            "Where you know about where, say it in Python: preview(epsilon=..., means={column: number})."
         )
     if query.private_groups:
         found.append("shown: the chance that a group of so many units is shown.")

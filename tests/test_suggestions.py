@@ -1,0 +1,426 @@
+"""What the product says to write can be written: each suggestion in its messages, notes and explanations is run.
+
+A suggestion has one of a few forms: a call, an option of SQL, types, a name after "did you mean", a command. All texts
+of docs/mistakes.md are read, and notes and explanations of many questions. What does not run fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import sfumato as sf
+import sfumato.measurements
+from sfumato.cli.main import app
+from sfumato.dialect.options import OPTION_NAMES
+from sfumato.errors import SfumatoError
+from sfumato.framework import AtomDomain
+from tests.test_mistakes import LISTED, Entry, came
+
+pytestmark = pytest.mark.noise_cannot_matter("what is released is not looked at")
+
+COUNT = 40
+ROWS = pa.table(
+    {
+        "id": range(COUNT),
+        "town": ["A", "B"] * (COUNT // 2),
+        "age": [30 + i for i in range(COUNT)],
+        "wage": [1500.5 + i for i in range(COUNT)],
+        "day": [date(2020, 1, 1)] * COUNT,
+        "seen": [datetime(2020, 1, 1)] * COUNT,
+        "employed": [True, False] * (COUNT // 2),
+        "year": [2020, 2021] * (COUNT // 2),
+        "week": [1, 2] * (COUNT // 2),
+        "steps": [[1.0] * 7] * COUNT,
+        "price": [1.5] * COUNT,
+        "product": ["A", "B"] * (COUNT // 2),
+    }
+)
+# What stands for something of the reader's own.
+OWN = {"lower": 0, "upper": 100, "scale": 2.0, "size": 10, "column": "age", "epsilon": 1, "delta": 1e-6}
+OWN |= {"groups": 3, "rows": 1, "values": 3, "keys": ["A", "B"], "budget": sf.Budget(epsilon=100, delta=1e-3)}
+OWN |= {
+    "kind": "real",
+    "actual": 1,
+    "expected": 1,
+    "path": "table.csv",
+    "q": 0.5,
+    "noise": "laplace",
+    "number": 30,
+    "source": "visits.csv",
+}
+# Words of other languages, which the mark in a message shows.
+OTHER_WORDS = {"ORDER": "SORT", "LIMIT": "TOP"}
+# Calls that leave something out, and what stands for it. An audit takes seconds.
+SHORT = {
+    "release(...)": "released",
+    "sf.scan(...)": "bounded",
+    "Loss(...)": "sfumato.budget.Loss(pure=1)",
+    "audit(": "inspect.signature(sfumato.audit.audit).bind(",
+}
+# By which object a method is called that stands without one.
+METHODS = {
+    **dict.fromkeys(("bound", "filter", "group_by", "join", "per_unit", "top", "with_columns"), "people"),
+    **dict.fromkeys(("agg",), "bounded"),
+    **dict.fromkeys(("plan", "preview", "release", "epsilon_for"), "question"),
+    **dict.fromkeys(("errors", "to_arrow", "to_pandas", "to_polars", "write"), "released"),
+    **dict.fromkeys(("check", "spend"), "budget"),
+}
+PRIVATE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 1{more}) {what} FROM people{rest}"
+_CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\(")
+_MEANT = re.compile(r"did you mean (?:'([^']+)'|([\w-]+(?: and [\w-]+)?(?:\.\w+)*))", re.IGNORECASE)
+_OPTION = re.compile(r"OPTIONS \((\w+ = [\w.-]+)(?:, \.\.\.)?\)")
+_COMMAND = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
+
+
+class Suggestion(NamedTuple):
+    """A piece of a text that can be run: in what form, and the mistake to which it was said."""
+
+    form: str
+    text: str
+    entry: Entry
+
+
+def end_of(text: str, at: int) -> int | None:
+    """Return where the bracket ends that opens in a text."""
+    depth, quote = 0, ""
+    for i in range(at, len(text)):
+        if quote:
+            quote = "" if text[i] == quote else quote
+        elif text[i] in "\"'":
+            quote = text[i]
+        elif text[i] in "([{":
+            depth += 1
+        elif text[i] in ")]}":
+            depth -= 1
+            if not depth:
+                return i + 1
+    return None
+
+
+def calls(text: str) -> Iterator[str]:
+    """Yield the calls in a text, each with those that are chained to it."""
+    at = 0
+    while found := _CALL.search(text, at):
+        end = end_of(text, found.end() - 1)
+        at = end or found.end()
+        while end and (more := re.match(r"\.[a-z_]+\(", text[end:])):
+            end = at = end_of(text, end + more.end() - 1) or len(text)
+        if end:
+            yield text[found.start() : end]
+
+
+def in_message(entry: Entry) -> Iterator[Suggestion]:
+    """Yield what a message suggests; what it quotes of the mistake is none."""
+    told = entry.message.partition("\nline 1, column")[0]
+    told = told.partition("\n    ...")[0]
+    squeezed = re.sub(r"\s", "", entry.code)
+    for call in calls(told):
+        if re.sub(r"\s", "", call).casefold() not in squeezed.casefold():
+            yield Suggestion("call", call, entry)
+    for found in _MEANT.finditer(told):
+        yield Suggestion("name", next(filter(None, found.groups())), entry)
+    for found in _OPTION.finditer(told):
+        yield Suggestion("option", found[1], entry)
+    if entry.heading == "Command line":
+        for found in _COMMAND.finditer(told):
+            if found[1] not in entry.code:
+                yield Suggestion("command", found[1], entry)
+
+
+SUGGESTIONS = [one for entry in LISTED for one in in_message(entry)]
+
+
+@cache
+def made() -> dict[str, Any]:
+    """Return what a call may name."""
+    people = sf.scan(ROWS, privacy_unit="id")
+    question = people.bound(groups=1, rows=1).agg(n=sf.count())
+    return {
+        **OWN,
+        "sf": sf,
+        "sfumato": sfumato,
+        "people": people,
+        "bounded": people.bound(groups=1, rows=2),
+        "question": question,
+        "other": sf.public(pa.table({"id": range(COUNT), "region": ["x"] * COUNT})),
+        "domain": AtomDomain(float, lower=0, upper=100),
+        "mechanism": sfumato.measurements.laplace(scale=2),
+        "token": "token",
+    }
+
+
+def run_call(one: Suggestion) -> None:
+    """Run a call; of one with dots in it, see that it is there and has the arguments that are named."""
+    head = one.text.partition("(")[0]
+    released = made()["question"].release(epsilon=1)
+    given = made() | {"rows": ROWS, "inspect": inspect, "duckdb": duckdb, "released": released}
+    short = next((short for short in SHORT if one.text.startswith(short)), None)
+    module = re.match(r"sfumato(\.\w+)+", one.entry.code) if one.entry.heading == "Names in modules" else None
+    text = one.text
+    if short is not None:
+        text = text.replace(short, SHORT[short], 1)
+    elif "." not in head and module is not None and hasattr(eval(module[0].rpartition(".")[0], given), head):
+        text = f"{module[0].rpartition('.')[0]}.{text}"
+    elif "." not in head:
+        text = f"{METHODS.get(head, 'sf')}.{text}"
+    if text.endswith("()") and text.count("(") == 1:
+        # The name of a function, perhaps one that needs arguments.
+        assert callable(eval(text[:-2], given))
+        return
+    tree = ast.parse(text.replace(", ...)", ")"), mode="eval")
+    if isinstance(tree.body, ast.Name):
+        return  # a call of which nothing is said but its name
+    assert isinstance(tree.body, ast.Call)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            for argument in call.keywords:
+                if isinstance(argument.value, ast.Constant) and argument.value.value is ...:
+                    argument.value = ast.Name(argument.arg or "", ast.Load())
+    if any(isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(tree)) or "..." in text:
+        called = tree.body
+        function = eval(ast.unparse(called.func), given)
+        names = [argument.arg for argument in called.keywords]
+        known = inspect.signature(function).parameters
+        open_ended = any(one.kind is one.VAR_KEYWORD for one in known.values())
+        assert open_ended or set(names) <= {*known, None}, names
+        return
+    eval(compile(ast.fix_missing_locations(tree), "suggestion", "eval"), given)
+
+
+def run_sql(one: Suggestion) -> None:
+    """Run what is said of SQL: an aggregate, or an expression of some column."""
+    text = one.text.replace("condition", "age > 30").replace("...", "x")
+    for own, value in (("lower, upper", "0, 100"), ("values", "3"), ("y", "wage"), ("w", "wage")):
+        text = re.sub(rf"\b{own}\b", value, text)
+    if text.startswith(("with_columns(", "filter(")):
+        return run_call(one)
+    plain, counted = (
+        PRIVATE.format(more="", what=what, rest="") for what in (f"{text} AS z", f"COUNT({text}) AS z")
+    )
+    steps = " RIGHT OUTER JOIN (SELECT DISTINCT week FROM weeks) AS p ON people.week = p.week GROUP BY p.week"
+    public = ", group_selection_strategy = PUBLIC_GROUPS"
+    by_week = PRIVATE.format(more=public, what=f"p.week, {text} AS z", rest=steps)
+    tables = {"people": ROWS, "weeks": sf.public(pa.table({"week": [1, 2]}))}
+    errors = []
+    for query in (plain, counted, by_week, plain.replace(", max_groups_contributed = 1", "")):
+        for column in ("age", "town", "day", "seen"):
+            try:
+                sf.sql(re.sub(r"\bx\b", column, query), tables=tables)
+            except SfumatoError as error:
+                errors.append(str(error))
+            else:
+                return None
+    raise AssertionError((text, errors))
+
+
+def run_name(one: Suggestion) -> None:
+    """Write the names that are meant in the place of those that the message is about; then it says another thing."""
+    words = re.findall(r"[\w-]+", one.entry.code)
+    before, _, _ = re.split("(did you mean)", one.entry.message, maxsplit=1, flags=re.IGNORECASE)
+    said = [word for word in re.findall(r"[\w-]+", before) if word in words or word.upper() in words]
+    code, meant = one.entry.code, one.text.split(" and ")
+    for i, name in enumerate(meant):
+        near = difflib.get_close_matches(name, [word for word in words if word != name], 1, 0.6)
+        wrong = near[0] if near and len(meant) == 1 else OTHER_WORDS.get(name) or said[i - len(meant)]
+        code = re.sub(rf"(?<![\w-]){re.escape(wrong)}(?![\w-])", name, code, flags=re.IGNORECASE)
+    told, _ = came(one.entry._replace(code=code))
+    assert (
+        told != one.entry.message and f"mean {one.text}" not in told and f"mean '{one.text}'" not in told
+    ), told
+
+
+def run_option(one: Suggestion) -> None:
+    """Write an option beside the others; then it is not missing any more."""
+    code = re.sub(r"OPTIONS \(", f"OPTIONS ({one.text}, ", one.entry.code, count=1)
+    code = (
+        code
+        if "OPTIONS (" in code
+        else code.replace("DIFFERENTIAL_PRIVACY", f"DIFFERENTIAL_PRIVACY OPTIONS ({one.text})")
+    )
+    told, _ = came(one.entry._replace(code=code))
+    assert told != one.entry.message, told
+
+
+def run_options(one: Suggestion) -> None:
+    """Ask a question with the options."""
+    named = dict(re.findall(r"(\w+) = ('[^']*'|\[[^]]*\]|[\w.-]+)", one.text))
+    assert {*named} <= {*OPTION_NAMES}
+    given = {name: value for name, value in named.items() if value != "..."}
+    known = {
+        "epsilon": "1",
+        "delta": "1e-6",
+        "privacy_unit_column": "id",
+        "max_groups_contributed": "1",
+    } | given
+    if "max_rows_contributed" in known:
+        known = {name: value for name, value in known.items() if name != "max_groups_contributed"}
+    options = ", ".join(f"{name} = {value}" for name, value in known.items())
+    what = "town, COUNT(*) AS n FROM 'visits.csv' GROUP BY town"
+    sf.sql(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {what}")
+
+
+def run_command(one: Suggestion) -> None:
+    """See that some command has the option."""
+    names = [*re.findall(r"(?<=sfumato )[a-z]+(?: [a-z]+)?", one.entry.code), ""]
+    for name in dict.fromkeys(word for found in names for word in (found, found.partition(" ")[0])):
+        with suppress(SystemExit):
+            shown = CliRunner().invoke(app, [*shlex.split(name), "--help"], env={"COLUMNS": "200"}).output
+            if one.text in shown:
+                return
+    raise AssertionError(one.text)
+
+
+def run(one: Suggestion) -> None:
+    head = one.text.partition("(")[0]
+    python = "." in head or head in METHODS or hasattr(sf, head) or one.entry.heading == "Names in modules"
+    if one.form == "call" and (one.entry.heading == "SQL" or not python):
+        return run_sql(one)
+    runs: dict[str, Callable[[Suggestion], None]] = {
+        "call": run_call,
+        "name": run_name,
+        "option": run_option,
+        "options": run_options,
+        "command": run_command,
+    }
+    runs[one.form](one)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    pa.csv.write_csv(ROWS.drop_columns("steps"), "visits.csv")
+    Path("rows.csv").write_text("id,v\na,1\n")
+    Path("towns.csv").write_text("town,region\nA,x\n")
+    Path("catalog.toml").write_text('[tables.visits]\nsource = "visits.csv"\nprivacy_unit = "id"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize("one", SUGGESTIONS, ids=lambda one: f"{one.form} {one.text}"[:50])
+def test_what_a_message_says_to_write_can_be_written(one: Suggestion, here: Path) -> None:
+    run(one)
+
+
+# What stands in the source, of which only some is on the page.
+
+SOURCE = Path(sf.__file__).parent
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of a module but for its docstrings, with {} for what is filled in."""
+    strings = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
+            strings.add(id(node.body[0].value))  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in strings:
+            yield node.value
+
+
+def in_source() -> Iterator[Suggestion]:
+    """Yield the calls of Python in all texts of the package that name what users call."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        for text in texts(ast.parse(path.read_text())):
+            for call in calls(text):
+                head = call.partition("(")[0]
+                known = head in METHODS or (head.startswith("sf.") and head.count(".") == 1)
+                if "{}" in call or "\n" in call:
+                    continue
+                if known:
+                    yield Suggestion("call", call, Entry(place, "", text))
+                elif "contribution_bounds_per" in call:
+                    yield Suggestion("call", call, Entry("SQL", "", text))
+            for found in re.finditer(r"OPTIONS (\(\w+ = )", text):
+                given = text[found.start(1) : end_of(text, found.start(1))]
+                if "{}" not in given:
+                    yield Suggestion("options", given, Entry("SQL", "", text))
+
+
+IN_SOURCE = list({one.text: one for one in in_source()}.values())
+
+
+@pytest.mark.parametrize("one", IN_SOURCE, ids=lambda one: one.text[:50])
+def test_what_a_text_of_the_source_says_to_write_can_be_written(one: Suggestion, here: Path) -> None:
+    run(one)
+
+
+# Notes and explanations, of rows and questions that have many.
+
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
+    "a count": lambda people: people.bound(groups=1, rows=1).agg(n=sf.count()),
+    "groups": lambda people: people.group_by("town").bound(groups=1, rows=1).agg(n=sf.count_units()),
+    "means": lambda people: people.group_by("week", keys=[1, 2]).bound(groups=2, rows=1).agg(
+        m=sf.mean("age", lower=0, upper=1000), v=sf.variance("wage", lower=0, upper=1e6)
+    ),
+    "quantiles": lambda people: people.bound(rows=1).agg(q=sf.quantiles("age", [0.25, 0.5], lower=0, upper=9)),
+    "distinct": lambda people: people.bound(rows=1).agg(d=sf.count_distinct("town", values=2)),
+    "automatic": lambda people: people.group_by("town").bound(groups="auto", rows="auto").agg(s=sf.sum("age", lower="auto", upper="auto")),
+}  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "id": [1, 2],
+        "town": pd.Series(["A", "B"], dtype=object),
+        "week": [1, 2],
+        "age": [3, 4],
+        "wage": [1.0, 2.0],
+    }
+)
+SOURCES = {"rows": lambda: ROWS, "a file": lambda: "visits.csv", "a frame": lambda: FRAME}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_what_notes_and_explanations_say_to_write_can_be_written(asked: str, source: str, here: Path) -> None:
+    people = sf.scan(SOURCES[source](), privacy_unit="id")
+    release = QUESTIONS[asked](people).release(epsilon=1, delta="1e-3")
+    text = "\n".join([*release.plan.notes, str(release.explain())])
+    for one in in_message(Entry("A note", "", text)):
+        run(one)
+    for types in re.findall(r"types=(\{[^}]*\})", text):
+        declared = sf.scan(SOURCES[source](), privacy_unit="id", types=ast.literal_eval(types))
+        assert {name: column.type_name for name, column in declared.schema.items()} == {
+            name: column.type_name for name, column in people.schema.items()
+        }
+    for option in re.findall(r"OPTIONS \((types = '(?:[^']|'')*')\)", text):
+        what = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, {option}) COUNT(*) AS n"
+        assert not any("Declare" in note for note in sf.sql(f"{what} FROM 'visits.csv'").plan.notes)
+    assert source == "rows" or "types={" in text
+
+
+def test_a_suggestion_that_cannot_be_written_would_be_found() -> None:
+    """The seeded faults: a call without an argument that it needs, a name that is none, an option of no statement."""
+    faults = {
+        "A table": ("write release(noise='laplace')", "write per_unit(orders='count(*)', spent='sum(prize)')", "write agg(n=sf.cuont())"),
+        "SQL": ("write AVG(x, contribution_bounds_per_row => (0))", "write OPTIONS (epsilon = 0)"),
+    }  # fmt: skip
+    for heading, messages in faults.items():
+        for message in messages:
+            found = list(in_message(Entry(heading, "SELECT WITH DIFFERENTIAL_PRIVACY 1", message)))
+            assert found
+            with pytest.raises((SfumatoError, AssertionError)):
+                for one in found:
+                    run_options(
+                        Suggestion("options", f"({one.text})", one.entry)
+                    ) if one.form == "option" else run(one)
