@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "sfumato"
 # What each room may import, besides itself.
 BELOW = {
     "errors": set(),
-    "names": {"errors"},
+    "names": {"errors", "exact"},
     "exact": {"errors"},
     "ownership": {"errors"},
     "display": set(),

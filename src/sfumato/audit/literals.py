@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,9 @@ def digits(bound: float, rounding: str, count: int = 4) -> str:
     if not math.isfinite(bound):
         return str(bound)
     written = Decimal(repr(float(bound)))
-    last = Decimal(1).scaleb(written.adjusted() - count + 1)
-    return f"{float(written.quantize(last, rounding)):.{count}g}"
+    context = Context(prec=40, traps=[])  # the active one belongs to the caller
+    last = Decimal(1).scaleb(written.adjusted() - count + 1, context)
+    return f"{float(written.quantize(last, rounding, context)):.{count}g}"
 
 
 def _joined(values: Any) -> str:

@@ -12,6 +12,7 @@ from sfumato.budget.parameters import admissible_count, admissible_delta, admiss
 from sfumato.errors import BudgetError
 from sfumato.exact import root_up
 from sfumato.exact.directed import convert, directed, exactly, log2
+from sfumato.exact.isolation import isolated
 from sfumato.exact.roots import crossing, log_ratio
 
 FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
@@ -20,6 +21,7 @@ REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start
 LossAt = Callable[[Fraction], Loss]
 
 
+@isolated
 def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object = 1) -> Fraction:
     """Return the smallest noise multiplier whose loss is within (epsilon, delta).
 
@@ -134,6 +136,7 @@ def _power(x: float) -> Fraction:
     return Fraction(2.0**x)
 
 
+@isolated
 def split_delta(delta: object, groups: object) -> Fraction:
     """Return the largest d such that `groups` independent chances of d come to at most delta.
 

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from sfumato.exact.directed import convert, directed, exactly, round_bits
+from sfumato.exact.isolation import isolated
 from sfumato.exact.roots import halve
 
 BITS = 128
 
 
+@isolated
 def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     """Return an epsilon at which rho-zCDP is (epsilon, delta)-DP, rounded up.
 
@@ -41,6 +43,7 @@ def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     return max(Fraction(0), round_bits(order * rho - gained + leak / excess, 64, up=True))
 
 
+@isolated
 def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     """Return a delta at which rho-zCDP is (epsilon, delta)-DP, rounded up; 1 where there is no better one.
 
@@ -60,6 +63,7 @@ def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     return min(Fraction(1), exactly(up.exp(up.sub(convert(excess * (excess * rho - gap), up), gained))))
 
 
+@isolated
 def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP: `zcdp_delta` says so.
 

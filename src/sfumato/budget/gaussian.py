@@ -20,6 +20,7 @@ from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, root_up, round_up
 from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits
+from sfumato.exact.isolation import isolated
 from sfumato.exact.normal import tail
 from sfumato.exact.roots import crossing, log_ratio
 
@@ -27,6 +28,7 @@ SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this o
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
 
 
+@isolated
 def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
     """Return an upper bound on delta(epsilon; mu), tight to about 2^-50 of it.
 
@@ -61,12 +63,13 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         raised = up.div(tail(minus_first, bits, up=True), 2)
         lowered = down.div(tail(minus_second, bits, up=False), 2)
         delta = up.sub(raised, down.mul(down.exp(eps), lowered))
-        lost = raised * (1 + minus_first * minus_first)  # about 2^bits times the error
-        if delta * 2 ** (bits - 60) >= lost or bits >= 8192:
+        lost = up.mul(raised, up.add(1, up.square(minus_first)))  # about 2^bits times the error
+        if up.mul_2exp(delta, bits - 60) >= lost or bits >= 8192:
             return min(Fraction(1), max(SMALLEST, exactly(delta)))
         bits *= 2
 
 
+@isolated
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     """Return the largest mu = L2 sensitivity / sigma that (epsilon, delta) allows, rounded down.
 
@@ -170,6 +173,7 @@ def pure_epsilon(mu: Fraction) -> Fraction:
     return most * (1 - Fraction(1, 2**30))  # pure_mu is rounded up
 
 
+@isolated
 def gaussian_sigma(l2_sensitivity: object, epsilon: object, delta: object) -> float:
     """Return the smallest sigma of Gaussian noise that gives (epsilon, delta), rounded up.
 

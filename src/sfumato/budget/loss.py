@@ -21,6 +21,7 @@ from sfumato.budget.pld import pld_deltas
 from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact.directed import log2
+from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import crossing, log_ratio
 
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
@@ -28,7 +29,7 @@ WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss d
 
 
 @dataclass(frozen=True, repr=False)
-class Loss(Spelled):
+class Loss(Isolated, Spelled):
     """The composition of all that one release does, per privacy unit added or removed.
 
     Args:

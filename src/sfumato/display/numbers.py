@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 # Beyond these a number is easier to read with a power of ten.
 LARGEST = 1e15
 MOST_DECIMALS = 9
+_CONTEXT = Context(prec=40, traps=[])  # the active one belongs to the caller
 _LONGEST = 14  # characters of a fraction, or of a whole number without a power of ten
 
 
@@ -58,10 +59,10 @@ def _one(value: float, error: float, finest: int) -> Shown:
     decimals = finest if own is None else min(finest, own + 1)
     if isinstance(value, int):
         decimals = 0
-    last = Decimal(1).scaleb(-decimals)
+    last = Decimal(1).scaleb(-decimals, _CONTEXT)
     # The shortest text of a float is what was meant: 0.1 is not a little more than 0.1.
-    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_EVEN)
-    width = Decimal(repr(error)).quantize(last, ROUND_CEILING)
+    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_EVEN, _CONTEXT)
+    width = Decimal(repr(error)).quantize(last, ROUND_CEILING, _CONTEXT)
     return Shown(f"{rounded:,}", f"{width:,}")
 
 
@@ -105,7 +106,8 @@ def exact(number: Fraction | int | float) -> str:
     try:
         nearest = float(whole)
     except OverflowError:
-        return f"about {Decimal(whole.numerator) / Decimal(whole.denominator):.6g}"
+        about = Context(prec=6, rounding=ROUND_HALF_EVEN, traps=[])
+        return f"about {about.divide(Decimal(whole.numerator), Decimal(whole.denominator)):.6g}"
     for text in (f"{nearest:g}", repr(nearest)):
         # As it was written in decimal, or as the float that it was given as.
         if Fraction(text) == whole:

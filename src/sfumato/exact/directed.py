@@ -1,8 +1,9 @@
 """MPFR with a direction: every operation rounds up, or every operation rounds down.
 
-gmpy2 has no types; the names say what is meant. Python's own operators on an MPFR number, unary minus
-among them, round to the 53 bits of the active context, so that only methods of a context are used for
-anything whose precision matters.
+This is the one module that imports gmpy2. Python's own operators on an MPFR number, `abs` and `float` among
+them, and gmpy2's functions use the *active* context, whose precision, rounding and traps belong to the caller
+of sfumato. So a number is made, changed and read by methods of a context of ours and by the functions here
+alone; comparisons are exact in any context. gmpy2 has no types; the names say what is meant.
 """
 
 from __future__ import annotations
@@ -38,16 +39,61 @@ def nearest(bits: int) -> Context:
     return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
 
 
-def convert(number: Fraction | int, context: Context) -> Real:
-    """Return `number` in the context's precision, rounded in its direction."""
+def default_context() -> Any:
+    """Return what makes a context with gmpy2's defaults the active one, as a context manager."""
+    return gmpy2.context(gmpy2.context())
+
+
+def rational(number: Fraction | float, denominator: int = 1) -> Rational:
+    """Return a number as gmpy2's rational, which is exact and knows no context; by a whole denominator."""
+    if denominator == 1:
+        return gmpy2.mpq(number)
+    return gmpy2.mpq(number, denominator)
+
+
+def convert(number: Any, context: Context) -> Real:
+    """Return a rational number in the context's precision, rounded in its direction."""
     with gmpy2.context(context):
         return gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator))
+
+
+def to_float(number: Real) -> float:
+    """Return the float nearest to an MPFR number.
+
+    >>> to_float(directed(64).up.div(1, 3)) == 1 / 3
+    True
+    """
+    with gmpy2.context(nearest(53)):
+        return float(number)
+
+
+def is_finite(number: Real) -> bool:
+    """Whether an MPFR number is neither infinite nor NaN."""
+    return bool(gmpy2.is_finite(number))
+
+
+def exponent(number: Real) -> int:
+    """Return the e with 2^(e-1) <= |number| < 2^e, of an MPFR number other than 0."""
+    return int(gmpy2.get_exp(number))
+
+
+def whole_root(number: int, degree: int) -> int:
+    """Return the root of a whole number of at least 0, rounded down.
+
+    >>> whole_root(26, 3)
+    2
+    """
+    return int(gmpy2.iroot(gmpy2.mpz(number), degree)[0])
 
 
 def exactly(number: Real) -> Fraction:
     """Return an MPFR number as the Fraction that it is."""
     numerator, denominator = number.as_integer_ratio()
     return Fraction(int(numerator), int(denominator))
+
+
+ZERO, HALF = convert(0, nearest(53)), convert(Fraction(1, 2), nearest(53))
+INFINITY, MINUS_INFINITY = nearest(53).div(1, ZERO), nearest(53).div(-1, ZERO)
 
 
 def round_bits(number: Fraction, bits: int, *, up: bool) -> Fraction:

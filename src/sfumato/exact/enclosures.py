@@ -9,9 +9,18 @@ from functools import lru_cache
 from itertools import count
 from typing import Final
 
-import gmpy2
-
-from sfumato.exact.directed import Real, convert, directed, exactly
+from sfumato.exact.directed import (
+    HALF,
+    INFINITY,
+    MINUS_INFINITY,
+    ZERO,
+    Real,
+    convert,
+    directed,
+    exactly,
+    is_finite,
+    rational,
+)
 
 
 # Not frozen, which would take longer than the arithmetic; `Final` tells mypy.
@@ -66,7 +75,7 @@ class Enclosure:
         """Divide by what is greater than 0."""
         down, up = directed(self.bits)
         if other.low <= 0:
-            return Enclosure(gmpy2.mpfr("-inf"), gmpy2.mpfr("inf"), self.bits)
+            return Enclosure(MINUS_INFINITY, INFINITY, self.bits)
         low = down.div(self.low, other.high if self.low >= 0 else other.low)
         high = up.div(self.high, other.low if self.high >= 0 else other.high)
         return Enclosure(low, high, self.bits)
@@ -75,7 +84,7 @@ class Enclosure:
         if self.low >= 0:
             return self
         turned = -self
-        return turned if self.high <= 0 else Enclosure(gmpy2.mpfr(0), max(turned.high, self.high), self.bits)
+        return turned if self.high <= 0 else Enclosure(ZERO, max(turned.high, self.high), self.bits)
 
     def times(self, factor: Fraction | int) -> Enclosure:
         """Multiply by a rational number."""
@@ -91,15 +100,14 @@ class Enclosure:
     def root(self, degree: int) -> Enclosure:
         """Return the root of a number of at least 0."""
         down, up = directed(self.bits)
-        zero = gmpy2.mpfr(0)
         return Enclosure(
-            down.rootn(max(self.low, zero), degree), up.rootn(max(self.high, zero), degree), self.bits
+            down.rootn(max(self.low, ZERO), degree), up.rootn(max(self.high, ZERO), degree), self.bits
         )
 
     def log(self) -> Enclosure:
         """Return the natural logarithm of a number that is known to be greater than 0."""
         down, up = directed(self.bits)
-        return Enclosure(down.log(max(self.low, gmpy2.mpfr(0))), up.log(self.high), self.bits)
+        return Enclosure(down.log(max(self.low, ZERO)), up.log(self.high), self.bits)
 
     def exp(self) -> Enclosure:
         """Return e to this power."""
@@ -120,15 +128,15 @@ class Enclosure:
 
     def holds(self, number: Fraction) -> bool:
         """Whether a number is between the ends."""
-        return bool(self.low <= gmpy2.mpq(number) <= self.high)
+        return bool(self.low <= rational(number) <= self.high)
 
     def rounded(self) -> int | None:
         """Return the whole number that all of it rounds to, halves up; None where it does not."""
-        if not (gmpy2.is_finite(self.low) and gmpy2.is_finite(self.high)):
+        if not (is_finite(self.low) and is_finite(self.high)):
             return None
         # With so many bits the sum with 1/2 is exact, or rounded towards where its floor is the same.
         down = directed(max(128, self.bits + 2)).down
-        low, high = (int(down.floor(down.add(end, _half))) for end in (self.low, self.high))
+        low, high = (int(down.floor(down.add(end, HALF))) for end in (self.low, self.high))
         return low if low == high else None
 
     def floor(self) -> int | None:
@@ -140,9 +148,6 @@ class Enclosure:
         low, high = exactly(self.low), exactly(self.high)
         middle = float((low + high) / 2)
         return middle, max(high - Fraction(middle), Fraction(middle) - low)
-
-
-_half = gmpy2.mpfr("0.5")
 
 
 @lru_cache(1 << 10)

@@ -18,6 +18,7 @@ from sfumato.errors import (
     with_article,
 )
 from sfumato.exact import at_least_0
+from sfumato.exact.isolation import Isolated
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import AMOUNT, Measure, exact_amount
 from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
@@ -132,7 +133,7 @@ def derived(
 
 
 @dataclass(frozen=True, repr=False)
-class Transformation:
+class Transformation(Isolated):
     """A deterministic function with a stability claim.
 
     Args:
@@ -210,7 +211,7 @@ class Transformation:
 
 
 @dataclass(frozen=True, repr=False)
-class Measurement:
+class Measurement(Isolated):
     """A random function with a privacy claim.
 
     Args:

@@ -26,6 +26,7 @@ from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import Number, positive_int
 from sfumato.exact.directed import exp_bounds, log2
+from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 from sfumato.noise.k_norm.separate_laws import ExactMarginal
@@ -56,7 +57,7 @@ class Selected(NamedTuple):
     noisy: Units | None
 
 
-class GroupSelection(ABC):
+class GroupSelection(Isolated, ABC):
     """A rule that selects groups privately by their numbers of units."""
 
     pre_threshold: int

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-import gmpy2
-
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
+from sfumato.exact.directed import whole_root
+from sfumato.exact.isolation import Isolated
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.names.helpful import helpful
 from sfumato.noise import Laplace, Words
@@ -19,7 +19,7 @@ from sfumato.ownership import Owned, Turn
 LARGEST_SCALE = 2**40
 
 
-class AboveThreshold(Owned):
+class AboveThreshold(Isolated, Owned):
     """Say of one value after another whether it is above a threshold, until `positives` of them were.
 
     All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
@@ -144,7 +144,7 @@ def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
     >>> first, second
     (Fraction(5, 1), Fraction(10, 1))
     """
-    part = Fraction(int(gmpy2.iroot(gmpy2.mpz((2 * positives) ** 2) << 48, 3)[0]), 2**16)
+    part = Fraction(whole_root((2 * positives) ** 2 << 48, 3), 2**16)
     scales = scale * (1 + part), 2 * positives * scale * (1 + part) / part
     if max(scales) > LARGEST_SCALE:
         raise ParameterError("scale", scale, "so small that no noise's scale is above 2^40")

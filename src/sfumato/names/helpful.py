@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -100,11 +100,12 @@ def helpful(function: F) -> F:
     sfumato.errors.ArgumentError: mean: there is no argument bounds; did you mean lower and upper? Write ...
     """
 
-    said_of = _said_of
+    said_of, defaults = _said_of, _library_defaults
 
     def call(*args: Any, **named: Any) -> Any:
         try:
-            return function(*args, **named)
+            with defaults():
+                return function(*args, **named)
         except Exception as error:
             wrong = said_of(error, function, args, named)
             if wrong is None:
@@ -114,7 +115,15 @@ def helpful(function: F) -> F:
     # With the globals of the function's own module: doctest looks there for the examples of what it holds.
     own: dict[str, Any] = function.__globals__
     made = FunctionType(call.__code__, own, function.__name__, None, call.__closure__)
+    made.__dict__["isolated"] = True
     return cast(F, wraps(function)(made))
+
+
+def _library_defaults() -> AbstractContextManager[None]:
+    """Return what gives NumPy, gmpy2 and decimal their defaults; loaded when it is first used."""
+    from sfumato.exact.isolation import library_defaults
+
+    return library_defaults()
 
 
 def _said_of(

@@ -21,10 +21,10 @@ Probability = Number | Enclosures
 
 
 @overload
-@helpful
 def bernoulli(p: Probability, n: None = None, words: Words | None = None) -> bool: ...
 @overload
 def bernoulli(p: Probability, n: int, words: Words | None = None) -> NDArray[np.bool_]: ...
+@helpful
 def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) -> bool | NDArray[np.bool_]:
     """Toss coins that are true with probability exactly p.
 

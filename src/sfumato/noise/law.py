@@ -9,13 +9,13 @@ from functools import partial, wraps
 from math import isnan
 from typing import Any, ClassVar
 
-import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
-from sfumato.exact.directed import directed, nearest
+from sfumato.exact.directed import convert, directed, nearest, rational, to_float
+from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise.rounding import largest_scale, sampler
 from sfumato.noise.standard import Standard
@@ -50,7 +50,7 @@ def _elementwise(apply: Callable[..., float | Floats]) -> Callable[[Callable[...
 _of_each, _of_each_whole = _elementwise(each), _elementwise(each_whole)
 
 
-class Law(ABC):
+class Law(Isolated, ABC):
     """A symmetric law of real noise Z = scale * (a standard law), in any unit.
 
     Methods that are called `rounded...` are about R, which is Z rounded to the nearest integer.
@@ -103,7 +103,7 @@ class Law(ABC):
         exact = Fraction(x)
         context = nearest(working_bits)
         half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
-        return float(half if exact >= 0 else context.sub(1, half))
+        return to_float(half if exact >= 0 else context.sub(1, half))
 
     @_of_each
     def cdf(self, x: Scalar) -> float:
@@ -144,7 +144,7 @@ class Law(ABC):
         if outside == 1:
             return 0.0
         context = nearest(working_bits)
-        t = float(self._magnitude(*(context.mul(gmpy2.mpq(q), 1) for q in (outside, 1 - outside))))
+        t = to_float(self._magnitude(*(convert(q, context) for q in (outside, 1 - outside))))
         return t if exact < Fraction(1, 2) else -t
 
     @_of_each
@@ -179,7 +179,7 @@ class Law(ABC):
         (8.304785425194114, 1.059189142777261)
         """
         outside, inside = power_of_ten(positive(k, "k"))
-        return float(self._magnitude(outside, inside))
+        return to_float(self._magnitude(outside, inside))
 
     def complementary_tolerance(self, k: Number) -> float:
         """Return t with P(|Z| < t) = 10^-k: how near to 0 noise must not lie, or it is missing.
@@ -196,7 +196,7 @@ class Law(ABC):
         1.0000050000333335e-05
         """
         inside, outside = power_of_ten(positive(k, "k"))
-        return float(self._magnitude(outside, inside))
+        return to_float(self._magnitude(outside, inside))
 
     def tail_bounds(self, x: Number, bits: int = 64) -> tuple[Fraction, Fraction]:
         """Enclose P(Z > x) between two fractions.
@@ -304,9 +304,9 @@ class Law(ABC):
         context = nearest(bits)
         outer = self._outside(abs(m) + Fraction(1, 2), bits)[0]
         if m == 0:
-            return float(context.sub(1, outer))
+            return to_float(context.sub(1, outer))
         inner = self._outside(abs(m) - Fraction(1, 2), bits)[0]
-        return float(context.div_2exp(context.sub(inner, outer), 1))
+        return to_float(context.div_2exp(context.sub(inner, outer), 1))
 
     def rounded_tolerance(self, k: Number) -> int:
         """Return the smallest whole t with P(|R| > t) <= 10^-k.
@@ -354,9 +354,9 @@ class Law(ABC):
             raise ParameterError("confidence", confidence, "from 0 to less than 1")
         if exact == 0:
             return 0
-        rest = gmpy2.mpq(1 - exact)
+        rest = rational(1 - exact)
         context = nearest(working_bits)
-        start = self._magnitude(context.mul(rest, 1), context.mul(gmpy2.mpq(exact), 1))
+        start = self._magnitude(convert(rest, context), convert(exact, context))
 
         def bound(bits: int) -> tuple[Any, Any]:
             return rest, rest
@@ -367,7 +367,7 @@ class Law(ABC):
 
     def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
         """Enclose P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
-        return self.standard.tail(gmpy2.mpq(x / self.unit), bits)
+        return self.standard.tail(rational(x / self.unit), bits)
 
     def _magnitude(self, outside: Any, inside: Any) -> Any:
         """Return t with P(|Z| > t) = outside, where inside = 1 - outside."""

@@ -19,12 +19,11 @@ from fractions import Fraction
 from functools import cache, cached_property
 from math import factorial
 
-import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_up
-from sfumato.exact.directed import nearest
+from sfumato.exact.directed import nearest, to_float
 from sfumato.noise.standard import Standard
 
 Floats = NDArray[np.float64]
@@ -118,12 +117,11 @@ def _anchors(standard: Standard, count: int) -> tuple[Floats, Floats]:
     for i in range(count << _anchor_bits):
         octave, segment = divmod(i, 1 << _anchor_bits)
         # A dyadic number of few bits: exact, as is its complement.
-        middle = context.mul_2exp(
-            gmpy2.mpfr(2 * ((1 << _anchor_bits) + segment) + 1), octave - count - 1 - _anchor_bits
-        )
+        whole = 2 * ((1 << _anchor_bits) + segment) + 1
+        middle = context.mul_2exp(whole, octave - count - 1 - _anchor_bits)
         z = standard.quantile(middle, context.sub(1, middle), _anchor_precision)
-        value[i] = z
-        slope[i] = context.mul_2exp(standard.slope(z, _anchor_precision), octave - count)
+        value[i] = to_float(z)
+        slope[i] = to_float(context.mul_2exp(standard.slope(z, _anchor_precision), octave - count))
     return value, slope
 
 

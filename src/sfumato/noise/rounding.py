@@ -15,12 +15,11 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import isnan
 
-import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_down
-from sfumato.exact.directed import directed, nearest
+from sfumato.exact.directed import directed, nearest, rational
 from sfumato.noise import quantile_table as qt
 from sfumato.noise.standard import Standard
 from sfumato.noise.words import Words
@@ -131,7 +130,7 @@ class Sampler:
         """Return the rounded quantile of the middle of U's interval, nearly always rightly."""
         # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
         context = nearest(_guess_bits)
-        outside = context.mul_2exp(context.mul(2 * prefix + 1, 1), -bits - 1)
+        outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
         z = self.standard.quantile(outside, context.sub(1, outside), _guess_bits)
         x = context.mul(z, context.div(self.scale.numerator, self.scale.denominator))
         return int(context.rint(x)) if x < largest_integer else largest_integer
@@ -142,7 +141,7 @@ class Sampler:
         Returns:
             1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.
         """
-        y = gmpy2.mpq((2 * middle + 1) * self.scale.denominator, 2 * self.scale.numerator)
+        y = rational((2 * middle + 1) * self.scale.denominator, 2 * self.scale.numerator)
         precision = bits + 9
         while True:
             down, up = directed(2 * precision)  # wide enough for the shift to be exact

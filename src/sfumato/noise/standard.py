@@ -11,9 +11,7 @@ import statistics
 from abc import ABC, abstractmethod
 from typing import Any
 
-import gmpy2
-
-from sfumato.exact.directed import Rational, Real, directed, nearest
+from sfumato.exact.directed import Rational, Real, directed, nearest, to_float
 from sfumato.exact.normal import both_tails, over_root_two
 
 
@@ -113,7 +111,7 @@ class _Gaussian(Standard):
             cubic = div(mul(r, add(1, mul(2, square))), 6)
             z = add(z, mul(r, add(1, mul(r, add(div(z, 2), cubic)))))
             # The error that is left is of the order of (z r)^4 / z.
-            if abs(r) * (1 + square) <= abs(z) * gmpy2.exp2(-bits // 4 - 2):
+            if mul(context.abs(r), add(1, square)) <= context.mul_2exp(context.abs(z), -bits // 4 - 2):
                 return z
 
     def _start(self, outside: Real, inside: Real, bits: int) -> Real:
@@ -121,9 +119,9 @@ class _Gaussian(Standard):
         if outside >= 0.5:
             if inside < 1e-6:
                 return context.mul(inside, context.sqrt(context.div(context.const_pi(), 2)))
-            return gmpy2.mpfr(statistics.NormalDist().inv_cdf(0.5 + float(inside) / 2))
+            return context.plus(statistics.NormalDist().inv_cdf(0.5 + to_float(inside) / 2))
         if outside > 1e-290:
-            return gmpy2.mpfr(-statistics.NormalDist().inv_cdf(float(outside) / 2))
+            return context.plus(-statistics.NormalDist().inv_cdf(to_float(outside) / 2))
         # Far out, Newton steps on ln T, which is almost a parabola there, come near enough.
         log, root_two = context.log(outside), context.sqrt(2)
         z = context.sqrt(context.mul(-2, log))
@@ -131,7 +129,7 @@ class _Gaussian(Standard):
             tail = context.erfc(context.div(z, root_two))
             change = context.mul(context.mul(context.sub(log, context.log(tail)), tail), self.slope(z, bits))
             z = context.add(z, change)
-            if abs(change) < 1e-12:
+            if -1e-12 < change < 1e-12:
                 return z
 
     def slope(self, z: Real, bits: int) -> Real:

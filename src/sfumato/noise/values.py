@@ -7,12 +7,11 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any, Protocol, overload
 
-import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact.directed import exactly, nearest
+from sfumato.exact.directed import exactly, exponent, nearest, to_float
 
 Floats = NDArray[np.float64]
 Scalar = int | float | Fraction
@@ -49,19 +48,19 @@ least_tail: Fraction = Fraction(1, 2**floor_bits)
 def times_root(factor: Fraction, square: int) -> float:
     """Return factor * sqrt(square), correctly rounded."""
     context = nearest(working_bits)
-    return float(context.mul(context.sqrt(square), context.div(factor.numerator, factor.denominator)))
+    return to_float(context.mul(context.sqrt(square), context.div(factor.numerator, factor.denominator)))
 
 
 def power_of_ten(k: Fraction) -> tuple[Any, Any]:
     """Return 10^-k and 1 - 10^-k, both to nearly the working precision."""
     context = nearest(working_bits + int(k).bit_length())
-    exponent = context.minus(context.div(k.numerator, k.denominator))
-    return context.exp10(exponent), context.minus(context.expm1(context.mul(exponent, context.log(10))))
+    power = context.minus(context.div(k.numerator, k.denominator))
+    return context.exp10(power), context.minus(context.expm1(context.mul(power, context.log(10))))
 
 
 def small_fraction(t: Any) -> Fraction:
     """Take an end of an enclosure as a Fraction; one that is too small to write down as 0."""
-    if t == 0 or gmpy2.get_exp(t) < -2 * floor_bits:
+    if t == 0 or exponent(t) < -2 * floor_bits:
         return Fraction(0)
     return exactly(t)
 

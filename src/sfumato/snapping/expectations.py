@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_up
+from sfumato.exact.isolation import Isolated
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping import bias
 from sfumato.snapping.accuracy import LaplaceComparison
@@ -14,7 +15,7 @@ from sfumato.snapping.law import SnappedLaw
 from sfumato.snapping.parameters import Parameters
 
 
-class Expectations:
+class Expectations(Isolated):
     """What follows from a mechanism's numbers; all of it may be published."""
 
     _found: Parameters

@@ -50,10 +50,10 @@ def power_of_two_at_least(scale: float) -> float:
 
 
 @overload
-@helpful
 def to_lattice(x: float, step: float) -> float: ...
 @overload
 def to_lattice(x: ArrayLike, step: float) -> float | Floats: ...
+@helpful
 def to_lattice(x: ArrayLike, step: float) -> float | Floats:
     """Round to the nearest multiple of a power of two, ties towards +infinity, by bits alone (4.2).
 

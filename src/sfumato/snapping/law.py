@@ -12,10 +12,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-import gmpy2
-
 from sfumato.exact import Number, at_least_0, round_up, whole_number
-from sfumato.exact.directed import exactly
+from sfumato.exact.directed import exactly, nearest, to_float
+from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole
 from sfumato.snapping.accuracy import probability
 from sfumato.snapping.bias import signed_bias
@@ -24,10 +23,10 @@ from sfumato.snapping.steps import InSteps
 
 # Below 2^-5000 only the size of a chance matters.
 _tiny_bits = 5000
-_tiny = gmpy2.mpfr(2) ** -_tiny_bits
+_tiny = nearest(64).mul_2exp(1, -_tiny_bits)
 
 
-class SnappedLaw(InSteps):
+class SnappedLaw(Isolated, InSteps):
     """The law of one release, if the statistic were `guess`; made by `SnappingMechanism.law`.
 
     Everything is in the statistic's unit. Chances of errors and accuracies are rounded up, and cover the
@@ -76,18 +75,18 @@ class SnappedLaw(InSteps):
             return 0.0
         context = self._context
         if k == self._last:
-            return float(self._at_least(k))
+            return to_float(self._at_least(k))
         if k == -self._last:
-            return float(self._at_most(k))
+            return to_float(self._at_most(k))
         # On the side where both tails are small, so that nothing cancels.
         if k > self._a:
-            return float(context.sub(self._at_least(k), self._at_least(k + 1)))
-        return float(context.sub(self._at_most(k), self._at_most(k - 1)))
+            return to_float(context.sub(self._at_least(k), self._at_least(k + 1)))
+        return to_float(context.sub(self._at_most(k), self._at_most(k - 1)))
 
     @property
     def clamped(self) -> float:
         """The probability that the outer clamp binds: that the release is center +- bound."""
-        return float(self._context.add(self._at_least(self._last), self._at_most(-self._last)))
+        return to_float(self._context.add(self._at_least(self._last), self._at_most(-self._last)))
 
     @property
     def bias(self) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import ParameterError, shown
 from sfumato.exact import Number, as_fraction, as_fractions, positive, positive_int, round_down, round_up
+from sfumato.exact.isolation import Isolated
 from sfumato.framework import (
     AtomDomain,
     ChangeOneDistance,
@@ -34,7 +35,7 @@ from sfumato.transformations import clamp, covariance, histogram, impute, mean, 
 REPLACED = ChangeOneDistance()
 
 
-class BoundedStatistic:
+class BoundedStatistic(Isolated):
     """An exact statistic of n records, and the mechanism that releases it.
 
     Args:

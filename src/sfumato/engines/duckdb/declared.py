@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from sfumato.dialect.tree import ask
-from sfumato.engines.duckdb.nested import is_nested
+from sfumato.engines.duckdb.nested import is_nested, parts_of
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import ColumnError, EngineError, QueryError, nearest, with_article
 
@@ -124,8 +124,7 @@ def is_castable(kind: str) -> bool:
 def _is_readable(kind: str) -> bool:
     """Whether a value of JSON can be read as a type, named as DuckDB does."""
     if is_nested(kind):
-        parts = duckdb.sqltype(kind).children[: 1 if kind.endswith("]") else None]
-        return all(_is_readable(str(of)) for _, of in parts)
+        return all(_is_readable(of) for _, of in parts_of(kind))
     return kind == "JSON" or is_castable(kind)
 
 

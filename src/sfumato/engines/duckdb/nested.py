@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.query.schema import FLOATS
 
@@ -23,6 +24,15 @@ _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], 
 )
 # A name in quotes, or an ENUM with its labels, which may be none.
 _ENUM = re.compile(r"""("(?:[^"]|"")*")|\bENUM\((?:'(?:[^']|'')*'(?:, )?)*\)""")
+
+
+@lru_cache(1 << 10)
+def parts_of(kind: str) -> list[tuple[str, str]]:
+    """Return names and types of what a nested DuckDB type holds; of a list or an array its elements alone."""
+    # `duckdb.sqltype` asks the default connection, which belongs to whoever runs the process.
+    with lent(leaves_nothing=True) as connection:
+        parts = connection.sqltype(kind).children
+    return [(field, str(of)) for field, of in parts[: 1 if kind.endswith("]") else None]]
 
 
 def is_nested(kind: str) -> bool:
@@ -57,9 +67,7 @@ def within_nested(
     if not is_nested(kind):
         value = within(name, kind)
         return value if kind in FLOATS else value and f"CASE WHEN {value} IS NOT NULL THEN {name} END"
-    # An array has its length as well.
-    parts_of = duckdb.sqltype(kind).children[: 1 if kind.endswith("]") else None]
-    children = [(field, str(of)) for field, of in parts_of]
+    children = parts_of(kind)
     one = identifier(f"each{depth}")
     if kind.startswith("MAP(") and not kind.endswith("]"):
         parts = [f"{one}.key", f"{one}.value"]

@@ -17,7 +17,7 @@ from sfumato.engines.duckdb.harmless import described, within
 from sfumato.engines.duckdb.inference import SAMPLE, inferred_types, reads_as
 from sfumato.engines.duckdb.layout import DELIMITERS, Layout, inferred_names, layout_of, names_without_header
 from sfumato.engines.duckdb.lines import Csv, first_line, json_lines
-from sfumato.engines.duckdb.nested import is_nested
+from sfumato.engines.duckdb.nested import is_nested, parts_of
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
@@ -249,7 +249,7 @@ def _json_candidates(kind: str, string: str) -> list[str]:
 def _with_texts_for_times(kind: str) -> str:
     if not is_nested(kind):
         return "VARCHAR" if kind in _OF_STRINGS else kind
-    parts = [(name, _with_texts_for_times(str(of))) for name, of in duckdb.sqltype(kind).children]
+    parts = [(name, _with_texts_for_times(of)) for name, of in parts_of(kind)]
     if kind.endswith("]"):
         return f"{parts[0][1]}[]"
     if kind.startswith("MAP("):

@@ -15,6 +15,7 @@ from sfumato.display.card import Card, Facts, Rows
 from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, one_of, round_up
+from sfumato.exact.isolation import Isolated
 from sfumato.measurements.noise import NOISES, Law
 from sfumato.measurements.stratified.answers import read_answers
 from sfumato.measurements.stratified.estimate import noisy_stratum_sums, stratified_estimate
@@ -28,7 +29,7 @@ _MOST = 20  # strata that are shown
 
 
 @dataclass(frozen=True, repr=False)
-class StratifiedProportion(Displayed):
+class StratifiedProportion(Isolated, Displayed):
     """A private proportion of a stratified population; everything here is safe to publish.
 
     Made by `stratified_proportion`.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.display.fields import Spelled
 from sfumato.errors import EngineError
+from sfumato.exact.isolation import Isolated
 from sfumato.measurements.k_norm import KNormNoise
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
@@ -33,7 +34,7 @@ from sfumato.transformations import QuantileTree, Statistic
 
 
 @dataclass(frozen=True, repr=False)
-class Noising(Spelled):
+class Noising(Isolated, Spelled):
     """What turns exact statistics into a release; small, and fit to be sent to a worker.
 
     Args:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
+from sfumato.exact.isolation import Isolated
 from sfumato.measurements.peeling import peel, peel_limited
 from sfumato.noise import Words
 from sfumato.query.noisy.numbers import arrow_column
@@ -21,7 +22,7 @@ RANK, UNITS, SUM = "rank", "units", "sum"
 
 
 @dataclass(frozen=True)
-class TopDraw:
+class TopDraw(Isolated):
     """Draws the largest groups, wherever their exact numbers meet.
 
     Args:

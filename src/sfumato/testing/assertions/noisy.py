@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
+from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
 from sfumato.noise.k_norm import CentredNoise
 from sfumato.noise.k_norm.laws import Marginal
@@ -34,6 +35,7 @@ from sfumato.testing.assertions.together import PARTS, check_together
 from sfumato.testing.flakiness import charge, note_uncounted
 
 
+@isolated
 def assert_approx_equal(
     actual: Any,
     expected: Any,
@@ -106,6 +108,7 @@ def assert_approx_equal(
     report(options, off, wanted, limits.stated)
 
 
+@isolated
 def assert_noisy(
     actual: Any,
     raw: Any,

@@ -17,6 +17,7 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
+from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
 from sfumato.testing.tolerances.noises import Ends, Event, Noise
@@ -55,6 +56,7 @@ class MeanCase(TypedDict):
     sum_step: NotRequired[Number | None]
 
 
+@isolated
 def mean_tolerance(
     k: Number,
     *,
@@ -128,6 +130,7 @@ def mean_tolerance(
     return law.exactly(min(t, float(joint)), float(exact_k))
 
 
+@isolated
 def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Probability:
     """Return P(|noisy mean - raw mean| > tolerance), the true flakiness of a test.
 
@@ -153,6 +156,7 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
     return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
 
 
+@isolated
 def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
     """Return the largest t with P(|noisy mean - raw mean| < t) <= 10^-k: nearer means that noise is missing.
 

@@ -7,11 +7,13 @@ from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, at_least_0, one_of, positive, positive_int, round_down, round_up
-from sfumato.exact.directed import nearest
+from sfumato.exact.directed import nearest, to_float
+from sfumato.exact.isolation import isolated
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.noise.values import power_of_ten, working_bits
 
 
+@isolated
 def laplace_tolerance(k: Number, l1_sensitivity: Number, epsilon: Number, *, rounded: bool = False) -> float:
     """Return t with P(|noise| > t) = 10^-k for Laplace noise: t = s k ln 10 / epsilon.
 
@@ -36,6 +38,7 @@ def laplace_tolerance(k: Number, l1_sensitivity: Number, epsilon: Number, *, rou
     return _tolerance(_laplace(l1_sensitivity, epsilon), k, rounded)
 
 
+@isolated
 def gaussian_tolerance(
     k: Number,
     l2_sensitivity: Number | None = None,
@@ -72,6 +75,7 @@ def gaussian_tolerance(
     return _tolerance(_gaussian(l2_sensitivity, epsilon, delta, sigma), k, rounded)
 
 
+@isolated
 def complementary_laplace_tolerance(
     k: Number, l1_sensitivity: Number, epsilon: Number, *, rounded: bool = False
 ) -> float:
@@ -96,6 +100,7 @@ def complementary_laplace_tolerance(
     return _complementary(_laplace(l1_sensitivity, epsilon), k, rounded)
 
 
+@isolated
 def complementary_gaussian_tolerance(
     k: Number,
     l2_sensitivity: Number | None = None,
@@ -128,6 +133,7 @@ def complementary_gaussian_tolerance(
     return _complementary(_gaussian(l2_sensitivity, epsilon, delta, sigma), k, rounded)
 
 
+@isolated
 def integer_tolerance(t: Number) -> int:
     """Return the tolerance of a statistic whose noise is rounded to whole numbers: t to the nearest one.
 
@@ -149,6 +155,7 @@ def integer_tolerance(t: Number) -> int:
     return math.ceil(exact - Fraction(1, 2))
 
 
+@isolated
 def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
     """Return the k that each of several independent noises needs, for all to hold but for 10^-k.
 
@@ -183,7 +190,7 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
     context = nearest(working_bits + int(exact).bit_length() + count.bit_length())
     log = context.log1p(context.minus(outside)) if outside < 0.5 else context.log(inside)
     each = context.minus(context.expm1(context.div(log, count)))
-    return float(context.minus(context.log10(each)))
+    return to_float(context.minus(context.log10(each)))
 
 
 def _laplace(l1_sensitivity: Number, epsilon: Number) -> Laplace:

@@ -10,6 +10,7 @@ from typing import NotRequired, TypedDict, Unpack
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, at_least_0, positive
+from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
 from sfumato.testing.tolerances.noises import Event
 from sfumato.testing.tolerances.numbers import per_partition_k
@@ -44,6 +45,7 @@ class VarianceCase(TypedDict):
     sum_step: NotRequired[Number | None]
 
 
+@isolated
 def variance_tolerance(
     k: Number,
     *,
@@ -134,6 +136,7 @@ def variance_tolerance(
     return law.exactly(min(t, float(joint)), float(exact_k))
 
 
+@isolated
 def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]) -> Probability:
     """Return P(|noisy variance - raw variance| > tolerance), the true flakiness of a test.
 
@@ -159,6 +162,7 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
     return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
 
 
+@isolated
 def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) -> float:
     """Return the largest t with P(|noisy variance - raw variance| < t) <= 10^-k.
 
