@@ -414,7 +414,10 @@ def test_a_server_that_refuses_is_told_without_the_password(database, monkeypatc
         with pytest.raises(EngineError, match=says) as refused:
             sf.Ledger(place).budget("hospital")
         assert "hunter2" not in str(refused.value) and refused.value.__context__ is None
-    psql(database, f"GRANT SELECT ON sfumato_ledger, sfumato_accounts, sfumato_entries TO reader{name}")
+    psql(
+        database,
+        f"GRANT SELECT ON sfumato_ledger, sfumato_accounts, sfumato_entries, sfumato_journal TO reader{name}",
+    )
     budget = sf.Ledger(reader).budget("hospital")
     assert budget.spent[0] == 1
     with pytest.raises(EngineError, match="may not do that there.*nothing was entered"):

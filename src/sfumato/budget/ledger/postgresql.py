@@ -23,8 +23,8 @@ _STATES = {
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
     "3F000": "no schema is there to make tables in; see search_path",
-    "42501": "this user may not do that there; caps and tables are for the ledger's owner, and "
-    f"docs/ledger.md lists what spenders need. {UNTOLD.capitalize()}",
+    "42501": f"this user may not do that there; {UNTOLD}. Caps and tables are for the ledger's owner, and "
+    "docs/ledger.md lists what spenders need",
     "42P01": "the database has no ledger; see sfumato budget create, or search_path",
     "42703": damage("its tables are not those of a ledger"),
     "23": damage("its tables refuse what a ledger writes"),
