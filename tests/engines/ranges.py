@@ -107,21 +107,18 @@ class Overflows:
     """What a statement can compute.
 
     Args:
-        connection: has its tables.
-        text: the statement.
+        plan: as DuckDB binds it.
         tables: columns of tables that have less than all values of their types.
     """
 
-    connection: duckdb.DuckDBPyConnection
-    text: str
+    plan: Node
     tables: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.found: set[str] = set()
         self.projected: dict[str, set[str]] = {}
         self._ctes: dict[int, list[Range]] = {}
-        columns = self._operator(bound_plan(self.connection, self.text))
-        self.columns = dict(zip(columns_of(self.connection, self.text), columns, strict=True))
+        self.columns = self._operator(self.plan)
 
     def _operator(self, node: Node) -> list[Range]:
         """Return the columns of an operator."""
@@ -217,8 +214,11 @@ class Overflows:
             for one in node.get("children", []):
                 value(one)
             return number(1, ROWS, 1) if "ROW_NUMBER" in node["type"] else of_type(_type(node))
-        children = node.get("children", [])
+        children, before = node.get("children", []), set(self.found)
         given = [value(one) for one in children]
+        if name == "OPERATOR_TRY":  # what cannot be computed in it is NULL
+            self.found = before
+            return given[0]
         if name in ("list_transform", "list_filter"):
             body = children[1]["lambda_expr"]
             inside = self._value(body, [given[0].item or Range(), *given[2:]], {})
@@ -247,11 +247,6 @@ class Overflows:
         condition = check["when_expr"]
         several = condition["children"] if condition["type"] == "CONJUNCTION_OR" else [condition]
         return [_narrowed(one, lambda node: self._value(node, row, before), before) for one in several]
-
-
-def overflows(connection: duckdb.DuckDBPyConnection, text: str) -> set[str]:
-    """Return each operation of a statement whose value may be outside its type."""
-    return Overflows(connection, text).found
 
 
 def narrow_arithmetic(plan: Any) -> Iterator[str]:
@@ -348,6 +343,9 @@ def _narrowed(
     if _type(left)["id"] in ("DOUBLE", "FLOAT"):
         low, high = (limit.low if low > -inf else low), (limit.high if high < inf else high)
     found = {key: known.within(low, high)}
+    if _name(left) == "abs" and high < inf:
+        inside = _key(left["children"][0])
+        found[inside] = before.get(inside, Range()).within(-high, high)
     return found | ({ROWS_OF_TUPLE: Range(0, high)} if compared.counts and high < inf else {})
 
 

@@ -6,11 +6,14 @@ import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+import sfumato as sf
+from sfumato.engines.duckdb import reading
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.kinds import column_of
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
@@ -118,10 +121,10 @@ def looked_at(
     whole, staged, tables = ExactSql(asked, *options), StagedSql(asked, *options), {}
 
     def one(writer: ExactSql, text: str, name: str = "") -> tuple[ExactSql, Overflows]:
-        found = Overflows(connection, text, tables)
+        found = Overflows(bound_plan(connection, text), tables)
         if name:
             create(connection, name, columns_of(connection, text))
-            tables[name] = found.columns
+            tables[name] = dict(zip(columns_of(connection, text), found.columns, strict=True))
         return writer, found
 
     yield one(whole, whole.text())
@@ -160,13 +163,13 @@ def test_columns_are_as_declared_and_nothing_overflows(connection, kind, groups,
     for writer, found in looked_at(connection, query(kind, groups, rows, statistics(rows)), few_rows):
         assert not found.found
         assert not undeclared(writer, found)
-        assert not set(narrow_arithmetic(bound_plan(connection, found.text)))
+        assert not set(narrow_arithmetic(found.plan))
 
 
 def test_shortened_vectors_are_as_declared(connection):
     for writer, found in looked_at(connection, query("private", 2, 7, SHORTENED), False):
         assert not undeclared(writer, found)
-        assert not set(narrow_arithmetic(bound_plan(connection, found.text)))
+        assert not set(narrow_arithmetic(found.plan))
 
 
 def test_columns_of_stages_are_as_declared(connection):
@@ -193,5 +196,59 @@ def test_seeded_faults_are_seen(connection, found, fault):
     writer = ExactSql(asked, "rows", list(COLUMNS), SCHEMA, 77)
     text = re.sub(found, fault, writer.text())
     assert text != writer.text()
-    looked = Overflows(connection, text)
-    assert looked.found or undeclared(writer, looked) or set(narrow_arithmetic(bound_plan(connection, text)))
+    looked = Overflows(bound_plan(connection, text))
+    assert looked.found or undeclared(writer, looked) or set(narrow_arithmetic(looked.plan))
+
+
+PRIVATE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) SUM(t, contribution_bounds_per_row => (0, 1)) AS s FROM "
+INSIDE = [
+    "(SELECT id, sum(small) OVER (PARTITION BY id ORDER BY d) AS t FROM orders) AS f",
+    "(SELECT id, count(*) OVER (PARTITION BY id ORDER BY n RANGE BETWEEN 3 PRECEDING AND CURRENT ROW) AS t FROM orders) AS f",
+    "(SELECT id, avg(small) OVER (PARTITION BY id ORDER BY d ROWS 3 PRECEDING) AS t FROM orders) AS f",
+    "(SELECT id, sum(small) AS t FROM orders GROUP BY id) AS f",
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("shop") / "shop.duckdb")
+    with duckdb.connect(path) as made:
+        columns = (
+            "i % 10 AS id, (i % 7)::TINYINT AS k, (i % 100)::TINYINT AS small, i::INT AS n, i::DOUBLE AS x"
+        )
+        made.execute(
+            f"CREATE TABLE orders AS SELECT {columns}, DATE '2020-01-01' + i::INT AS d FROM range(300) t(i)"
+        )
+        made.execute("CREATE TABLE visits AS SELECT i % 10 AS id, (i % 7)::TINYINT AS k FROM range(300) t(i)")
+    return path
+
+
+@pytest.fixture
+def statements(monkeypatch) -> list[tuple[str, Any]]:
+    """The statements that read rows, as they are run, with their plans."""
+    found, run = list[tuple[str, Any]](), reading.batches
+
+    def looked(connection: duckdb.DuckDBPyConnection, text: str, rows: int) -> Iterator[pa.RecordBatch]:
+        found.append((text, bound_plan(connection, text)))
+        return run(connection, text, rows)
+
+    monkeypatch.setattr(reading, "batches", looked)
+    return found
+
+
+@pytest.mark.noise_cannot_matter("statements are looked at, no number")
+def test_joins_windows_and_unit_aggregates_do_not_overflow(shop, statements):
+    orders, visits = (sf.scan(f"{shop}/{name}", privacy_unit="id") for name in ("orders", "visits"))
+    joined = orders.join(visits, on=["id", "k"], rows=3)
+    spent = orders.per_unit(
+        "k", a="sum(small)", b="avg(n)", c="count(*)", d="sum(x)", e="max(small)", f="avg(x)"
+    )
+    for table in (joined, spent.with_columns(n="a")):
+        asked = table.group_by("k").bound(groups=2, rows=3).agg(n=sf.count(), s=sf.sum("n", lower=0, upper=9))
+        asked.release(epsilon=1, delta="1e-6").to_arrow()
+    for inside in INSIDE:
+        sf.sql(PRIVATE + inside, tables={"orders": f"{shop}/orders"}).to_arrow()
+    assert len(statements) == 2 + len(INSIDE)
+    for text, plan in statements:
+        assert not Overflows(plan).found, text
+        assert not set(narrow_arithmetic(plan)), text

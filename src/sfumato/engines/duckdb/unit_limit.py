@@ -101,7 +101,7 @@ class UnitLimit:
     @property
     def _made(self) -> str:
         """Whether rows of two counts may be more than the limit when they meet."""
-        return f"l.l_n * least(r.r_n, {self.how.rows}) > {self.how.unit_rows}"
+        return f"l.l_n::HUGEINT * least(r.r_n, {self.how.rows}) > {self.how.unit_rows}"
 
     @property
     def _bucket(self) -> str:
