@@ -17,6 +17,7 @@ from sfumato.engines.declared import opened, said_where, spelled, unlike, withou
 from sfumato.engines.duckdb import sqlite
 from sfumato.engines.duckdb.declared import is_castable
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.reading import FOREIGN, cause
 from sfumato.engines.duckdb.sources import takes_types
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
@@ -246,13 +247,14 @@ def _arrow(engine: DuckDBEngine, text: str) -> pa.Table:
 def _looked(engine: DuckDBEngine, look: Callable[[duckdb.DuckDBPyConnection, str], Any]) -> Any:
     """Look at rows; a value that stops one way of reading them does not stop the other one."""
     columns: Sequence[str] = list(engine.schema())
+    kind: type[BaseException] | None = None
     for any_value in (False, True):
         try:
             with in_own_words(), engine.rows(columns, any_value=any_value) as (session, relation):
                 return look(session, relation)
-        except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
-            continue  # its text may quote rows
-    raise EngineError("the rows cannot be read; the file may have changed or be damaged, or memory ran out")
+        except FOREIGN as error:
+            kind = type(error)  # its text may quote rows
+    raise EngineError(f"the rows cannot be read. {cause(kind)}")
 
 
 def _rows(count: int) -> str:

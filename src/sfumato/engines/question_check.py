@@ -18,6 +18,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import order_by, order_by_hash
+from sfumato.engines.duckdb.reading import FOREIGN, cause
 from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, restricted, tables_of
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.text import identifier
@@ -346,6 +347,7 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
     made = _engine(part).rows_after(part)
     again = made.source.again
     names = [name for name, _ in made.source.columns]
+    kind: type[BaseException] | None = None
     for source in [made.source, *([] if again is None else [again(names)])]:
         try:
             with in_own_words(), source.session() as session:
@@ -353,9 +355,9 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
                 reader = session.sql(f"{query} ({made.after(source.relation)})").to_arrow_reader(1 << 16)
                 use(spill.keep(reader))
                 return
-        except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
-            continue  # its text may quote rows
-    raise EngineError("the rows cannot be read; the file may have changed or be damaged, or memory ran out")
+        except FOREIGN as error:
+            kind = type(error)  # its text may quote rows
+    raise EngineError(f"the rows cannot be read. {cause(kind)}")
 
 
 def _answer(part: Part, plan: Plan, salt: int) -> Answer:
