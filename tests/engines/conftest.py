@@ -119,6 +119,7 @@ class StagedEngine:
     def __init__(self, rows: pa.Table) -> None:
         self._rows, self._local = rows, DuckDBEngine.open(rows.schema.empty_table())
         self.schema, self.public_keys = self._local.schema, self._local.public_keys
+        self.timezone, self.reads_zone = self._local.timezone, self._local.reads_zone
         self._random = random.Random(rows.num_rows)
 
     def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:

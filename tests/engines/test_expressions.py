@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb.expressions import judge, judged
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast, is_missing_cast
 from sfumato.engines.duckdb.expressions.judge import Judged
 from sfumato.engines.duckdb.expressions.total import TYPES, total
 from sfumato.errors import QueryError, SfumatoError
@@ -121,7 +121,8 @@ def test_a_cast_that_is_admitted_stops_at_no_value(awkward, name):
         try:
             check_cast(given, kind)
         except DoesNotBind:
-            refused.append(kind)
+            if not is_missing_cast(given, kind):
+                refused.append(kind)
             continue
         awkward.execute(f'SELECT hash(TRY_CAST("{name}" AS {kind})) FROM rows').fetchall()
     assert ("BIT" in refused) == (given == "JSON")

@@ -184,14 +184,14 @@ def test_no_row_and_no_address_is_in_it():
     assert json.loads(canonical_bytes(told.content()))["table"]["name"] == "people"
 
 
-def test_times_with_a_zone_are_of_a_session(monkeypatch):
+def test_times_with_a_zone_are_of_the_zone_that_is_named(monkeypatch):
     zoned = pa.table({"id": [1], "stamp": pa.array([0], pa.timestamp("us", "UTC"))})
     forms = []
-    for zone in ("Europe/Berlin", "America/New_York"):
-        monkeypatch.setenv("TZ", zone)
-        table = sf.scan(zoned, privacy_unit="id").with_columns(hour="hour(stamp)")
+    for machine, zone in (("Asia/Tokyo", "UTC"), ("Asia/Tokyo", "Europe/Berlin"), ("UTC", "Europe/Berlin")):
+        monkeypatch.setenv("TZ", machine)
+        table = sf.scan(zoned, privacy_unit="id", timezone=zone).with_columns(hour="hour(stamp)")
         forms.append(of_chain(averaged(table, "hour")))
-    assert forms[0] != forms[1] and b"timezone" not in of_chain(averaged(PEOPLE))
+    assert forms[0] != forms[1] == forms[2] and b"timezone" not in of_chain(averaged(PEOPLE))
 
 
 def test_rows_make_no_difference():

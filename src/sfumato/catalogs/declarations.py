@@ -63,6 +63,7 @@ class TableDeclaration:
             unit by the foreign key, until `Declarations.private` follows that.
         unit_parts: the columns and expressions that make a unit together; none where it is one column.
         unit_timezone: in which these expressions read times with a zone.
+        timezone: in which all else does, where a query names no other; that of the catalog.
         types, multiline, encoding: as for `sfumato.scan`.
         foreign_key: how a private table without a privacy unit of its own reaches one.
         max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
@@ -78,6 +79,7 @@ class TableDeclaration:
     privacy_unit: str | None = None
     unit_parts: tuple[str, ...] = ()
     unit_timezone: str = "UTC"
+    timezone: str = "UTC"
     types: Mapping[str, str] | None = field(default=None, hash=False)
     multiline: bool = True
     encoding: str | None = None

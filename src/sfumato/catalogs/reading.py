@@ -42,7 +42,9 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 
 def read(
-    source: str | os.PathLike[str] | Mapping[str, Any], placed: Callable[[object], object] | None = None
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    placed: Callable[[object], object] | None = None,
+    timezone: str | None = None,
 ) -> Declarations:
     """Read a catalog.
 
@@ -50,17 +52,18 @@ def read(
         source: the path of a TOML file, or a dict of the same form.
         placed: gives what `sfumato.scan` takes of each table's source; without it a text is a path, which
             begins at the folder of the file.
+        timezone: that of all tables, where the catalog names none.
     Raises:
         CatalogError: something in it is unknown, missing, of another type, or does not fit the rest.
         EngineError: there is no such file, or it cannot be read.
     """
     if isinstance(source, Mapping):
-        return _declarations("catalog", source, placed or (lambda table: table))
+        return _declarations("catalog", source, placed or (lambda table: table), timezone)
     if not isinstance(source, (str, os.PathLike)):
         raise ParameterError("catalog", source, "the path of a TOML file, or a dict of the same form")
     path = str(os.fspath(source))
     folder = os.path.dirname(path)
-    return _declarations(path, _toml(path), placed or (lambda table: _beside(folder, table)))
+    return _declarations(path, _toml(path), placed or (lambda table: _beside(folder, table)), timezone)
 
 
 def _toml(path: str) -> dict[str, Any]:
@@ -91,10 +94,19 @@ def _beside(folder: str, source: object) -> object:
     return os.path.join(folder if plain else escape(folder), source)
 
 
-def _declarations(name: str, given: Mapping[str, Any], placed: Callable[[object], object]) -> Declarations:
-    _known(name, given, ("tables",), "catalog")
+def _declarations(
+    name: str, given: Mapping[str, Any], placed: Callable[[object], object], timezone: str | None
+) -> Declarations:
+    _known(name, given, ("timezone", "tables"), "catalog")
+    if timezone is not None and "timezone" in given:
+        raise CatalogError(f"{name}: timezone is given twice, here and in catalog(..., timezone=); keep one")
+    zone = given.get("timezone", "UTC") if timezone is None else timezone
+    if not isinstance(zone, str):
+        raise CatalogError(
+            f'{name}: timezone is {shown(zone)}, but must be the name of a time zone, such as "Europe/Berlin"'
+        )
     entries = _mapping(f"{name}: tables", given.get("tables"), "[tables.visits]")
-    tables = {key: _table(name, key, entry, placed) for key, entry in entries.items()}
+    tables = {key: _table(name, key, entry, placed, zone) for key, entry in entries.items()}
     if not tables:
         raise CatalogError(f"{name}: no table is declared; write [tables.visits] with its source")
     folded: dict[str, str] = {}
@@ -106,7 +118,9 @@ def _declarations(name: str, given: Mapping[str, Any], placed: Callable[[object]
     return Declarations(name, tables)
 
 
-def _table(catalog: str, name: object, entry: object, placed: Callable[[object], object]) -> TableDeclaration:
+def _table(
+    catalog: str, name: object, entry: object, placed: Callable[[object], object], zone: str
+) -> TableDeclaration:
     if not isinstance(name, str) or not name.strip():
         raise CatalogError(f"{catalog}: tables: {shown(name)} is no name of a table")
     where = f"{catalog}: tables.{name}"
@@ -120,7 +134,7 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
         raise CatalogError(f"{where}: {odd[0]} does not go with public = true: a public table has no units")
     parts = _unit(where, given.get("privacy_unit"))
     unit = unit_name(parts) or None
-    timezone = given.get("unit_timezone", "UTC")
+    timezone = given.get("unit_timezone", zone)
     if not isinstance(timezone, str) or ("unit_timezone" in given and len(parts) < 2):
         raise CatalogError(
             f"{where}: unit_timezone is {shown(timezone)}, but must be the name of a time zone, in which "
@@ -156,6 +170,7 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
         privacy_unit=unit,
         unit_parts=parts if len(parts) > 1 else (),
         unit_timezone=timezone,
+        timezone=zone,
         types=_types(where, given.get("types")),
         multiline=_truth(where, given, "multiline", True),
         encoding=_text(where, given, "encoding"),

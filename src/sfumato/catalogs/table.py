@@ -124,7 +124,7 @@ class DeclaredTable(Table[Released]):
     def _notes_of_top(self) -> tuple[str, ...]:
         limits = {"max_groups": self.declared.max_groups, "max_rows": self.declared.max_rows}
         unused = [unused_note(self.declared, name) for name, limit in limits.items() if limit is not None]
-        return (*self.notes, *self._notes(()), *unused)
+        return (*self._all_notes, *self._notes(()), *unused)
 
     def join(
         self,

@@ -57,6 +57,7 @@ def _table(told: Mapping[str, Any]) -> TableDeclaration:
         privacy_unit=None if key is not None else unit,
         unit_parts=() if key is not None else parts,
         unit_timezone=told.get("unit_timezone", "UTC"),
+        timezone=told.get("timezone", "UTC"),
         foreign_key=None if key is None else ForeignKey(key["column"], key["table"], key["key"]),
         max_groups=told.get("max_groups"),
         max_rows=told.get("max_rows"),

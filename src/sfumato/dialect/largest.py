@@ -40,6 +40,7 @@ _OPTIONS = (
     "epsilon",
     "delta",
     "privacy_unit_column",
+    "timezone",
     "unit_timezone",
     "types",
     "multiline",

@@ -37,6 +37,7 @@ OPTION_NAMES = (
         "encoding",
         "confidence",
         "sampling",
+        "timezone",
         "unit_timezone",
         "diagnostics",
         "auto_bounds",
@@ -85,7 +86,8 @@ class Options:
         epsilon, delta: the budget, as written.
         unit: the column that tells whose a row is.
         unit_parts: the columns and expressions that make a unit together; none where it is one column.
-        unit_timezone: in which these expressions read times with a zone.
+        unit_timezone: in which these expressions read times with a zone; None where it is not named.
+        timezone: the same of all else.
         groups, rows: limits of contribution, at least 1.
         total_rows: the limit of rows in all groups together, in the place of both.
         joined_rows: the limit of joined rows of a unit; what the catalog says where it is left out.
@@ -120,7 +122,8 @@ class Options:
     confidence: float
     sampling: bool
     unit_parts: tuple[str, ...]
-    unit_timezone: str
+    unit_timezone: str | None
+    timezone: str | None
     diagnostics: str | None
     auto_bounds: bool
     auto_limits: bool
@@ -159,6 +162,7 @@ def read_options(
         unit=given.unit(),
         unit_parts=given.unit_parts(),
         unit_timezone=given.unit_timezone(),
+        timezone=given.timezone(),
         epsilon=given.epsilon(),
         delta=given.delta(),
         groups=given.whole("max_groups_contributed", groups),
@@ -304,9 +308,21 @@ class _Given:
             pieces.append(" " * (token.start > before.stop) + self.text[token.start : token.stop])
         return "".join(pieces)
 
-    def unit_timezone(self) -> str:
+    def timezone(self) -> str | None:
+        if "timezone" not in self.pairs:
+            return None
+        value = self.pairs["timezone"][1]
+        if value.kind != "text":
+            raise self._refuse(
+                value.place,
+                "timezone is the name of a time zone in quotes, such as 'Europe/Berlin'; expressions and "
+                "group keys read times in it",
+            )
+        return value.text
+
+    def unit_timezone(self) -> str | None:
         if "unit_timezone" not in self.pairs:
-            return "UTC"
+            return None
         name, value = self.pairs["unit_timezone"]
         if value.kind != "text" or not self.unit_parts():
             raise self._refuse(

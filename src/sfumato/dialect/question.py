@@ -45,7 +45,9 @@ class SqlQuery(Spelled):
         epsilon, delta: the budget, as written.
         privacy_unit_column: the column that tells whose a row is.
         unit_parts, unit_timezone: the columns and expressions that make a unit together, where it is no
-            single column, and the time zone in which these read times; that column is called after them.
+            single column, and the time zone in which these read times, where the text names one; that column
+            is called after them.
+        timezone: in which all else reads times with a zone, where the text names one.
         groups, rows: limits of contribution; None where nothing depends on them, "auto" where they are found.
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
@@ -102,7 +104,8 @@ class SqlQuery(Spelled):
     total_rows: int | None = None
     joined_rows: int | None = None
     unit_parts: tuple[str, ...] = ()
-    unit_timezone: str = "UTC"
+    unit_timezone: str | None = None
+    timezone: str | None = None
     grouping: GroupingSets | None = None
     largest: Largest | None = None
     diagnostics: str | None = None

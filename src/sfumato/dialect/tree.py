@@ -41,7 +41,7 @@ def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
             "python_enable_replacements": False,
         }
     )
-    connection.execute("SET threads = 1; SET explain_output = 'all'")
+    connection.execute("SET threads = 1; SET explain_output = 'all'; SET TimeZone = 'UTC'")
     return connection, Lock()
 
 

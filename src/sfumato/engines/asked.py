@@ -12,7 +12,7 @@ from sfumato.budget import Budget
 from sfumato.budget.ledger import LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
-from sfumato.engines.given import OpenTable, check_no_secret, of_tables
+from sfumato.engines.given import OpenTable, check_no_secret, in_zone, of_tables, zone_of
 from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.names import helpful
@@ -43,6 +43,7 @@ def sql(
     *,
     tables: None = None,
     types: Mapping[str, str] | None = None,
+    timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -53,6 +54,7 @@ def sql(
     text: str,
     *,
     catalog: Catalog,
+    timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -64,6 +66,7 @@ def sql(
     *,
     tables: Mapping[str, SparkFrame],
     types: Mapping[str, str] | None = None,
+    timezone: str | None = None,
     budget: Budget | None = None,
 ) -> DataFrame: ...
 @overload
@@ -72,6 +75,7 @@ def sql(
     *,
     tables: Mapping[str, object],
     types: Mapping[str, str] | None = None,
+    timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -84,6 +88,7 @@ def sql(
     tables: Mapping[str, Any] | None = None,
     catalog: Catalog | None = None,
     types: Mapping[str, str] | None = None,
+    timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -99,6 +104,8 @@ def sql(
             and the privacy unit may be left out where it declares them, and `tables` and `types` must be.
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
+        timezone: in which expressions and group keys read times with a zone, as for `scan`; in the text
+            OPTIONS (timezone = 'Europe/Berlin'). Where it is left out it is the catalog's, or UTC.
         memory_limit, threads, temp_directory: as for `scan`.
         budget: that of all questions, which pays; see `sfumato.Budget`.
     Returns:
@@ -119,7 +126,7 @@ def sql(
     (1.0, 0.0)
     """
     limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
-    return ask(text, tables, catalog, types, limits).release(budget)
+    return ask(text, tables, catalog, types, limits, timezone).release(budget)
 
 
 @dataclass(frozen=True)
@@ -304,13 +311,14 @@ def ask(
     catalog: Declarations | None,
     types: Mapping[str, str] | None,
     limits: Mapping[str, Any],
+    timezone: str | None = None,
 ) -> Asked:
     """Return the questions that a text asks of tables; arguments and errors are those of `sql`.
 
     Args:
         limits: `memory_limit`, `threads` and `temp_directory`.
     """
-    return asking(tables, catalog, types, limits)(text)
+    return asking(tables, catalog, types, limits, timezone=timezone)(text)
 
 
 def asking(
@@ -319,11 +327,12 @@ def asking(
     types: Mapping[str, str] | None,
     limits: Mapping[str, Any],
     advised: Advised | None = None,
+    timezone: str | None = None,
 ) -> Callable[[str], Asked]:
     """Return what reads texts, as `ask`; what several of them name is opened once, and is the same table.
 
     Args:
-        tables, catalog, types, limits: as of `ask`.
+        tables, catalog, types, limits, timezone: as of `ask`.
         advised: the budget of all texts together, where advice divides it.
     """
     from sfumato.dialect import parse
@@ -340,12 +349,12 @@ def asking(
         check_no_secret(text)
         resources = checked_resources(**limits)
         if catalog is None:
-            query, opened = of_tables(text, tables, types, limits, advised)
+            query, opened = of_tables(text, tables, types, limits, advised, timezone)
 
             def table(one: SqlQuery, name: str, unit: str) -> Any:
                 given = (
                     *(sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone),
-                    *(one.multiline, one.encoding),
+                    *(one.timezone, one.multiline, one.encoding),
                 )
                 key = own_name(name, tables or ()), unit.casefold(), repr(given)
                 return once(key, partial(opened, one, name, unit))
@@ -358,10 +367,12 @@ def asking(
             raise QueryError(message)
         declared: Any = catalog
 
-        def of_catalog(_: SqlQuery, name: str, __: str) -> Any:
-            table = declared.declaration(name)
-            opened = declared.public if table.public else declared.table
-            return once(table.name, partial(opened, table.name, **limits))
+        def of_catalog(one: SqlQuery, name: str, _: str) -> Any:
+            called = declared.declaration(name)
+            opened = declared.public if called.public else declared.table
+            table = once(called.name, partial(opened, called.name, **limits))
+            zone = zone_of(one, timezone)
+            return once((called.name, zone), partial(in_zone, table, zone))
 
         return _asked(parse(text, declared, advised=advised), of_catalog, resources)
 

@@ -132,33 +132,48 @@ class Catalog(Declarations):
 
 
 @helpful
-def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSession | None = None) -> Catalog:
+def catalog(
+    source: str | PathLike[str] | Mapping[str, Any],
+    *,
+    timezone: str | None = None,
+    spark: SparkSession | None = None,
+) -> Catalog:
     """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
 
     Args:
         source: the path of a TOML file, or a dict of the same form, in which the `source` of a table may be
             whatever `sfumato.scan` takes; see docs/catalog.md.
+        timezone: in which expressions and group keys read times with a zone, as for `sfumato.scan`, where a
+            query names no other; in the file timezone = "Europe/Berlin". UTC where it is left out.
         spark: a session of Spark, where each `source` is the name of a table or view of it.
     Returns:
         A Catalog; no source is opened yet.
     Raises:
         CatalogError: something in it is unknown, missing or does not fit the rest; the text says where.
         EngineError: there is no such file.
-        ParameterError: spark is no session.
+        ParameterError: spark is no session, or there is no such time zone.
 
     >>> catalog({"tables": {"visits": {"source": "visits.parquet", "privacy_unt": "id"}}})
     Traceback (most recent call last):
     sfumato.errors.CatalogError: catalog: tables.visits: there is no key 'privacy_unt' of a table; did you
     mean privacy_unit? The keys are: ...
     """
+    from sfumato.engines.duckdb.connection import checked_timezone
     from sfumato.engines.duckdb.declared import checked_types
     from sfumato.engines.duckdb.lines import checked_encoding
     from sfumato.engines.spark.named import spark_tables
 
-    declared = read(source) if spark is None else read(source, spark_tables(spark))
+    declared = read(source, None if spark is None else spark_tables(spark), timezone)
     for table in declared.tables.values():
         with said_where(table):
             checked_types(table.types, nested=True)
             checked_encoding(table.encoding)
-    tables = {n: replace(t, source=as_collection(n, t.source)) for n, t in declared.tables.items()}
+    tables = {
+        name: replace(
+            table,
+            source=as_collection(name, table.source),
+            timezone=checked_timezone("timezone", table.timezone),
+        )
+        for name, table in declared.tables.items()
+    }
     return Catalog(declared.name, tables)

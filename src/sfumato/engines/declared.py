@@ -58,6 +58,7 @@ def opened(
         table = scan(
             declared.source,
             privacy_unit=declared.unit_parts or declared.privacy_unit or "",
+            timezone=declared.timezone,
             unit_timezone=declared.unit_timezone,
             types=_given(declared),
             multiline=declared.multiline,
@@ -84,9 +85,10 @@ def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) ->
     with said_where(declared):
         plain = declared.multiline and declared.encoding is None
         engine = read_elsewhere(
-            declared.source, _given(declared), plain, public=declared.public
+            declared.source, _given(declared), plain, public=declared.public, timezone=declared.timezone
         ) or DuckDBEngine.open(
             declared.source,
+            declared.timezone,
             types=_given(declared),
             multiline=declared.multiline,
             encoding=declared.encoding,
@@ -156,6 +158,7 @@ def opened_public(
             threads=threads,
             temp_directory=temp_directory,
         )
+    table = replace(table, engine=table.engine.in_timezone(declared.timezone))
     check_columns(table.engine, declared)
     table.engine.titled(declared.name)
     return replace(table, notes=_renamed(table.notes, table.engine, declared))

@@ -88,17 +88,18 @@ class DistributedEngine:
 
     Args:
         rows: the columns, with their Arrow types.
-        timezone: in which times with a zone are read; this machine's without it.
+        timezone: in which times with a zone are read.
         public: whether the rows are public knowledge.
     Raises:
-        EngineError: a column cannot be read, or the time zone is not known.
+        EngineError: a column cannot be read.
+        ParameterError: there is no such time zone.
     """
 
     name: str
     looks_first: bool
     files: tuple[str, ...] = ()  # which workers read, wherever they are
 
-    def __init__(self, rows: pa.Schema, timezone: str | None = None, public: bool = False) -> None:
+    def __init__(self, rows: pa.Schema, timezone: str = "UTC", public: bool = False) -> None:
         self._rows, self._public = rows, public
         self._local = DuckDBEngine.open(rows, timezone)
         self._leaves: tuple[Leaf, ...] = ()
@@ -142,7 +143,7 @@ class DistributedEngine:
             return replace(part, engine=engine)
 
         made = copy.copy(self)
-        made._local = self._local.combined(over_parts(how, local)).in_sessions_of(self._local)
+        made._local = self._local.combined(over_parts(how, local))
         made._leaves, made._by_rows = tuple(leaves.values()), all(by_rows)
         made._public = all(leaf.unit is None for leaf in made._leaves)
         made._read_together()
@@ -161,21 +162,34 @@ class DistributedEngine:
         (there,) = owners._leaves or (Leaf(owners, f"sfumato_sent_{next(_numbers)}", how.owners.unit),)
         relation = f"sfumato_sent_{next(_numbers)}"
         made = copy.copy(self)
-        made._local = local.named(relation).in_sessions_of(self._local)
+        made._local = local.named(relation).in_timezone(self._local.timezone)
         by_key = ByKey(there, how, how.owners.schema, local.schema())
         made._leaves = (Leaf(self, relation, how.unit, by_key=by_key),)
         made._read_together()
         return made
 
     def _read_together(self) -> None:
-        """Take over what tables are read from, which must be in one time zone."""
+        """Take over what tables are read from."""
         engines = [engine for leaf in self._leaves for engine in leaf.read]
         self.files = tuple(dict.fromkeys(file for engine in engines for file in engine.files))
-        zones = {engine._local.timezone for engine in engines if isinstance(engine, DistributedEngine)}
-        if len(zones) > 1:
-            raise QueryError(
-                f"the tables are read in several time zones, {' and '.join(sorted(zones))}; use one"
-            )
+
+    def in_timezone(self, zone: str) -> Self:
+        """Return an engine on the same rows that reads times with a zone in another one, as DuckDB's does."""
+        local = self._local.in_timezone(zone)
+        if local is self._local:
+            return self
+        made = copy.copy(self)
+        made._local = local
+        return made
+
+    def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
+        """Whether steps, or how the rows are made, may follow from the time zone in which times are read."""
+        return self._local.reads_zone(steps)
+
+    @property
+    def timezone(self) -> str:
+        """The time zone in which times with a zone are read as texts, dates and hours."""
+        return self._local.timezone
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[Self, tuple[UnitPart, ...]]:
         """Return an engine on rows with a privacy unit of several parts, and the parts, as DuckDB's does."""
@@ -337,7 +351,8 @@ class DistributedEngine:
             if engine is None or not isinstance(local, DuckDBEngine):
                 return 1
             here = _public_rows(engine, local.read_by(columns, part.steps))
-            return 1 if here is None else here.most_alike(columns, part.steps)
+            # In the zone in which workers join it.
+            return 1 if here is None else here.in_timezone(self.timezone).most_alike(columns, part.steps)
 
         check_joined_rows(self._local.origin.how, counted, alike)
 

@@ -51,12 +51,31 @@ def as_collection(name: str, source: Any) -> Any:
     return named(name, source)
 
 
+def zone_of(query: SqlQuery, timezone: str | None) -> str | None:
+    """Return the time zone that a text, or the call with it, names; None where none does.
+
+    Raises:
+        QueryError: both do.
+    """
+    if timezone is not None and query.timezone is not None:
+        raise QueryError(
+            "sql: the time zone is given twice, in OPTIONS (timezone = ...) and beside the text; keep one"
+        )
+    return timezone if query.timezone is None else query.timezone
+
+
+def in_zone(table: Any, zone: str | None) -> Any:
+    """Return a table that reads times with a zone in another one; the same where none is named."""
+    return table if zone is None else replace(table, engine=table.engine.in_timezone(zone))
+
+
 def of_tables(
     text: str,
     tables: Mapping[str, Any] | None,
     types: Mapping[str, str] | None,
     limits: Mapping[str, Any],
     advised: Advised | None,
+    timezone: str | None = None,
 ) -> tuple[SqlQuery, OpenTable]:
     """Return what a text asks, and what opens the tables that it names; none is opened yet.
 
@@ -64,9 +83,10 @@ def of_tables(
         text, tables, types: as of `sf.sql`.
         limits: `memory_limit`, `threads` and `temp_directory`.
         advised: the budget of several texts together, where advice divides it.
+        timezone: as of `sf.sql`.
     Raises:
         SqlError: the text is not understood, or names what is not there.
-        QueryError: `tables` is no dict of names, or types are given twice.
+        QueryError: `tables` is no dict of names, or types or a time zone are given twice.
     """
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.paths import is_path
@@ -90,9 +110,9 @@ def of_tables(
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
 
     def opened(one: SqlQuery, name: str, unit: str) -> Any:
-        name = own_name(name, sources)
+        name, zone = own_name(name, sources), zone_of(one, timezone)
         if isinstance(sources.get(name), PublicTable):
-            return sources[name]
+            return in_zone(sources[name], zone)
         declared = one.types if types is None else types
         if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
             raise ColumnError(
@@ -102,6 +122,7 @@ def of_tables(
         return scan(
             sources.get(name, name),
             privacy_unit=one.unit_parts or unit,
+            timezone="UTC" if zone is None else zone,
             unit_timezone=one.unit_timezone,
             types=declared,
             multiline=one.multiline,

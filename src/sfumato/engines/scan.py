@@ -49,18 +49,29 @@ def scan(
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
     encoding: str | None = None,
-    unit_timezone: str = "UTC",
+    timezone: str = "UTC",
+    unit_timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Release]: ...
 @overload
 def scan(
-    source: SparkFrame, *, privacy_unit: str | Sequence[str], types: Mapping[str, str] | None = None
+    source: SparkFrame,
+    *,
+    privacy_unit: str | Sequence[str],
+    types: Mapping[str, str] | None = None,
+    timezone: str = "UTC",
+    unit_timezone: str | None = None,
 ) -> Table[DataFrame]: ...
 @overload
 def scan(
-    source: ArrowSchema, *, privacy_unit: str | Sequence[str], types: Mapping[str, str] | None = None
+    source: ArrowSchema,
+    *,
+    privacy_unit: str | Sequence[str],
+    types: Mapping[str, str] | None = None,
+    timezone: str = "UTC",
+    unit_timezone: str | None = None,
 ) -> Table[PlannedRelease]: ...
 @overload
 def scan(
@@ -68,7 +79,8 @@ def scan(
     *,
     privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
-    unit_timezone: str = "UTC",
+    timezone: str = "UTC",
+    unit_timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -81,7 +93,8 @@ def scan(
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
     encoding: str | None = None,
-    unit_timezone: str = "UTC",
+    timezone: str = "UTC",
+    unit_timezone: str | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -107,7 +120,9 @@ def scan(
             line is a row, and no quote that somebody left open takes the lines behind it along.
         encoding: how texts are written in CSV, by the name that Python has for it, as "latin-1", "cp1252" or
             "utf-16"; UTF-8 where it is left out. Bytes that are no text in it are NULL.
-        unit_timezone: in which expressions of `privacy_unit` read times with a zone.
+        timezone: the time zone in which expressions, group keys and texts read times with a zone, such as
+            "Europe/Berlin". The time zone of the machine, and of a Spark session, has no part in it.
+        unit_timezone: the same for expressions of `privacy_unit`; `timezone` where it is left out.
         memory_limit: what DuckDB may take before it spills rows to disk, as '4GB' or '50%' of the machine's
             memory, or of the container's; 80% where it is left out.
         threads: at most so many at once; one for each core where it is left out.
@@ -122,7 +137,7 @@ def scan(
         ColumnError: there is no such column.
         QueryError: types are given that are none, or to a source that has its own; multiline=False or
             encoding= is given to what is no CSV; a limit to workers.
-        ParameterError: a limit is none, or the folder is not there.
+        ParameterError: a limit is none, the folder is not there, or there is no such time zone.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
@@ -134,15 +149,15 @@ def scan(
     limits = memory_limit, threads, temp_directory
     parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
-    elsewhere = read_elsewhere(source, types, multiline and encoding is None, *limits)
+    unit_timezone = timezone if unit_timezone is None else unit_timezone
+    plain = multiline and encoding is None
+    elsewhere = read_elsewhere(source, types, plain, *limits, timezone=timezone)
     if elsewhere is not None:
         return unit_table(elsewhere, unit, parts, unit_timezone)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     resources = checked_resources(*limits)
-    engine = DuckDBEngine.open(
-        source, types=types, multiline=multiline, encoding=encoding, resources=resources
-    )
+    engine = DuckDBEngine.open(source, timezone, types, multiline, encoding, resources)
     return unit_table(engine, unit, parts, unit_timezone, engine.notes)
 
 
@@ -166,6 +181,7 @@ def read_elsewhere(
     temp_directory: str | PathLike[str] | None = None,
     *,
     public: bool = False,
+    timezone: str = "UTC",
 ) -> Any:
     """Return the engine on rows that workers of Spark or Beam read; None for those that are read here.
 
@@ -173,8 +189,10 @@ def read_elsewhere(
         source, types, memory_limit, threads, temp_directory: as of `scan`.
         plain: whether nothing is said of how CSV is written, which only files of CSV take.
         public: whether the rows are public knowledge.
+        timezone: in which times with a zone are read.
     Raises:
         QueryError: types or limits are given to workers.
+        ParameterError: there is no such time zone.
     """
     from sfumato.engines.duckdb.declared import refuse_types
     from sfumato.engines.duckdb.resources import refuse_resources
@@ -185,13 +203,13 @@ def read_elsewhere(
 
         refuse_types(types, "a Spark data frame")
         refuse_resources(*limits, "a Spark data frame")
-        return SparkEngine(source, public)
+        return SparkEngine(source, public, timezone)
     if plain and is_arrow_schema(source):
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
         refuse_resources(*limits, "a Beam pipeline")
-        return BeamEngine(source, public)
+        return BeamEngine(source, public, timezone)
     return None
 
 

@@ -57,6 +57,23 @@ class Engine(Evaluator, Protocol[Released_co]):
         """What a catalog calls the tables that the rows are of; none where one is of no catalog."""
         ...
 
+    @property
+    def timezone(self) -> str:
+        """The time zone in which times with a zone are read as texts, dates and hours."""
+        ...
+
+    def in_timezone(self, zone: str) -> Engine[Released_co]:
+        """Return an engine on the same rows that reads times with a zone in another one.
+
+        Raises:
+            ParameterError: there is no such time zone.
+        """
+        ...
+
+    def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
+        """Whether steps, or how the rows are made, may follow from the time zone in which times are read."""
+        ...
+
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it, which tells it from others in plans."""
         ...

@@ -71,7 +71,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             table.groups,
             table.rows,
             stood_in(self.aggregates),
-            table.notes,
+            table._all_notes,
             self.weights,
             table.beyond,
             table.total_rows,

@@ -405,7 +405,16 @@ class Table(Helpful, Displayed, Generic[Released]):
     @property
     def _notes_of_top(self) -> tuple[str, ...]:
         """What whoever asks for the largest of these groups should know."""
-        return self.notes
+        return self._all_notes
+
+    @property
+    def _all_notes(self) -> tuple[str, ...]:
+        """What the explanation of a release says of the source, and in which time zone it reads times."""
+        zoned = any("TIME ZONE" in self.schema[key].type_name for key in self.keys)
+        if not zoned and not self.engine.reads_zone(self.steps):
+            return self.notes
+        zone = self.engine.timezone
+        return (*self.notes, f"Times with a zone are read in the time zone {zone} (timezone= names another).")
 
     def bound(
         self,

@@ -81,6 +81,7 @@ class AnalystsCatalog(Catalog):
             parts = [part.text for part in opened.unit_parts]
             told |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
             told |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
+            told |= {"timezone": declared.timezone}
             told |= {"max_groups": declared.max_groups, "max_rows": declared.max_rows}
             told |= {"max_joined_rows": declared.max_joined_rows}
         return told

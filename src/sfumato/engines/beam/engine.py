@@ -63,6 +63,7 @@ class BeamEngine(DistributedEngine):
     Args:
         rows: the columns that are looked for in each row, with their Arrow types.
         public: whether they are public knowledge.
+        timezone: in which times with a zone are read.
     Raises:
         EngineError: a column is of a type that cannot be read.
     """
@@ -70,10 +71,10 @@ class BeamEngine(DistributedEngine):
     name = "Beam"
     looks_first = False
 
-    def __init__(self, rows: pa.Schema, public: bool = False) -> None:
+    def __init__(self, rows: pa.Schema, public: bool = False, timezone: str = "UTC") -> None:
         from sfumato.engines.beam.rows import declared
 
-        super().__init__(declared(rows), public=public)
+        super().__init__(declared(rows), timezone, public)
         name = (rows.metadata or {}).get(_NAME)
         self.collection: str | None = None if name is None else name.decode()
 

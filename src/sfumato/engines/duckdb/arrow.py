@@ -45,16 +45,14 @@ class Fields:
 
 
 @lru_cache(maxsize=256)
-def of_fields(
-    fields: Fields, casts: tuple[tuple[str, str], ...], timezone: str | None, resources: Resources
-) -> ReadAs:
+def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Resources) -> ReadAs:
     """Return how DuckDB reads rows with these fields, some of them cast.
 
     Raises:
-        EngineError: it cannot, or the time zone is not known.
+        EngineError: it cannot.
     """
     schema = fields.schema
-    with lent(timezone, resources) as session:  # which refuses a time zone that is not known
+    with lent(resources=resources) as session:
         if not _readable(session, schema):
             for one in schema:
                 if not _readable(session, pa.schema([one])):

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.combined import NOT_ARROW, sent
-from sfumato.engines.duckdb.connection import closed, lent
+from sfumato.engines.duckdb.connection import UTC, closed, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -48,7 +48,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     """
     fields = [field for table in tables.values() for field in table.rows.schema]
     zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
-    with closed(zones[0] if zones else None, resources, locked=True) as connection:
+    with closed(zones[0] if zones else UTC, resources, locked=True) as connection:
         before = "as texts "
         while any(name.casefold().startswith(before) for name in tables):
             before = f"_{before}"

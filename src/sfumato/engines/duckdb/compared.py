@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sfumato.engines.duckdb.harmless import INSTANTS
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query.schema import FLOATS, Column, Schema
 
@@ -18,6 +19,8 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
         return f'{name} COLLATE "binary"'  # a column of a database may have another collation
     if kind == "HUGEINT":  # which Arrow holds as decimals of 38 digits
         return f"CASE WHEN {name} BETWEEN -{'9' * 38} AND {'9' * 38} THEN {name} END"
+    if kind == "TIMESTAMP WITH TIME ZONE":  # by its own calendar, and by that of UTC
+        return f"CASE WHEN year({name}) BETWEEN 1 AND 9999 AND {name} BETWEEN {INSTANTS} THEN {name} END"
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         # What lies outside, infinity too, has no place in other tools' calendars.
         return f"CASE WHEN year({name}) BETWEEN 1 AND 9999 THEN {name} END"

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import duckdb
 
+from sfumato.engines.duckdb.connection import checked_timezone
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier, literal, same_name
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
 from sfumato.query.tables.units import UnitPart, unit_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
-# What reads a text or a number as a time in the zone of this machine.
-_LOCAL = re.compile(r"TIMESTAMPTZ|WITH TIME ZONE|to_timestamp", re.IGNORECASE)
 _NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION|JSON|INTERVAL|VARIANT|BIGNUM|TIME WITH|GEOMETRY).*")
 
 
@@ -55,7 +53,7 @@ def composite(
         QueryError: a part is no column and no expression of one row, or cannot be compared.
         ParameterError: there is no such time zone.
     """
-    _check_zone(source, timezone)
+    timezone = checked_timezone("unit_timezone", timezone)
     name = unit_name(texts)
     if name.casefold() in {column.casefold() for column in schema}:
         raise QueryError(f"privacy_unit: there is a column {name!r} already; rename it in the source")
@@ -77,10 +75,10 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
             return _Part(UnitPart(text, kind), identifier(f"{_kept(schema)}{i}"), form, of)
     local = {n: replace(c, type_name="TIMESTAMP") if _zoned(c) else c for n, c in schema.items()}
     one = judged("privacy_unit", text, local)
-    if _LOCAL.search(one.text) or one.type_name == _ZONED:
+    if one.zoned or one.type_name == _ZONED:
         raise QueryError(
-            f"privacy_unit: {text!r} makes a time with a zone, whose days are those of this machine; columns "
-            "of such times are read in unit_timezone, so leave the cast out"
+            f"privacy_unit: {text!r} makes a time with a zone, or reads one; columns of such times are read "
+            "in unit_timezone, so leave the cast and AT TIME ZONE out"
         )
     if _NESTED.fullmatch(one.type_name):
         raise QueryError(
@@ -171,13 +169,3 @@ def _with_unit(
         return [column for column in schema if column in asked or (column in needed and name in asked)]
 
     return around(source)
-
-
-def _check_zone(source: Source, timezone: object) -> None:
-    if isinstance(timezone, str):
-        with suppress(duckdb.Error), source.session() as session:
-            session.execute(f"SELECT TIMESTAMPTZ '2024-01-01 00:00:00+00' AT TIME ZONE {literal(timezone)}")
-            return
-    raise ParameterError(
-        "unit_timezone", timezone, "the name of a time zone, such as 'UTC' or 'Europe/Berlin'"
-    )

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import duckdb
@@ -22,7 +22,7 @@ import duckdb
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import ParameterError, in_own_words, nearest
 from sfumato.ownership import process
 from sfumato.query import sizes
 
@@ -56,8 +56,7 @@ class _Kind(NamedTuple):
     """All that a new database follows from, and whose it is: a forked child leaves its parent's alone."""
 
     process: tuple[int, int]
-    local_timezone: str | None
-    timezone: str | None
+    timezone: str
     resources: Resources
     large_texts: bool = False
     own_types: bool = False
@@ -76,13 +75,13 @@ class _Waiting(NamedTuple):
 # would leave taken.
 _idle: dict[int, _Waiting] = {}
 _numbers = itertools.count()
-# What DuckDB calls this machine's time zone, by the variable that may change it while the process runs.
-_zones: dict[str | None, str] = {}
+# In which times with a zone are read where nobody names another, whatever the zone of the machine.
+UTC = "UTC"
 
 
 @in_own_words()
 def connect(
-    timezone: str | None = None,
+    timezone: str = UTC,
     resources: Resources = DEFAULTS,
     *,
     large_texts: bool = False,
@@ -91,7 +90,7 @@ def connect(
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
     Args:
-        timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
+        timezone: in which times with a zone are read as texts, dates and hours, as DuckDB calls it.
         resources: what it may take of the machine.
         large_texts: whether a batch may give more than 2 GiB of text, in columns whose offsets have 64 bits.
         own_types: whether batches give types that Arrow lacks as extension types, for another DuckDB to read.
@@ -111,19 +110,12 @@ def connect(
         }
     )
     spill.keep(connection)
-    if timezone is not None:
-        try:
-            connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
-        except duckdb.Error:
-            raise EngineError(
-                f"the time zone {timezone!r} is not known; name one as 'Europe/Berlin' or 'UTC' (on Spark: "
-                "spark.sql.session.timeZone)"
-            ) from None
+    connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
     return connection
 
 
 def closed(
-    timezone: str | None = None, resources: Resources = DEFAULTS, *, locked: bool = False
+    timezone: str = UTC, resources: Resources = DEFAULTS, *, locked: bool = False
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Lend a session of a database that reaches nothing but the tables that it is given; as for `lent`.
 
@@ -133,27 +125,48 @@ def closed(
         locked: whether no statement may change a setting, and errors say as JSON where in the text they are.
     """
     memory = Resources(memory_bytes=resources.memory_bytes)
-    return _lent(os.environ.get("TZ"), timezone, memory, given="locked" if locked else "closed")
+    return _lent(timezone, memory, given="locked" if locked else "closed")
 
 
-def timezone_of(session: duckdb.DuckDBPyConnection) -> str:
-    """Return the time zone in which a session reads times with a zone as texts, dates and hours."""
-    return str(session.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
+def checked_timezone(name: str, zone: object) -> str:
+    """Return a time zone as DuckDB calls it, whatever the case in which it is written.
+
+    Args:
+        name: the argument's, for the error.
+        zone: its name.
+    Raises:
+        ParameterError: there is no such time zone.
+    """
+    known = _zones()
+    found = known.get(zone.casefold()) if isinstance(zone, str) else None
+    if found is None:
+        near = nearest(zone, known.values()) if isinstance(zone, str) else None
+        raise ParameterError(
+            name,
+            zone,
+            "the name of a time zone, such as 'UTC' or 'Europe/Berlin'"
+            + (f"; did you mean {near!r}?" if near else ""),
+        )
+    return found
+
+
+@cache
+def _zones() -> dict[str, str]:
+    """Return the names of time zones, by how they are compared."""
+    with lent(leaves_nothing=True) as session:
+        found = session.execute("SELECT name FROM pg_timezone_names() ORDER BY name").fetchall()
+    return {name.casefold(): name for (name,) in found}
 
 
 def lender(
-    timezone: str | None = None, resources: Resources = DEFAULTS
+    timezone: str = UTC, resources: Resources = DEFAULTS
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
-    """Return what lends sessions in one time zone, also where this machine's is another one later."""
-    local = os.environ.get("TZ")
-    if timezone is None and local not in _zones:
-        with lent(resources=resources, leaves_nothing=True):  # which learns its name
-            pass
-    return partial(_lent, local, timezone, resources)
+    """Return what lends sessions in one time zone."""
+    return partial(_lent, timezone, resources)
 
 
 def lent(
-    timezone: str | None = None,
+    timezone: str = UTC,
     resources: Resources = DEFAULTS,
     *,
     large_texts: bool = False,
@@ -167,15 +180,12 @@ def lent(
     Args:
         leaves_nothing: whether all its statements describe and set nothing, so that no look is needed after.
     """
-    return _lent(
-        os.environ.get("TZ"), timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing
-    )
+    return _lent(timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing)
 
 
 @contextmanager
 def _lent(
-    local: str | None,
-    timezone: str | None,
+    timezone: str,
     resources: Resources,
     large_texts: bool = False,
     own_types: bool = False,
@@ -184,7 +194,7 @@ def _lent(
     leaves_nothing: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
-    kind = _Kind(here, local, timezone, resources, large_texts, own_types, given)
+    kind = _Kind(here, timezone, resources, large_texts, own_types, given)
     _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)
     session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
@@ -201,23 +211,16 @@ def _lent(
 
 
 def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
-    local, timezone = kind.local_timezone, kind.timezone
-    if timezone is None and local != os.environ.get("TZ"):
-        timezone = _zones.get(local)
     if kind.given:
-        return _opened_closed(timezone, kind)
-    database = connect(timezone, kind.resources, large_texts=kind.large_texts, own_types=kind.own_types)
-    if timezone is None and local not in _zones:
-        _zones[local] = timezone_of(database)
-    return database
+        return _opened_closed(kind)
+    return connect(kind.timezone, kind.resources, large_texts=kind.large_texts, own_types=kind.own_types)
 
 
-def _opened_closed(timezone: str | None, kind: _Kind) -> duckdb.DuckDBPyConnection:
+def _opened_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
     locked = kind.given == "locked"
     limits = {name: value for name, value in kind.resources.settings.items() if name == "memory_limit"}
     database = spill.keep(duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits))
-    if timezone is not None:
-        database.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
+    database.execute(f"SET GLOBAL TimeZone = {literal(kind.timezone)}")
     if locked:
         database.execute("SET GLOBAL lock_configuration = true")
     return database

@@ -17,7 +17,7 @@ from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combinations import COMPOSED, combination, taken_over
 from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.composite import composite
-from sfumato.engines.duckdb.connection import timezone_of
+from sfumato.engines.duckdb.connection import UTC, checked_timezone
 from sfumato.engines.duckdb.declared import as_python
 from sfumato.engines.duckdb.dummy import common
 from sfumato.engines.duckdb.multiplied import check_joined_rows, most_alike
@@ -37,7 +37,7 @@ from sfumato.query.payment import Pay, free
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.release import Release
 from sfumato.query.schema import Derive, Schema, Step
-from sfumato.query.tables.combining import Combination, Reached, private_parts
+from sfumato.query.tables.combining import Combination, Reached, all_parts, over_parts, private_parts
 from sfumato.query.tables.dummy import DummyRows, Known, Making
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.units import UnitPart, unit_name
@@ -67,6 +67,7 @@ class DuckDBEngine(Owned):
         self._opened, self._resources = source, resources
         self._steps = Steps(source, taken)
         self._made = WeakValueDictionary[Combination, DuckDBEngine]()
+        self._zoned = WeakValueDictionary[str, DuckDBEngine]()
         self._most_alike: dict[tuple[tuple[str, ...], tuple[Step, ...]], int] = {}
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
@@ -78,20 +79,22 @@ class DuckDBEngine(Owned):
     def open(
         cls,
         source: Any,
-        timezone: str | None = None,
+        timezone: str = UTC,
         types: object = None,
         multiline: bool = True,
         encoding: str | None = None,
         resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
-        """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        made = cls(open_source(source, timezone, types, multiline, encoding, resources), resources)
+        """Open a source as `sfumato.scan` takes it."""
+        zone = checked_timezone("timezone", timezone)
+        opened = open_source(source, types, multiline, encoding, resources)
+        made = cls(opened.in_timezone(zone), resources)
         made.origin = replace(made.origin, address=address_of(source, types, multiline, encoding))
         return made
 
     def of_rows(self, rows: pa.Table) -> DuckDBEngine:
         """Return an engine on rows in memory."""
-        return DuckDBEngine.open(rows, resources=self._resources)
+        return DuckDBEngine.open(rows, self.timezone, resources=self._resources)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -126,8 +129,7 @@ class DuckDBEngine(Owned):
     @property
     def timezone(self) -> str:
         """The time zone in which times with a zone are read as texts, dates and hours."""
-        with self._source.session() as session:
-            return timezone_of(session)
+        return self._opened.timezone
 
     @property
     def relation(self) -> str:
@@ -141,11 +143,28 @@ class DuckDBEngine(Owned):
         made.origin = self.origin
         return made
 
-    def in_sessions_of(self, other: DuckDBEngine) -> DuckDBEngine:
-        """Return this engine with another one's sessions, and so with its time zone."""
-        source = replace(self._source, session=other._source.session)
-        made = DuckDBEngine(source, self._resources, self._steps.taken())
-        made.origin = self.origin
+    def in_timezone(self, zone: str) -> DuckDBEngine:
+        """Return an engine on the same rows that reads times with a zone in another one.
+
+        Of one zone it is the same engine, as long as one is used.
+
+        Raises:
+            ParameterError: there is no such time zone.
+        """
+        zone = checked_timezone("timezone", zone)
+        if zone == self.timezone:
+            return self
+        made = self._zoned.get(zone)
+        if made is None:
+            made = self._zoned[zone] = self._in_timezone(zone)
+        return made
+
+    def _in_timezone(self, zone: str) -> DuckDBEngine:
+        if self.how is not None:
+            made = self._combined(over_parts(self.how, lambda part: _in_timezone(part, zone)))
+        else:
+            made = DuckDBEngine(self._source.in_timezone(zone), self._resources, self._steps.taken())
+        made.origin, made.rows_shown = replace(self.origin, how=made.how), self.rows_shown
         return made
 
     def reads(self, query: ExactQuery, others: Sequence[str] = ()) -> list[str]:
@@ -285,7 +304,12 @@ class DuckDBEngine(Owned):
         """Return an engine on the rows of a join, a union, or one row for each unit.
 
         Of the same tables, put together in the same way, it is the same engine, as long as one is used.
+        Public tables are read in the time zone of the private ones.
+
+        Raises:
+            QueryError: private tables are read in several time zones, or do not go together.
         """
+        how = _in_one_timezone(how)
         made = self._made.get(how)
         if made is None:
             made = self._made[how] = self._combined(how)
@@ -295,7 +319,7 @@ class DuckDBEngine(Owned):
         private = [part.engine for part in private_parts(how)]
         made_up = common([e._opened.made_up for e in private if isinstance(e, DuckDBEngine)])
         taken = taken_over(how, _taken)
-        source = combination(how, self._part, self._resources)
+        source = combination(how, self._part, self._resources).in_timezone(_zones(how)[0])
         elsewhere = any(e._opened.elsewhere for e in private if isinstance(e, DuckDBEngine))
         made = DuckDBEngine(replace(source, made_up=made_up, elsewhere=elsewhere), self._resources, taken)
         made.how = how
@@ -323,7 +347,7 @@ class DuckDBEngine(Owned):
         parts, title = self.origin.parts, self.origin.title
         columns, name = dict(self.origin.columns), title or "dummy rows"
         rows = DummyRows(making, columns, self._source.complete, unit, known, name=name)
-        made = DuckDBEngine.open(rows, resources=self._resources)
+        made = DuckDBEngine.open(rows, self.timezone, resources=self._resources)
         if parts:
             made, _ = made.composite(parts, self.origin.timezone or "UTC")
         made.origin = replace(made.origin, title=title)
@@ -357,9 +381,19 @@ class DuckDBEngine(Owned):
         """Return what is read, and what steps keep and derive, as plain data."""
         schema = self.schema(steps)  # which judges them
         found = self.origin.content(steps)
-        # Days and hours of times with a zone are those of the session.
         zoned = any("TIME ZONE" in column.type_name for column in (*schema.values(), *self.schema().values()))
-        return found | ({"timezone": self.timezone} if zoned and self.how is None else {})
+        told = self.timezone != UTC or (zoned and self.how is None)
+        return found | ({"timezone": self.timezone} if told else {})
+
+    def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
+        """Whether steps, or how the rows are made, may follow from the time zone in which times are read."""
+        if any(one.zoned for one in self._steps.judged(steps)):
+            return True
+        parts = [part for part in ([] if self.how is None else all_parts(self.how))]
+        zoned = (column for part in parts for column in part.schema.values())
+        return any("TIME ZONE" in column.type_name for column in zoned) or any(
+            part.engine.reads_zone(part.steps) for part in parts if isinstance(part.engine, DuckDBEngine)
+        )
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -414,6 +448,28 @@ class DuckDBEngine(Owned):
         made = TopRelease(question, plan, unsafe_words)
         made.take(pay())
         return made
+
+
+def _zones(how: Combination | Reached) -> list[str]:
+    """Return the time zones of private tables, or of all where none is private, each once; UTC of none."""
+    parts = private_parts(how) or all_parts(how)
+    zones = [part.engine.timezone for part in parts if isinstance(part.engine, DuckDBEngine)]
+    return list(dict.fromkeys(zones)) or [UTC]
+
+
+def _in_one_timezone(how: Combination) -> Combination:
+    zone, *others = _zones(how)
+    if others and private_parts(how):
+        raise QueryError(
+            f"the tables are read in several time zones, {zone} and {others[0]}; give each scan(...) the "
+            "same timezone="
+        )
+    return over_parts(how, lambda part: _in_timezone(part, zone))
+
+
+def _in_timezone(part: Part, zone: str) -> Part:
+    engine = part.engine
+    return replace(part, engine=engine.in_timezone(zone)) if isinstance(engine, DuckDBEngine) else part
 
 
 def _counted(part: Part, columns: Sequence[str]) -> int:

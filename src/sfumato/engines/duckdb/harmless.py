@@ -40,7 +40,7 @@ _KEPT = re.compile(
 )
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
 _TIMES = "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
-_INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
+INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
 
 
 def within_types(
@@ -107,7 +107,7 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
         return f"CASE WHEN {time} BETWEEN {_TIMES} OR NOT isfinite({time}) THEN {time} END"
     if kind in ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"):
         time = name if kind != "TIMESTAMPTZ_NS" else f"TRY_CAST({name} AS TIMESTAMPTZ)"
-        return f"CASE WHEN {time} BETWEEN {_INSTANTS} OR NOT isfinite({time}) THEN {time} END"
+        return f"CASE WHEN {time} BETWEEN {INSTANTS} OR NOT isfinite({time}) THEN {time} END"
     if kind in ("TIME", "TIME_NS"):
         within = f"{name} >= {kind} '00:00:00' AND {name} < {kind} '24:00:00'"
         time = name if kind == "TIME" else f"TRY_CAST({name} AS TIME)"

@@ -14,7 +14,7 @@ import duckdb
 
 from sfumato.engines.duckdb.combined import fresh_name, moved, there_already
 from sfumato.engines.duckdb.compared import compared
-from sfumato.engines.duckdb.connection import lender, timezone_of
+from sfumato.engines.duckdb.connection import lender
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import order_by_hash
 from sfumato.engines.duckdb.resources import Resources
@@ -162,8 +162,6 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
     if (other := source.again) is not None:
         again = lambda columns: _copied(other(columns), more, salt, resources)  # noqa: E731
     copy, names = fresh_name(), [name for name, _ in source.columns]
-    with source.session() as there:
-        timezone = timezone_of(there)
 
     def load(session: duckdb.DuckDBPyConnection, columns: object) -> None:
         if there_already(session, copy):
@@ -174,7 +172,14 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
             order = order_by_hash([identifier(name) for name in names], salt)
             moved(there, f"{rows}{more.format(rows)} {order}", session, copy, source.columns)
 
+    session = lender(source.timezone, resources)
     return replace(
-        source, relation=copy, session=lender(timezone, resources), pending=load, again=again, rows=None,
-        anywhere=True, looked=None,
-    )  # fmt: skip
+        source,
+        relation=copy,
+        session=session,
+        pending=load,
+        again=again,
+        rows=None,
+        anywhere=True,
+        looked=None,
+    )

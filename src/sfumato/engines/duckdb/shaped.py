@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.combined import (
     there_already,
 )
 from sfumato.engines.duckdb.compared import compared
-from sfumato.engines.duckdb.connection import closed, lender, timezone_of
+from sfumato.engines.duckdb.connection import UTC, closed, lender
 from sfumato.engines.duckdb.distances import frame_end, place
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.ordering import order_by, peers, rows_apart
@@ -153,9 +153,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
         raise QueryError("a SELECT of public tables gives two columns of one name; give each its own: x AS y")
     inside, copy = within_types(f"({sql})", kinds), fresh_name()
     sources = [part.source for part in parts.values()]
-    session_of = sources[0].session if sources else lender(resources=resources)
-    with session_of() as there:
-        timezone = timezone_of(there)
+    timezone = sources[0].timezone if sources else UTC
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if there_already(session, copy):
@@ -175,6 +173,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
         copy,
         found,
         lender(timezone, resources),
+        timezone=timezone,
         pending=load,
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
         anywhere=True,

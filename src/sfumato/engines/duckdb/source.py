@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import UTC
+from sfumato.engines.duckdb.text import literal
 from sfumato.errors import EngineError, in_own_words
 
 ROWS = "source_rows"
@@ -38,6 +40,7 @@ class Source:
         inferred: the types that were inferred from rows, as they would be declared; None where none were.
         made_up: by which numbers rows were made up, and nothing read; none of rows of anybody.
         elsewhere: whether these stand for rows of a service, which alone answers.
+        timezone: in which its sessions read times with a zone as texts, dates and hours.
     """
 
     name: str
@@ -56,6 +59,25 @@ class Source:
     inferred: Mapping[str, str] | None = field(default=None, hash=False)
     made_up: tuple[tuple[str, int], ...] = ()
     elsewhere: bool = False
+    timezone: str = UTC
+
+    def in_timezone(self, zone: str) -> Source:
+        """Return the same rows, whose sessions read times with a zone in another one."""
+        if zone == self.timezone:
+            return self
+        session, again = self.session, self.again
+
+        @contextmanager
+        def opened() -> Iterator[duckdb.DuckDBPyConnection]:
+            with session() as one:
+                one.execute(f"SET SESSION TimeZone = {literal(zone)}")
+                yield one
+
+        def read_again(columns: Sequence[str]) -> Source:
+            assert again is not None
+            return again(columns).in_timezone(zone)
+
+        return replace(self, session=opened, again=again and read_again, timezone=zone)
 
     def relation_in(self, session: duckdb.DuckDBPyConnection) -> str:
         """Return what stands behind FROM in a session, once the rows are loaded there."""

@@ -51,7 +51,6 @@ def _unreadable(error: Exception) -> EngineError:
 @in_own_words(_unreadable, Exception)
 def open_source(
     source: Any,
-    timezone: str | None = None,
     types: object = None,
     multiline: bool = True,
     encoding: str | None = None,
@@ -61,7 +60,6 @@ def open_source(
 
     Args:
         source: what to read; of an Arrow schema no rows, but what they would be.
-        timezone: of rows that are in memory; None for this machine's.
         types: of the columns of a CSV or JSON file, or of a pandas frame's object columns, by name.
         multiline, encoding: how CSV is written.
         resources: what reading it may take.
@@ -82,9 +80,9 @@ def open_source(
     if isinstance(source, DummyRows):
         return open_dummy(source, resources)
     if isinstance(source, pa.Schema):
-        return _open_arrow("Arrow schema", source, timezone, resources=resources)
+        return _open_arrow("Arrow schema", source, resources=resources)
     if isinstance(source, pa.Table):
-        return _open_arrow("Arrow table", source, timezone, resources=resources)
+        return _open_arrow("Arrow table", source, resources=resources)
     if isinstance(source, pa.RecordBatch):
         return _open_arrow("Arrow batch", pa.Table.from_batches([source]), resources=resources)
     match type(source).__module__.partition(".")[0], type(source).__name__:
@@ -194,15 +192,14 @@ def _object_note(types: declared.Types, columns: Sequence[str]) -> str:
 def _open_arrow(
     name: str,
     rows: pa.Table | pa.Schema,
-    timezone: str | None = None,
     casts: declared.Types | None = None,
     resources: Resources = DEFAULTS,
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    session = lender(timezone, resources)
+    session = lender(resources=resources)
     # Types stand in fields; what is said of the whole table may be large, and another one each time.
-    found = of_fields(Fields(schema.remove_metadata()), tuple((casts or {}).items()), timezone, resources)
+    found = of_fields(Fields(schema.remove_metadata()), tuple((casts or {}).items()), resources)
     source = Source(name, found.relation, found.columns, session, found.complete)
     if rows is schema:
         return source

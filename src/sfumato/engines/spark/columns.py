@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-# DuckDB's types of group keys that are the same values in Spark. Others (unsigned, 128-bit, time of day) lack
-# a type there or in the oldest Spark that we run on, or lose values in the one that is nearest.
+# DuckDB's types of group keys that are the same values in Spark; a HUGEINT is a decimal there. Others
+# (unsigned, time of day) lack a type there or in the oldest Spark that we run on, or lose values in the one
+# that is nearest.
 _KEYS = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE",
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE",
     "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
 }  # fmt: skip
 

@@ -72,6 +72,7 @@ class SparkEngine(DistributedEngine):
     Args:
         frame: the rows; lazily, as everything here.
         public: whether they are public knowledge.
+        timezone: in which times with a zone are read, whatever Spark's own setting is.
     Raises:
         EngineError: it is no classic batch frame, or has columns that cannot be told apart or passed on.
     """
@@ -79,11 +80,10 @@ class SparkEngine(DistributedEngine):
     name = "Spark"
     looks_first = True
 
-    def __init__(self, frame: DataFrame, public: bool = False) -> None:
+    def __init__(self, frame: DataFrame, public: bool = False, timezone: str = "UTC") -> None:
         _check_frame(frame)
         self._frame = frame
-        rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
-        super().__init__(rows, zone, public)
+        super().__init__(arrow_rows(frame), timezone, public)
 
     @in_own_words(failed, Exception)
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine:

@@ -18,6 +18,8 @@ from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, writt
 from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children
 from sfumato.engines.duckdb.nested import is_nested
 
+# Of each type some are values.
+_SAMPLES = ("1", "2020-01-01 00:00:00", "00:00:00", "1 day", "00000000-0000-0000-0000-000000000000", "[1]")
 _SHORT = 500  # characters, and types: thousands of long ones, which anybody may send, fill memory
 
 
@@ -103,6 +105,21 @@ def _check_cast(given: str, kind: str) -> None:
         ask(f"SELECT hash(TRY_CAST(_0 AS {kind})) FROM (VALUES (CAST(NULL AS {given}))) AS rows(_0)")
     except duckdb.Error:
         raise DoesNotBind(f"{given} is never read as {kind} here") from None
+    if is_missing_cast(given, kind):  # which TRY_CAST would make NULL in every row
+        raise DoesNotBind(
+            f"DuckDB has no cast from {given} to {kind}; cast to another type first, or leave it out"
+        )
+
+
+def is_missing_cast(given: str, kind: str) -> bool:
+    """Whether DuckDB lacks a cast, as far as a value of the type tells."""
+    for text in _SAMPLES:
+        try:
+            ask(f"SELECT hash(CAST(_0 AS {kind})) FROM (VALUES (CAST('{text}' AS {given}))) AS rows(_0)")
+        except duckdb.Error as error:
+            if "Unimplemented type for cast" in str(error) and "VARCHAR ->" not in str(error):
+                return True
+    return False
 
 
 _remembered_cast = lru_cache(maxsize=4096)(_check_cast)

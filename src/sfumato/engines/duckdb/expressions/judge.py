@@ -51,6 +51,8 @@ _PREFIX = "SELECT (\n"
 LONGEST = 1 << 17
 _SHORT = 60  # of a name that is shown twice
 _MOST_OPERATIONS = 2048  # each takes some milliseconds to judge
+# What makes times with a zone, or reads them, where no column has them.
+_ZONED = re.compile(r"TIMESTAMPTZ|TIME ZONE|\b(to_timestamp|timezone)\b", re.IGNORECASE)
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
@@ -68,6 +70,7 @@ class Judged:
         held: how many long texts it holds for a row, as `costs` counts them.
         where: the tree of what it is as a condition.
         span: of a whole number, the smallest and the largest value that it can have.
+        zoned: whether its values may follow from the time zone of the session.
     """
 
     text: str
@@ -78,6 +81,7 @@ class Judged:
     held: int
     where: Node
     span: Span | None = None
+    zoned: bool = False
 
     @cached_property
     def condition(self) -> str:
@@ -127,7 +131,10 @@ def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     reads = frozenset(_uses(tree))
     complete = frozenset(_complete_columns(tree))
     uses, held = _uses(part.node), costs.held(part.node)
-    return Judged(sql, part.type_name, reads, complete, uses, held, where_true, part.span)
+    zoned = bool(_ZONED.search(sql)) or any(
+        "TIME ZONE" in column.type_name for name, column in columns.items() if same_name(name) in reads
+    )
+    return Judged(sql, part.type_name, reads, complete, uses, held, where_true, part.span, zoned)
 
 
 def _check_size(where: str, text: str) -> None:

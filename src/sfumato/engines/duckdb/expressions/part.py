@@ -160,6 +160,8 @@ def tried(part: Part, kind: str) -> Part:
         return part
     if part.type_name == "VARCHAR" and kind == "TIMESTAMP WITH TIME ZONE" and not part.constant:
         part = timely(part)
+    if part.type_name == "TIMESTAMP WITH TIME ZONE" and kind == "TIME" and not part.constant:
+        part = tried(part, "TIMESTAMP")  # DuckDB has no cast of its own
     if not part.constant:
         check_cast(part.type_name, kind)
     kept = part.span if kind in SPANS and part.span is not None and fits(part.span, kind) else None

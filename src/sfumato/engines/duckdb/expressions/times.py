@@ -23,6 +23,7 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
+from sfumato.errors import nearest
 from sfumato.query.schema import FLOATS, INTEGERS
 
 _LONGEST_FORMAT = 256
@@ -172,6 +173,21 @@ def _date(node: Node, name: str, parts: list[Part]) -> Part:
     return over("TRY_CAST(_0 || '-' || _1 || '-' || _2 AS DATE)", *(tried(p, "VARCHAR") for p in parts))
 
 
+def _in_zone(node: Node, name: str, parts: list[Part]) -> Part:
+    """Read a time in a zone: `ts AT TIME ZONE 'Europe/Berlin'`."""
+    if len(parts) != 2 or not parts[0].constant:
+        raise NotTotal(node, "needs the name of one zone: ts AT TIME ZONE 'Europe/Berlin'")
+    ((zone,),) = ask(f"SELECT CAST({parts[0].text} AS VARCHAR)")
+    known = ask("SELECT name FROM pg_timezone_names() WHERE lower(name) = lower(?)", [zone or ""])
+    if not known:
+        near = nearest(zone or "", [one for (one,) in ask("SELECT name FROM pg_timezone_names()")])
+        hint = f"; did you mean {near!r}?" if near else "; name one as 'Europe/Berlin' or 'UTC'"
+        raise NotTotal(parts[0].node, f"names no time zone that is known{hint}")
+    if not parts[1].type_name.startswith(DATED):
+        raise NotTotal(node, "uses AT TIME ZONE, which takes a date or a timestamp here")
+    return plain(node, name, [parts[0], _in_calendar(parts[1])])
+
+
 _PARTS = (
     "century day dayname dayofmonth dayofweek dayofyear decade epoch era hour isodow isoyear julian last_day "
     "microsecond millennium millisecond minute month monthname quarter second week weekday weekofyear year "
@@ -187,5 +203,6 @@ FORMS: dict[str, Form] = {
     "try_strptime": constants(1, then=_read),
     "to_timestamp": _of_epoch,
     "make_date": _date,
+    "timezone": _in_zone,
     "make_timestamp": _of_microseconds,
 }

@@ -18,7 +18,6 @@ from sfumato.engines.duckdb.expressions import numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import (
     DoesNotBind,
     cast_type,
-    check_cast,
     type_of,
     types_of_constants,
 )
@@ -32,7 +31,6 @@ from sfumato.engines.duckdb.expressions.part import (
     once,
     place,
     plain,
-    timely,
     tried,
 )
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
@@ -129,12 +127,11 @@ def _part(node: Node, parts: list[Part]) -> Part:
                 counts = name in _COUNTS and part.type_name in SPANS
                 return replace(part, within=_COUNTED) if counts else part
             case "CAST", _:
-                if parts[0].type_name == "VARCHAR" and _cast(node) == "TIMESTAMP WITH TIME ZONE":
-                    parts = [timely(parts[0])]
                 if _cast(node) == "JSON" and parts[0].type_name == "VARCHAR":
                     return document(parts[0])
-                check_cast(parts[0].type_name, _cast(node))
-                return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
+                if parts[0].type_name != _cast(node):
+                    return tried(parts[0], _cast(node))
+                return replace(parts[0], node=with_children(node, [parts[0].node]) | {"try_cast": True})
             case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
                 return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
             case _, "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
