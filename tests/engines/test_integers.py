@@ -12,6 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
@@ -311,3 +312,17 @@ def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_fr
     assert abs(row["m"] - 50.5) < 1 and row["d"] == 100
     found = table.bound(rows=1).agg(m=sf.mean("wide", lower=0, upper="auto")).release(**budget)
     assert abs(found.to_arrow()["m"][0].as_py() - 50.5) < 5
+
+
+def test_a_union_of_two_types_of_whole_numbers_holds_both():
+    """A column that an operator widened, beside one that it did not: narrow and wide, signed and not."""
+    rows = pa.table(
+        {"id": [1, 2], "k": pa.array([2**63 - 1, 5], pa.int64()), "u": pa.array([0, 2**64 - 1], pa.uint64())}
+    )
+    table = sf.scan(rows, privacy_unit="id")
+    both = table.union(table.with_columns(k="k + 1", u="u % 7"))
+    assert {name: both.schema[name].type_name for name in ("k", "u")} == {"k": "HUGEINT", "u": "HUGEINT"}
+    question = both.group_by("k", "u").bound(groups=4, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
+    found = [row for batch in both.engine.statistics(question.exact, 9) for row in batch.to_pylist()]
+    expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
+    assert {(int(row["k"]), int(row["u"])) for row in found} == expected

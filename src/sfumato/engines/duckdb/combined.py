@@ -15,6 +15,7 @@ import duckdb
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.expressions.part import SPANS, fits
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier
@@ -90,17 +91,33 @@ def reached_rows(
 
 def united(left: Rows, right: Rows, resources: Resources) -> Source:
     """Return the rows of two tables with the same columns."""
-    names = ", ".join(map(identifier, left.schema))
     schema = {
-        name: replace(column, missing=column.missing or right.schema[name].missing)
+        name: replace(
+            column,
+            missing=column.missing or right.schema[name].missing,
+            type_name=_of_both(column.type_name, right.schema[name].type_name),
+        )
         for name, column in left.schema.items()
     }
+    names = ", ".join(
+        identifier(name)
+        if column.type_name == left.schema[name].type_name == right.schema[name].type_name
+        else f"CAST({identifier(name)} AS {column.type_name}) AS {identifier(name)}"
+        for name, column in schema.items()
+    )
     return source_of(
         lambda rows: " UNION ALL ".join(f"SELECT {names} FROM ({one})" for one in rows),
         [left, right],
         schema,
         resources,
     )
+
+
+def _of_both(left: str, right: str) -> str:
+    """Return the type of a column that has values of two types, which are whole numbers if they differ."""
+    if left == right:
+        return left
+    return "BIGINT" if fits(SPANS[left], "BIGINT") and fits(SPANS[right], "BIGINT") else "HUGEINT"
 
 
 def of_units(

@@ -293,7 +293,8 @@ def union(left: Part, right: Part) -> Union:
         if here is None or there is None:
             where = "the other table" if there is None else "this table"
             raise QueryError(f"union: {where} has no column {name!r}; both need the same columns")
-        if here.type_name != there.type_name:
+        # Whole numbers of two types have one that holds both.
+        if here.type_name != there.type_name and (name == left.unit or not alike(here, there)):
             raise QueryError(
                 f"union: {name!r} is {here.type_name} here and {there.type_name} in the other table; cast it "
                 "with with_columns, or before scan if it is the privacy unit"
