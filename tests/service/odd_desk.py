@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 from sfumato.errors import EngineError, QueryError
@@ -25,6 +26,12 @@ class Odd:
         match job.text:
             case "hang":
                 time.sleep(600)
+            case "wait":
+                time.sleep(2.5)
+            case "spin on two threads":
+                threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
+                while True:
+                    pass
             case "spin":
                 while True:
                     pass

@@ -54,18 +54,56 @@ def test_what_hangs_or_dies_is_replaced() -> None:
             200,
             400,
         ]
-        assert b"stays spent" in found[0].body and b"1 seconds" in found[0].body
+        assert (
+            b"stays spent" in found[0].body and b"1 seconds of computing or 4 seconds in all" in found[0].body
+        )
         assert workers.killed == 4
     finally:
         workers.stop()
     assert not any(one._process.is_alive() for one in workers._workers if one._process._popen is not None)
 
 
+def test_accounts_have_a_process_of_their_own() -> None:
+    workers = Workers(desk(), 1, 60.0)
+
+    async def beside() -> list[Any]:
+        slow = asyncio.ensure_future(workers.run(Job("release", "ann", "hang")))
+        found = [await workers.run(Job(kind, "ann")) for kind in ("budget", "history", "tables", "ready")]
+        os.kill(workers._workers[workers.places]._process.pid or 0, signal.SIGKILL)
+        found.append(await workers.run(Job("budget", "ann")))  # and it is replaced
+        assert not slow.done()
+        slow.cancel()
+        os.kill(workers._workers[0]._process.pid or 0, signal.SIGKILL)
+        return found
+
+    try:
+        assert [one.status for one in asyncio.run(beside())] == [200] * 5
+    finally:
+        workers.stop()
+
+
+def test_seconds_count_what_is_computed_and_not_what_others_do() -> None:
+    """A question that waits, as for a machine that others use, is not stopped; one that computes is."""
+    workers = Workers(desk(), 1, 1.0)
+    try:
+        (waits,) = told(workers, "wait", kind="release")
+        assert isinstance(waits, Outcome) and waits.status == 200 and workers.killed == 0
+        (spins,) = told(workers, "spin", kind="release")
+        assert isinstance(spins, Outcome) and spins.status == 504 and b"1 seconds of computing" in spins.body
+        (both,) = told(workers, "spin on two threads", kind="release")
+        assert isinstance(both, Outcome) and both.status == 504
+        assert workers.killed == 2
+    finally:
+        workers.stop()
+
+
 def test_one_that_is_killed_with_nothing_to_do_loses_no_question() -> None:
     workers = Workers(desk(), 2, 10.0)
     try:
         for _ in range(5):
-            for one in workers._workers:  # some have begun and wait, others are still beginning
+            for one in workers._workers[
+                : workers.places
+            ]:  # some have begun and wait, others are still beginning
                 os.kill(one._process.pid or 0, signal.SIGKILL)
             assert [one.status for one in told(workers, "", "") if isinstance(one, Outcome)] == [200, 200]
         assert workers.killed == 10

@@ -55,7 +55,8 @@ def serve(
         int, typer.Option("--workers", metavar="N", help="Processes that answer questions.")
     ] = 2,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", help="That one question may take.")
+        float,
+        typer.Option("--seconds", metavar="N", help="That one question may compute: CPU time."),
     ] = 60.0,
     constant_time: Annotated[
         float | None,

@@ -51,7 +51,7 @@ class Settings:
         certfile, keyfile: of TLS; None without.
         behind_proxy: whether a proxy brings TLS, so that it may listen to other machines without.
         workers: processes that answer questions.
-        seconds: that one question may take.
+        seconds: that one question may compute, all its threads together; it may take four times as long.
         constant_time: seconds after which each answer that rows were read for is sent; None for at once.
         limits: `memory_limit`, `threads` and `temp_directory` of each question.
     Raises:

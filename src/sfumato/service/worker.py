@@ -22,14 +22,18 @@ from sfumato.errors import EngineError, SfumatoError
 from sfumato.service.desk import Desk, Job, Outcome, failed, refused
 from sfumato.service.pace import AT_ONCE, Pace, Slot
 
+_COUNTED = hasattr(signal, "setitimer")  # whether the system counts what a process computes
+_ENDS = 5.0  # seconds for a process that has closed its connection to be gone
 MakeDesk = Callable[[], Desk]
 _TOO_LONG = (
-    "the question took longer than the {:g} seconds that this service allows, and was stopped; {}. Ask for "
-    "less at once, or ask the owner"
+    "the question took longer than this service allows, {:g} seconds of computing or {:g} seconds in all, "
+    "and was stopped; {}. Ask for less at once, or ask the owner"
 )
 _DIED = "the question ended the process that read the rows; {}. Ask the owner"
 _NOT_YET = "the service begins anew after a question that took too long; ask again. Nothing was spent"
 _BEGAN = "a process that answers questions ended while it began"
+# Times as long as it may compute: for the disk, for a database elsewhere, and for other programs here.
+_WAITS = 4
 _START = 300.0  # seconds for a worker to be there
 
 
@@ -87,7 +91,8 @@ class Workers:
     Args:
         make: gives each process its desk; a function of a module with plain arguments, as it is sent there.
         count: of processes that answer questions.
-        seconds: that a job may take.
+        seconds: that a job may compute, all its threads together, whatever else the machine does; it may take
+            four times as long. Where the system does not count that, seconds that it may take.
         pace: of answers that rows were read for. A process is not free for the next question before it, so
             that nobody's wait tells how long another one's question took.
     Raises:
@@ -137,9 +142,10 @@ class Workers:
 
     def _outcome(self, place: int, job: Job, slot: Slot) -> Outcome:
         try:
-            if not self._workers[place].takes(job, slot):  # ended with nothing to do: nothing is lost
+            # Where it ended with nothing to do, nothing is lost.
+            if not self._workers[place].takes(job, slot, self._seconds):
                 self._replace(place)
-                if not self._workers[place].takes(job, slot):
+                if not self._workers[place].takes(job, slot, self._seconds):
                     raise EngineError(_BEGAN)
         except TimeoutError:  # at a fixed pace it is waited for no longer, and may be there for the next one
             if slot.until is None:
@@ -148,14 +154,18 @@ class Workers:
         except EngineError as error:
             self._replace(place)
             return failed(error)
-        seconds = slot.left(self._seconds)
+        longest = slot.left(self._seconds * (_WAITS if _COUNTED else 1))
+        text = _TOO_LONG.format(round(min(self._seconds, longest), 1), round(longest, 1), _paid(job))
         try:
-            found = self._workers[place].outcome(seconds)
+            found = self._workers[place].outcome(longest)
         except TimeoutError:
             self._replace(place)
-            return refused(EngineError(_TOO_LONG.format(round(seconds, 1), _paid(job))), 504)
+            return refused(EngineError(text), 504)
         except (EOFError, OSError):
+            computed_too_long = self._workers[place].computed_too_long
             self._replace(place)
+            if computed_too_long:
+                return refused(EngineError(text), 504)
             return refused(EngineError(_DIED.format(_paid(job))), 503)
         if isinstance(found, str):
             raise Unexpected(found)
@@ -200,16 +210,20 @@ class _Worker:
             raise EngineError(said)
         self._is_ready = True
 
-    def takes(self, job: Job, slot: Slot) -> bool:
+    def takes(self, job: Job, slot: Slot, seconds: float) -> bool:
         """Give it a job, and return whether it begins; where it does not, nothing was read or spent.
 
+        Args:
+            job: what it is to do.
+            slot: when its answer is sent.
+            seconds: that it may compute.
         Raises:
             TimeoutError: the process is not there in time.
             EngineError: it could not begin.
         """
         try:
             self.ready(slot.left(_START))
-            self._here.send(job)  # to a process that was killed, and can seem alive for a while
+            self._here.send((job, seconds))  # to a process that was killed, and can seem alive for a while
             self._here.recv()
         except TimeoutError:
             raise
@@ -229,6 +243,12 @@ class _Worker:
         found: Outcome | str = self._here.recv()
         return found
 
+    @property
+    def computed_too_long(self) -> bool:
+        """Whether it has ended because its job computed for too long."""
+        self._process.join(_ENDS)
+        return _COUNTED and self._process.exitcode == -signal.SIGPROF
+
     def kill(self) -> None:
         """End it, whatever it does."""
         self._process.kill()
@@ -246,6 +266,8 @@ def _answered(desk: Desk, job: Job) -> Outcome:
 def _work(there: Connection, make: MakeDesk) -> None:
     """Answer until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the service; it ends its workers
+    if _COUNTED:
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         try:
@@ -255,13 +277,21 @@ def _work(there: Connection, make: MakeDesk) -> None:
             return
         there.send(None)
         while True:
-            job = there.recv()
+            job, seconds = there.recv()
             there.send(None)  # from here on it may have read and spent
+            _compute_at_most(seconds)
             try:
                 found: Outcome | str = _answered(desk, job)
             except Unexpected as error:
                 found = str(error)
+            _compute_at_most(0)
             there.send(found)
+
+
+def _compute_at_most(seconds: float) -> None:
+    """Let the system end this process when all its threads together have computed so long; 0 for no end."""
+    if _COUNTED:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _end_with_parent() -> None:
