@@ -147,7 +147,7 @@ class Service:
     # Endpoints.
 
     async def _tables(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, Job("tables", caller.name))
+        return await self._answer(request, Job("tables", caller.name, role=caller.role))
 
     async def _ask(self, request: Request, caller: Caller) -> Response:
         given = await self._body(request, "ask")

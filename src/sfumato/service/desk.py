@@ -209,8 +209,8 @@ class Desk:
         except (CatalogError, EngineError):
             raise QueryError(_NO_DUMMY) from None
 
-    def _tables(self, _: Job) -> Outcome:
-        return _json({"tables": self.catalog.described(**self.limits)})
+    def _tables(self, job: Job) -> Outcome:
+        return _json({"role": job.role, "tables": self.catalog.described(**self.limits)})
 
     def _asked(self, job: Job) -> Asked | AskedByChain:
         if not 0 < job.confidence < 1:

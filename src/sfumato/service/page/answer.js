@@ -6,7 +6,7 @@ import { python } from "./sql.js";
 
 const MOST_ROWS = 1000;
 
-/** Show an answer: its text as it came, its data, and the SQL that asked it. */
+/** Show an answer: its text as it came, its data, and the SQL that asked it, null where that is not known. */
 export function showAnswer({ text, data, sql }) {
   const section = byId("answer"), body = byId("answer-body");
   const names = data.columns.map((column) => column.name);
@@ -20,7 +20,7 @@ export function showAnswer({ text, data, sql }) {
     return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : withError(value, error);
   }));
   const more = data.rows.length > MOST_ROWS ? el("p", { class: "hint" }, `The first ${shown(MOST_ROWS)} of ${shown(data.rows.length)} rows; the downloads have all.`) : null;
-  const program = python(sql, location.href.replace(/[?#].*$/, "").replace(/\/$/, ""));
+  const program = sql === null ? null : python(sql, location.href.replace(/[?#].*$/, "").replace(/\/$/, ""));
   const copied = el("span", { role: "status", class: "hint" });
   const file = data.dummy ? "made-up" : "answer";
   body.replaceChildren(
@@ -32,9 +32,9 @@ export function showAnswer({ text, data, sql }) {
       el("button", { type: "button", onclick: () => download(`${file}.csv`, "text/csv", csv(data, names)) }, "Download CSV"),
       el("button", { type: "button", onclick: () => download(`${file}.json`, "application/json", text) }, "Download JSON"),
       el("button", { type: "button", onclick: () => download("receipt.json", "application/json", `${JSON.stringify(data.receipt, null, 1)}\n`) }, "Download receipt"),
-      el("button", { type: "button", id: "copy", onclick: async () => { copied.textContent = (await copy(program)) ? "Copied." : "The browser does not let this page copy: take it from below."; } }, "Copy as Python"),
+      program === null ? null : el("button", { type: "button", id: "copy", onclick: async () => { copied.textContent = (await copy(program)) ? "Copied." : "The browser does not let this page copy: take it from below."; } }, "Copy as Python"),
       copied),
-    details("The question in SQL", sql), details("The same in Python", program), details("How it was answered", data.explanation));
+    ...(program === null ? [] : [details("The question in SQL", sql), details("The same in Python", program)]), details("How it was answered", data.explanation));
   section.hidden = false;
 }
 

@@ -5,24 +5,28 @@ import { amount, byId, el, table } from "./dom.js";
 import { Editor } from "./editor.js";
 import { Expected } from "./expected.js";
 import { Form } from "./form.js";
-import { parsed, Service } from "./service.js";
+import { newKey, parsed, Service } from "./service.js";
 import { epsilonOf, placeOf } from "./sql.js";
 
-const TOKEN = "sfumato.token", DRAFT = "sfumato.draft", ANSWER = "sfumato.answer";
+const TOKEN = "sfumato.token", DRAFT = "sfumato.draft", ANSWER = "sfumato.answer", PENDING = "sfumato.pending";
 const LONGEST = 2_000_000; // characters of an answer that is kept for a reload
 const MOST_ASKED = 200;
+const MANY_TABLES = 5, MANY_COLUMNS = 30; // of which more are searched
 
 const NO_TOKEN = "There is no such token, or it is not valid any more.";
 
 let service = null;
 let asking = false;
 let cost = null;
+let left = null; // of the budget of whoever asks
+let isOwner = false;
 let epsilon = 1; // of the last question that had one
 
 // What a reload keeps, in this tab alone; a browser may have no room for it.
 const kept = {
   get(key) { try { return sessionStorage.getItem(key); } catch { return null; } },
   put(key, value) { try { sessionStorage.setItem(key, value); } catch { /* no room */ } },
+  remove(key) { try { sessionStorage.removeItem(key); } catch { /* nothing is kept */ } },
 };
 
 const editor = new Editor(() => changed());
@@ -64,6 +68,10 @@ function label() {
     : cost.repeats !== undefined ? `Ask again, for nothing: the answer of entry ${cost.repeats}`
     : `Ask, and spend epsilon ${amount(cost.epsilon)}${cost.delta ? `, delta ${amount(cost.delta)}` : ""}`;
   for (const one of [button, byId("try")]) one.disabled = asking || !editor.text.trim();
+  const lacking = cost === null || cost.repeats !== undefined || left === null ? []
+    : ["epsilon", "delta"].filter((name) => cost[name] > left[name] * (1 + 1e-12)).map((name) => `${name} ${amount(cost[name])}, and ${amount(left[name])} is left`);
+  if (lacking.length) button.disabled = true;
+  byId("too-dear").textContent = lacking.length ? `This question costs more than is left: ${lacking.join("; ")}. Ask for less.` : "";
 }
 
 function showError(error) {
@@ -83,24 +91,25 @@ function switchMode() {
   else { editor.fit(); keep(); }
 }
 
-async function release(dummy) {
+/** Ask; or ask what a reload has interrupted, `pending`, by the key that it was sent with. */
+async function release(dummy, pending = null) {
   if (asking) return;
   asking = true;
   label();
-  const sql = editor.text, status = byId("status"), asker = service;
+  const { sql, key } = pending ?? { sql: editor.text, key: newKey() }, status = byId("status"), asker = service;
   showError(null);
-  status.textContent = dummy ? "Asking made-up rows…" : "Asking…";
+  status.textContent = dummy ? "Asking made-up rows…" : pending ? "Fetching the answer to what you asked before the reload…" : "Asking…";
+  if (!dummy) kept.put(PENDING, JSON.stringify({ sql, key }));
   try {
-    const { text, data } = await asker.release(sql, dummy);
+    const { text, data } = await asker.release(sql, dummy, key);
     if (asker !== service) return; // who has left: it is not for the next one
-    const answer = JSON.stringify({ text, sql });
-    showAnswer({ text, data, sql });
-    if (answer.length < LONGEST) kept.put(ANSWER, answer);
+    if (!dummy) kept.remove(PENDING);
+    show({ text, data, sql });
     status.textContent = `Answered, in ${data.rows.length} ${data.rows.length === 1 ? "row" : "rows"}${data.dummy ? ", of made-up rows" : ""}.`;
-    byId("answer").focus();
     if (!dummy && editor.text === sql) expected.changed(); // asked once more, it may cost nothing
   } catch (error) {
     if (asker !== service) return;
+    if (error.status) kept.remove(PENDING); // else it may be paid, and a reload asks for the answer
     status.textContent = "";
     showError(error);
   } finally {
@@ -110,23 +119,60 @@ async function release(dummy) {
   }
 }
 
-/** Show what is left, and what was asked: also in other tabs. */
+/** Show an answer, and keep it for a reload. */
+function show({ text, data, sql }) {
+  const answer = JSON.stringify({ text, sql });
+  showAnswer({ text, data, sql });
+  if (answer.length < LONGEST) kept.put(ANSWER, answer);
+  byId("answer").focus();
+}
+
+/** Show the answer to what was asked before, which is paid. */
+async function showAgain(entry) {
+  const asker = service;
+  showError(null);
+  try {
+    const { text, data } = await asker.answer(entry);
+    if (asker === service) show({ text, data, sql: null });
+  } catch (error) {
+    if (asker === service) showError(error);
+  }
+}
+
+/** Return a budget, or null of whoever has none, as an owner may. */
+async function ownBudget(asker) {
+  try {
+    return await asker.budget();
+  } catch (error) {
+    if (error.status === 402 && isOwner) return null;
+    throw error;
+  }
+}
+
+/** Show what is left, and what was asked, to an owner by everybody: also in other tabs. */
 async function account() {
   const asker = service;
   if (!asker) return;
   try {
-    const [budget, { history }] = await Promise.all([asker.budget(), asker.history()]);
+    const [own, { history }, everybody] = await Promise.all([ownBudget(asker), asker.history(isOwner), isOwner ? asker.budget(true) : null]);
     if (asker !== service) return;
-    const { total, remaining } = budget;
-    byId("left").textContent = `${budget.analyst}: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)} left`;
+    const { total, remaining } = own ?? { total: { epsilon: 0, delta: 0 }, remaining: { epsilon: 0, delta: 0 } };
+    byId("left").textContent = own ? `${own.analyst}: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)} left` : "Owner, without a budget to ask with";
     byId("left-meter").value = total.epsilon > 0 ? remaining.epsilon / total.epsilon : 0;
     expected.left = remaining.epsilon;
-    const rows = history.slice(-MOST_ASKED).reverse().map((one) => [one.what, when(one.at), amount(one.epsilon), amount(one.delta)]);
+    left = remaining;
+    label();
+    const again = (one) => one.entry && !isOwner ? el("button", { type: "button", onclick: () => showAgain(one.entry), "aria-label": `Show the answer of entry ${one.entry}` }, "Show the answer") : "";
+    const rows = history.slice(-MOST_ASKED).reverse().map((one) =>
+      [one.what, ...(isOwner ? [one.analyst ?? ""] : []), when(one.at), amount(one.epsilon), amount(one.delta), ...(isOwner ? [] : [again(one)])]);
+    const title = isOwner ? "What everybody asked" : "What you asked";
+    byId("history-title").textContent = title;
     const delta = total.delta ? ` A question may name a delta of up to ${amount(remaining.delta)}; ${amount(total.delta)} are for all.` : "";
     byId("history-body").replaceChildren(
-      rows.length ? table("What you asked", ["Asked", "When", "Epsilon", "Delta"], rows) : el("p", { class: "hint" }, "Nothing yet."),
+      rows.length ? table(title, ["Asked", ...(isOwner ? ["Who"] : []), "When", "Epsilon", "Delta", ...(isOwner ? [] : ["Answer"])], rows) : el("p", { class: "hint" }, "Nothing yet."),
       history.length > MOST_ASKED ? el("p", { class: "hint" }, `The last ${MOST_ASKED} of ${history.length}; /v1/history has all.`) : "",
-      el("p", { class: "hint" }, `Left: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)}.${delta}`));
+      everybody ? el("p", { class: "hint" }, `Left of the budget over all analysts: epsilon ${amount(everybody.remaining.epsilon)} of ${amount(everybody.total.epsilon)}.`) : "",
+      own ? el("p", { class: "hint" }, `Left: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)}.${delta}`) : "");
   } catch (error) {
     if (asker === service) showError(error);
   }
@@ -137,7 +183,21 @@ function when(at) {
   return time && !Number.isNaN(time.getTime()) ? time.toLocaleString() : "";
 }
 
+/** Show tables and columns; where there are many, those alone whose names have a text. */
 function showTables(tables) {
+  const find = byId("find"), columns = tables.reduce((sum, one) => sum + one.columns.length, 0);
+  byId("search").hidden = tables.length <= MANY_TABLES && columns <= MANY_COLUMNS;
+  find.value = "";
+  find.oninput = () => listTables(tables, find.value.trim().toLowerCase());
+  listTables(tables, "");
+}
+
+function listTables(all, wanted) {
+  const has = (name) => name.toLowerCase().includes(wanted);
+  const tables = !wanted ? all : all.map((one) => (has(one.name) ? one : { ...one, columns: one.columns.filter((column) => has(column.name)) }))
+    .filter((one) => has(one.name) || one.columns.length);
+  const shownColumns = tables.reduce((sum, one) => sum + one.columns.length, 0);
+  byId("found").textContent = !wanted ? "" : tables.length ? `${tables.length} of ${all.length} tables, ${shownColumns} columns` : "No table and no column has this in its name.";
   byId("table-list").replaceChildren(...tables.map((one, i) => el("details", { open: i < 3 },
     el("summary", {}, one.name, one.public ? " (public)" : ""),
     one.public ? null : el("p", { class: "hint" }, [`One value of ${one.privacy_unit} is protected, with all its rows`,
@@ -153,8 +213,9 @@ function declared(column) {
 
 async function enter(token) {
   const asker = new Service(token);
-  const [{ tables }, words] = await Promise.all([asker.tables(), asker.words()]);
+  const [{ tables, role }, words] = await Promise.all([asker.tables(), asker.words()]);
   service = asker;
+  isOwner = role === "owner";
   kept.put(TOKEN, token);
   byId("sign-in").hidden = true;
   byId("desk").hidden = byId("who").hidden = false;
@@ -162,6 +223,9 @@ async function enter(token) {
   editor.know(tables, words);
   restore(tables);
   await account();
+  let pending = null;
+  try { pending = JSON.parse(kept.get(PENDING) ?? "null"); } catch { /* nothing is kept */ }
+  if (pending) release(false, pending);
 }
 
 /** Show again what a reload has interrupted. */
@@ -179,7 +243,8 @@ function restore(tables) {
 function leave(why = "") {
   service = null;
   expected.stop();
-  for (const key of [TOKEN, DRAFT, ANSWER]) { try { sessionStorage.removeItem(key); } catch { /* nothing is kept */ } }
+  for (const key of [TOKEN, DRAFT, ANSWER, PENDING]) kept.remove(key);
+  left = null;
   byId("desk").hidden = byId("who").hidden = byId("answer").hidden = true;
   editor.text = "";
   byId("answer-body").replaceChildren();
@@ -192,16 +257,18 @@ function leave(why = "") {
   byId("token").focus();
 }
 
-async function begin(token) {
+/** Enter; `focus` brings whoever has given a token by hand to the question. */
+async function begin(token, focus = false) {
   if (!/^[\x21-\x7e]+$/.test(token)) { leave(NO_TOKEN); return; } // which no header could carry
   try {
     await enter(token);
+    if (focus) byId("ask").focus();
   } catch (error) {
     leave(error.status === 401 ? NO_TOKEN : error.message);
   }
 }
 
-byId("sign-in").addEventListener("submit", (event) => { event.preventDefault(); begin(byId("token").value.trim()); });
+byId("sign-in").addEventListener("submit", (event) => { event.preventDefault(); begin(byId("token").value.trim(), true); });
 byId("leave").addEventListener("click", () => leave());
 byId("release").addEventListener("click", () => release(false));
 byId("try").addEventListener("click", () => release(true));
