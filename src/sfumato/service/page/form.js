@@ -15,6 +15,7 @@ const KINDS = [
 ];
 const MOST = 10; // statistics, and conditions
 const MOST_LIMIT = 1_000_000;
+const MANY = 20; // columns, of which more are searched
 
 export function isNumber(type) {
   return kindOf(type) === "whole" || kindOf(type) === "number";
@@ -32,6 +33,7 @@ export class Form {
     this.changed = changed;
     this.tables = [];
     this.state = null;
+    this.wanted = ""; // of the columns to group by
   }
 
   /** Say which tables there are, and what was chosen before. */
@@ -232,11 +234,17 @@ export class Form {
     const boxes = columns.map((column, i) => el("label", {},
       el("input", { id: `group-${i}`, type: "checkbox", checked: this.state.groups.includes(column.name), onchange: (event) => toggled(column.name, event.target.checked) }),
       ` ${column.name}`));
+    const find = columns.length > MANY ? el("input", { id: "group-find", type: "search", placeholder: "Search columns", "aria-label": "Search columns to group by",
+      autocomplete: "off", spellcheck: "false", value: this.wanted, oninput: (event) => { this.wanted = event.target.value; hide(); } }) : null;
+    const hide = () => boxes.forEach((box, i) => {
+      box.hidden = find !== null && !this.state.groups.includes(columns[i].name) && !columns[i].name.toLowerCase().includes(this.wanted.trim().toLowerCase());
+    });
+    hide();
     const open = this.state.groups.filter((name) => columns.find((column) => column.name === name)?.domain === undefined);
     const hint = !this.state.groups.length ? "Nothing chosen: one answer for all."
       : open.length ? `The values of ${open.join(", ")} are not declared: groups of few people are left out, for a delta of 1e-6.`
         : "All declared values are answered, also those of nobody.";
-    return [el("div", { class: "boxes" }, boxes), el("p", { class: "hint" }, hint)];
+    return [find, el("div", { class: "boxes" }, boxes), el("p", { class: "hint" }, hint)];
   }
 
   #limits() {
