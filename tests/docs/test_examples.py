@@ -72,9 +72,9 @@ def test_what_a_page_shows_of_a_class_above_has_an_example_too(
 
     page = pages["releases.md"]
     assert without_their_own(shown([page])) == set()
-    monkeypatch.setattr(Tabular.to_pandas, "__doc__", "Return the table as a pandas data frame.")
+    monkeypatch.setattr(Tabular.to_polars, "__doc__", "Return the table as a Polars data frame.")
     kinds = ("NoisyTable", "Release", "TopRelease", "ProcessedRelease")
-    assert without_their_own(shown([page])) == {f"sfumato.{kind}.to_pandas" for kind in kinds}
+    assert without_their_own(shown([page])) == {f"sfumato.{kind}.to_polars" for kind in kinds}
     assert without_their_own(shown([page.replace("   :inherited-members: object\n", "")])) == set()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sfumato.query.bars import Bias
 from sfumato.query.released.comparing import Comparison
 
 from .pages import Entry, function, hidden, members, reference, shown
@@ -144,4 +145,5 @@ def test_what_cannot_be_looked_up_is_found() -> None:
     assert left_out("Release", Release, "") == set()
     assert left_out("Release", Release, "   :members:\n   :exclude-members: compare, compared\n") == set()
     assert left_out("Kept", Kept, "") == {"Kept"}
-    assert unlisted([Entry("compared", compared), Entry("Comparison", Comparison)]) == {}
+    listed = [Entry("compared", compared), Entry("Comparison", Comparison), Entry("Bias", Bias)]
+    assert unlisted(listed) == {}

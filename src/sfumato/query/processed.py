@@ -344,7 +344,7 @@ class ProcessedRelease(NoisyTable):
         """Refuse error bars that could not be written; raises as any release does."""
         if not self.followed:
             raise RefusalError(_NOT_FOLLOWED)
-        self.releases[0].check_sampling(bars)
+        self.releases[0]._check_sampling(bars)
         taken = {name.casefold() for name in self.computation.schema.names}
         for name in self.measured:
             if f"{name}_error".casefold() in taken:

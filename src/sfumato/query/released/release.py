@@ -298,9 +298,9 @@ class Release(NoisyTable):
     def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
         check_error_columns(self.plan, bars.confidence)
-        self.check_sampling(bars)
+        self._check_sampling(bars)
 
-    def check_sampling(self, bars: Bars) -> None:
+    def _check_sampling(self, bars: Bars) -> None:
         """Refuse error bars that are to hold a sampling error, where no output has such bars."""
         self._sampled(bars)
 

@@ -94,7 +94,7 @@ class TopRelease(NoisyTable):
             QueryError: bars of what a population has are asked for.
             RefusalError: numbers were left out.
         """
-        self.check_sampling(self._bars(confidence, simultaneous, sampling))
+        self._check_sampling(self._bars(confidence, simultaneous, sampling))
         width = self._drawing.half_width(confidence, simultaneous)
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
@@ -133,14 +133,14 @@ class TopRelease(NoisyTable):
         """What the bounds of what it is by can change in its numbers, which no error bar includes."""
         return self.question.bias
 
-    def check_sampling(self, bars: Bars) -> None:
+    def _check_sampling(self, bars: Bars) -> None:
         """Refuse error bars that are to hold a sampling error: no output has such bars."""
         if bars.sampling:
             raise QueryError(_OF_THE_LARGEST)
 
     def check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
-        self.check_sampling(bars)
+        self._check_sampling(bars)
         self._drawing.half_width(bars.confidence, bars.simultaneous)
         name = f"{self.question.measured}_error"
         if name in {key.casefold() for key in self.question.keys}:
