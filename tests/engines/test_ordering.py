@@ -200,3 +200,29 @@ def test_one_person_does_not_turn_the_order_of_all_rows():
         }
         found.append(rows_of(known["orders"].sql(text, tables=known)))
     assert found[0] == found[1] and sum(x for _, x in found[0]) == 0
+
+
+TIED_TOWNS = pa.table(
+    {"town": [f"t{i}" for i in range(50)], "pop": [1] * 50, "share": [0.1, 0.2, 0.3, 1e16, -1e16] * 10}
+)
+OPEN = [
+    "(SELECT town FROM towns ORDER BY pop LIMIT 1)",
+    "(SELECT any_value(town) FROM towns)",
+    "(SELECT string_agg(town, ',') FROM towns)",
+    "(SELECT arg_max(town, pop) FROM towns)",
+    "(SELECT sum(share) FROM towns)",
+    "(SELECT list(town)[1] FROM towns)",
+    "(SELECT mode(town) FROM towns)",
+    "(SELECT DISTINCT ON (pop) town FROM towns)",
+]
+
+
+@pytest.mark.parametrize("value", some(OPEN, 4))
+def test_what_sql_on_public_tables_leaves_open_follows_from_their_rows_and_not_from_their_places(value):
+    found, chance = set(), random.Random(value)
+    people = sf.scan(pa.table({"id": [1]}), privacy_unit="id")
+    for _ in range(4):
+        towns = TIED_TOWNS.take(chance.sample(range(50), 50))
+        asked = people.sql(f"SELECT id, {value} AS x FROM self", tables={"towns": sf.public(towns)})
+        found |= set(rows_of(asked, reordered=False))
+    assert len(found) == 1

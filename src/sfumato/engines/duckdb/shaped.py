@@ -162,7 +162,9 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
-                    moved(there, part.after(part.source.relation), here, identifier(name), _typed(part))
+                    # In one order: LIMIT, or an aggregate, may leave open which rows are meant.
+                    rows = f"FROM ({part.after(part.source.relation)}) {order_by(rows_apart(part.schema))}"
+                    moved(there, rows, here, identifier(name), _typed(part))
             with in_own_words(_failed, duckdb.Error):
                 moved(here, f"SELECT * FROM {inside} AS part", session, copy, found)
 
