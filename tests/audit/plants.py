@@ -191,7 +191,9 @@ def shares_of_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         exact_sql,
         "Part",
-        lambda name, pair, added: honest(name, pair.replace("count(", "count(DISTINCT "), added),
+        lambda name, pair, added, **options: honest(
+            name, pair.replace("count(", "count(DISTINCT "), added, **options
+        ),
     )
 
 
