@@ -36,6 +36,7 @@ NET = Desk._names_a_source
 MARK = "zzq9mark"  # in the name of each source, and in no name that the catalog gives
 COUNT: dict[str, Any] = {"asks": "count", "args": [], "named": {}}
 ASK = ["agg", [], {"n": COUNT}]
+COUNTED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(DISTINCT id) AS n FROM visits"
 NAMES = ("visits", "again", "shop", "people", "many", "keyed")
 TABLES: list[dict[str, Any]] = [
     *({"table": name, "calls": []} for name in NAMES),
@@ -194,7 +195,9 @@ def test_answers_of_every_endpoint(marked: Marked) -> None:
     for path in ("tables", "budget", "history", "words", "budget?everybody=true", "history?everybody=true"):
         for who in ("ann", "olga"):
             unmarked(marked.get(f"/v1/{path}", who), path)
-    for path in ("/metrics", "/health", "/openapi.json", "/", "/nowhere"):
+    for one in marked.get("/v1/history").json()["history"]:
+        unmarked(marked.get(f"/v1/answers/{one['entry']}"), one)
+    for path in ("/metrics", "/health", "/ready", "/openapi.json", "/", "/nowhere", "/v1/answers/1"):
         unmarked(marked.get(path, "olga"), path)
 
 
@@ -242,6 +245,13 @@ def test_a_source_that_is_gone_is_not_named_either(marked: Marked, caplog: pytes
         assert answer.status_code == 503 and MARK not in answer.text
     finally:
         away.rename(here)
+    ledger = here.parents[1] / f"{MARK}budget.db"
+    ledger.rename(away)
+    try:
+        for answer in (marked.get("/v1/budget"), marked.get("/ready"), marked.post("/v1/ask", sql=COUNTED)):
+            assert answer.status_code == 503 and MARK not in answer.text and "ledger" in answer.text
+    finally:
+        away.rename(ledger)
 
 
 def test_reprs_of_a_catalog_s_tables_have_its_names(marked: Marked) -> None:
