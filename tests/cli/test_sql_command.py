@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -366,3 +367,19 @@ class TestComputing:
         done = run("sql", f"SELECT a.n FROM ({COUNT}) AS a, ({COUNT}) AS b")
         assert done.exit_code == 1 and "1984" in done.stdout
         assert "1 of the 2 tables" in " ".join(done.stderr.split()) and len(calls) == 2
+
+
+@pytest.mark.noise_cannot_matter("what is said of the numbers is looked at")
+def test_the_command_takes_the_sampling_error(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": range(1_000)}), "t.parquet")
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, "
+        "max_rows_per_group = 1{}) COUNT(*) AS n FROM 't.parquet'"
+    )
+    given = [run("sql", text.format(""), "--sampling"), run("sql", text.format(", sampling = true"))]
+    for done in given:
+        assert "covers the noise and the sampling error" in done.stdout and "± 78" in done.stdout, done.output
+    plain = run("sql", text.format(""), "--errors", "-o", "n.parquet").stdout
+    assert "not sampling error" in plain and "± 3" in plain
+    assert "not sampling error" in json.loads(pq.read_schema("n.parquet").metadata[b"sfumato"])["error_bars"]

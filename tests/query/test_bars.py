@@ -234,6 +234,14 @@ def test_what_has_no_interval_with_the_sampling_error_is_refused():
         release.share_of_total("s", sampling=True)
 
 
+@pytest.mark.noise_cannot_matter("it is refused before anything is drawn")
+def test_a_release_on_workers_has_bars_of_the_noise_alone_and_says_so():
+    question = sf.scan(pa.schema({"id": pa.int64()}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    assert question.query.bias.told() == f"D{NO_BIAS[1:]}."  # Beam has no diagnostics
+    with pytest.raises(QueryError, match="error bars of the noise alone; leave it out"):
+        question.release(epsilon=1, sampling=True)
+
+
 def test_words():
     assert Bars(0.9, simultaneous=True).told(Bias()) == (
         "90% error bar, for all numbers at once: covers the noise, not sampling error."

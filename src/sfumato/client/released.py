@@ -272,7 +272,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         from sfumato.query.cards.far import far_card
 
         about = self._about
-        facts = [("±" if "error bar" in said else "bias", said) for said in about["covers"]]
+        facts = [("±" if "error bar" in said else "bias", said) for said in about.get("covers", ())]
         if self.repeats is not None:
             facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
         return far_card(

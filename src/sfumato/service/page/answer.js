@@ -14,7 +14,7 @@ export function showAnswer({ text, data, sql }) {
   const spent = data.dummy ? "Made-up rows: an answer about nobody. Nothing was spent."
     : typeof data.repeats === "number" ? `The same answer as before, of entry ${data.repeats} of the ledger: nothing was spent again.`
     : `Spent: epsilon ${amount(data.spent.epsilon)}${data.spent.delta ? `, delta ${amount(data.spent.delta)}` : ""}.`;
-  const bars = data.covers.map((said) => ` ${said}`).join(""); // what error bars cover, and what they do not
+  const bars = (data.covers ?? []).map((said) => ` ${said}`).join(""); // what error bars cover, and what they do not
   const rows = data.rows.slice(0, MOST_ROWS).map((row, i) => row.map((value, c) => {
     const error = data.errors[names[c]]?.[i];
     return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : withError(value, error);
