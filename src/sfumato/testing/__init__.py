@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.audit import assert_private
     from sfumato.testing.assertions.noisy import assert_approx_equal, assert_noisy
+    from sfumato.testing.discrete import DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Pmf
     from sfumato.testing.flakiness import Account
     from sfumato.testing.mechanism import release_mechanism
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 # Loaded when they are first used: the pytest plugin is imported wherever sfumato is installed.
 _HOMES = {
     "Account": "sfumato.testing.flakiness",
+    "DiscreteGaussian": "sfumato.testing.discrete",
+    "DiscreteLaplace": "sfumato.testing.discrete",
+    "DiscreteLaw": "sfumato.testing.discrete",
     "Interval": "sfumato.testing.tolerances.ratios",
+    "Pmf": "sfumato.testing.discrete",
     "Probability": "sfumato.testing.tolerances.ratios",
     "RatioTolerance": "sfumato.testing.tolerances.ratios",
     "Recorder": "sfumato.testing.recorder",
@@ -60,7 +65,11 @@ _HOMES = {
 
 __all__ = [
     "Account",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DiscreteLaw",
     "Interval",
+    "Pmf",
     "Probability",
     "RatioTolerance",
     "Recorder",

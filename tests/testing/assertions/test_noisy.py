@@ -249,7 +249,8 @@ def test_one_value_without_noise_fails_where_noise_is_real():
         assert_noisy, 5.0, 5.0, tolerance=lambda k: Laplace(2).complementary_tolerance(k), k=K
     )
     # Rounded noise is 0 so often that one value tells nothing.
-    assert_noisy(5, 5, law=Laplace(2), k=K)
+    with pytest.raises(RefusalError, match="1 value cannot show at k = 23 that noise is missing"):
+        assert_noisy(5, 5, law=Laplace(2), k=K)
 
 
 def test_bounds_of_many():
@@ -486,7 +487,9 @@ def test_quantiles_are_refused_without_a_tolerance():
     assert "q_50" in text_of(
         assert_approx_equal, release, {"n": 900, "q_50": 25.0}, k=K, tolerance={"q_50": 3}
     )
-    assert_noisy(release, {"n": 900, "q_50": 15.0}, k=K)
+    # Quantiles are passed over; and one count with so little noise shows none that is missing.
+    with pytest.raises(RefusalError, match="^1 value cannot show"):
+        assert_noisy(release, {"n": 900, "q_50": 15.0}, k=K)
 
 
 def test_what_does_not_fit_a_release_is_named(tmp_path):

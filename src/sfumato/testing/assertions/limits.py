@@ -12,6 +12,7 @@ from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.sums import NoiseSum
 from sfumato.testing.assertions.cells import ONLY, Group, is_number, label, number, read
 from sfumato.testing.assertions.places import each_k, log10_beyond
+from sfumato.testing.discrete import DiscreteLaw
 from sfumato.testing.flakiness import charge, charge_given, checked_k
 
 Tolerance = Any
@@ -23,7 +24,7 @@ class Limits:
     def __init__(
         self,
         tolerance: Tolerance,
-        law: Law | Marginal | None,
+        law: Law | Marginal | DiscreteLaw | None,
         k: object,
         values: int,
         *,
@@ -34,8 +35,11 @@ class Limits:
             raise ParameterError(
                 "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
             )
-        if law is not None and not isinstance(law, Law if joint else Law | Marginal):
-            raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
+        known = Law | DiscreteLaw if joint else Law | DiscreteLaw | Marginal
+        if law is not None and not isinstance(law, known):
+            raise ParameterError(
+                "law", law, "a law of sfumato.noise, such as Laplace(scale=2), or one of sfumato.testing"
+            )
         self.tolerance = tolerance
         self.law = law
         self._complementary = not whole
@@ -45,6 +49,8 @@ class Limits:
         self._of_law: dict[bool, float] = {}
         derived = law is not None or callable(tolerance)
         self._given = None if derived else Given(tolerance)
+        if self._given is not None and self._given.one is not None:
+            self._able_to_fail(self._given.one)
         if derived or k is not None:
             self.k = charge(k)
         else:
@@ -55,20 +61,38 @@ class Limits:
 
     def of(self, group: Group, output: str, rounded: bool) -> float:
         """Return the tolerance of one value; `rounded` where its noise is."""
+        if isinstance(self.law, DiscreteLaw):
+            if True not in self._of_law:
+                self._of_law[True] = float(self.law.tolerance(self.each))
+            return self._of_law[True]
         if self.law is not None:
             if rounded not in self._of_law:
                 law, each = self.law, self.each
                 self._of_law[rounded] = float(law.rounded_tolerance(each)) if rounded else law.tolerance(each)
             return self._of_law[rounded]
         if callable(self.tolerance):
-            return _limit(self.tolerance(self.each))
+            return self._able_to_fail(_limit(self.tolerance(self.each)))
         assert self._given is not None
-        return self._given.of(group, output)
+        return self._able_to_fail(self._given.of(group, output))
+
+    def _able_to_fail(self, found: float) -> float:
+        """Refuse a tolerance with which no value can fail."""
+        if self._complementary and found == 0:
+            raise ParameterError(
+                "tolerance",
+                0,
+                "greater than 0, as nothing is nearer than 0. Pass the noise: law=Laplace(2), k=23",
+            )
+        if not self._complementary and found == math.inf:
+            raise ParameterError("tolerance", found, "finite, as nothing is farther away")
+        return found
 
     def log10_outside(self, gap: float, rounded: bool) -> float | None:
         """Return log10 of the probability of such a gap, where the law is known."""
         if self.law is None:
             return None
+        if isinstance(self.law, DiscreteLaw):
+            return self.law.log10_outside(math.ceil(gap) - 1)
         if rounded and isinstance(self.law, Law):
             return NoiseSum(((1.0, self.law),)).log10_tail(gap)
         return log10_beyond(self.law, gap - (0.5 if rounded else 0.0))

@@ -30,8 +30,15 @@ from sfumato.testing.assertions.limits import Given, Limits, Tolerance
 from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
 from sfumato.testing.assertions.places import Residue, each_k
 from sfumato.testing.assertions.releases import SHOWN, ReleasedCells, is_release
-from sfumato.testing.assertions.spread import check_spread
+from sfumato.testing.assertions.spread import (
+    check_discrete,
+    check_spread,
+    powerless,
+    require_power,
+    where_text,
+)
 from sfumato.testing.assertions.together import PARTS, check_together
+from sfumato.testing.discrete import DiscreteLaw
 from sfumato.testing.flakiness import charge, note_uncounted
 
 
@@ -41,7 +48,7 @@ def assert_approx_equal(
     expected: Any,
     *,
     tolerance: Tolerance = None,
-    law: Law | Marginal | None = None,
+    law: Law | Marginal | DiscreteLaw | None = None,
     k: object = None,
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -58,9 +65,9 @@ def assert_approx_equal(
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
             array like `actual`; or a callable that takes the k of one value, such as
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
-        law: the noise that was added to each value, as a law of `sfumato.noise`, or that of a number of
-            K-norm noise, in place of a tolerance. Where both values are whole numbers it is taken as rounded
-            to whole numbers.
+        law: the noise that was added to each value, in place of a tolerance: a law of `sfumato.noise`, which
+            is taken as rounded where both values are whole numbers; that of a number of K-norm noise; or for
+            noise that is drawn as a whole number `DiscreteLaplace`, `DiscreteGaussian` or `Pmf`.
         k: correct code fails with probability at most 10^-k, over all values together. In a pytest
             test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
             number it is what you state of it, and only added up.
@@ -114,7 +121,7 @@ def assert_noisy(
     raw: Any,
     *,
     tolerance: Tolerance = None,
-    law: Law | None = None,
+    law: Law | DiscreteLaw | None = None,
     k: object = None,
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -130,12 +137,13 @@ def assert_noisy(
         raw: the result without noise, in the same shape.
         tolerance: a complementary tolerance: a value nearer to its raw one fails. A number, mapping
             or callable as for `assert_approx_equal`.
-        law: the noise that should be there, in place of a tolerance.
+        law: the noise that should be there, in place of a tolerance; as for `assert_approx_equal`.
         k: as for `assert_approx_equal`.
     Raises:
         AssertionError: noise is missing, too narrow or too wide; or as for `assert_approx_equal`.
         ParameterError: k, tolerance or raw is not admissible, or keys is missing.
-        RefusalError: nothing in the release can show its noise.
+        RefusalError: the check cannot fail: nothing in the release shows its noise, or so few values would
+            pass without any.
 
     >>> from sfumato.noise import Laplace, SeededWords
     >>> law, truth = Laplace(scale=100), [0] * 1000
@@ -144,7 +152,13 @@ def assert_noisy(
     >>> assert_noisy(truth, truth, law=law, k=23)
     Traceback (most recent call last):
     ...
-    AssertionError: noise is missing: 1000 of 1000 values show none; probability at most 10^-2302
+    AssertionError: noise is missing: 1000 of 1000 values show none; probability at most 10^-2302. Whole ...
+
+    >>> from sfumato.testing import DiscreteLaplace
+    >>> assert_noisy(0, 0, law=DiscreteLaplace(scale=2), k=23)
+    Traceback (most recent call last):
+    ...
+    sfumato.errors.RefusalError: 1 value cannot show at k = 23 that noise is missing: with none at all ...
 
     Source:
         Privacy on Beam, "Complementary tolerance calculation for checkMetricsAreNoisy".
@@ -166,6 +180,7 @@ def assert_noisy(
         joint=law is not None,
     )
     near, broken, residues = [], [], []
+    noises: dict[str, float] = {}
     for group, output in _present(got, wanted):
         value, truth = got.values[group][output], wanted.values[group][output]
         rounded = is_whole(value) and is_whole(truth)
@@ -177,13 +192,46 @@ def assert_noisy(
         limit = 0.0 if law is not None else limits.of(group, output, rounded)
         if abs(gap) < limit:
             near.append(Off(group, output, value, truth, limit, gap))
-        if law is not None:
+        if isinstance(law, DiscreteLaw):
+            noises[where_text(group, output)] = gap
+        elif law is not None:
             residues.append(Residue(group, output, gap, 0.0, law, 0.5 if rounded else 0.0))
     report(options, broken, wanted, limits.stated)
     if near:
         raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
-    if law is not None:
-        check_spread(residues, limits.k)
+    if not wanted.values or (law is not None and not residues and not noises):
+        raise RefusalError("there is no value to compare, so the check cannot fail: give raw at least one")
+    if isinstance(law, DiscreteLaw):
+        _check_discrete(noises, law, limits.k)
+    elif law is not None:
+        _check_plain(residues, limits.k)
+
+
+def _check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> None:
+    """Check whole noises, where none at all would fail."""
+    try:
+        check_discrete(dict.fromkeys(noises, 0.0), law, k)
+    except AssertionError:
+        check_discrete(noises, law, k)
+        return
+    raise powerless(len(noises), k, law.zero)
+
+
+def _check_plain(residues: Sequence[Residue], k: float) -> None:
+    """Check values of somebody's own, and say how whole ones were judged where they fail."""
+    require_power(lambda made: check_spread(made, k), residues, k)
+    try:
+        check_spread(residues, k)
+    except AssertionError as error:
+        if not any(r.half for r in residues):
+            raise
+        raise AssertionError(f"{error}. {_AS_ROUNDED}") from None
+
+
+_AS_ROUNDED = (
+    "Whole values were judged as rounded real noise; for noise that is drawn whole, pass "
+    "law=DiscreteLaplace(...), DiscreteGaussian(...) or Pmf(...) of sfumato.testing"
+)
 
 
 def _pair(
@@ -305,12 +353,17 @@ def _noisy_release(
             "its raw value"
         )
     hidden, noise = len(everything) - len(residues), released.plan.noising.together
-    if isinstance(noise, CentredNoise):
-        check_centred(noise, residues, hidden, k)
-    elif released.together is not None:
-        check_together(released.together, residues, hidden, len(truth), k)
-    else:
-        check_spread(residues, k)
+
+    def check(shown: Sequence[Residue]) -> None:
+        if isinstance(noise, CentredNoise):
+            check_centred(noise, shown, hidden, k)
+        elif released.together is not None:
+            check_together(released.together, shown, hidden, len(truth), k)
+        else:
+            check_spread(shown, k)
+
+    require_power(check, residues, k)
+    check(residues)
 
 
 def _given_nothing(tolerance: object, law: object, keys: object, columns: object) -> None:

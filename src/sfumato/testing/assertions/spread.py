@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from sfumato.errors import RefusalError
 from sfumato.noise import Gaussian, Law
 from sfumato.noise.sums import log10_outside
-from sfumato.testing.assertions.cells import ONLY, label
-from sfumato.testing.assertions.places import Residue
+from sfumato.testing.assertions.cells import ONLY, Group, label
+from sfumato.testing.assertions.places import Residue, log10_beyond
+from sfumato.testing.discrete import DiscreteLaw
 from sfumato.testing.flakiness import probability_text
 from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many
 from sfumato.testing.tolerances.numbers import per_partition_k
@@ -35,6 +40,71 @@ def check_spread(residues: Sequence[Residue], k: float) -> None:
         check(residues, each)
     _check_single(residues, each, k)
     _check_wide(residues, each)
+
+
+def check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> None:
+    """Fail where whole noises are impossible, missing, too narrow or too wide for their law.
+
+    Args:
+        noises: of each value, by what a message calls it.
+        law: of each, independent.
+        k: correct noise fails with probability at most 10^-k.
+    Raises:
+        AssertionError: the text says which of the four, and how probable it is.
+    Source:
+        Chernoff's bounds: docs/testing.md.
+    """
+    each, values = k + math.log10(3), len(noises)
+    for where, noise in noises.items():
+        if not law.is_possible(noise):
+            raise AssertionError(f"noise of {where} is {noise:.6g}, which {law!r} never gives")
+    zeros = sum(noise == 0 for noise in noises.values())
+    log10 = log10_many(zeros, values, law.zero)
+    if log10 <= -each:
+        raise AssertionError(missing_text(zeros, values, log10))
+    total = math.fsum(abs(noise) ** law.power for noise in noises.values())
+    # E |X|^power is the derivative of the logarithm of its moments at 0.
+    step = np.array([-1e-6, 0.0])
+    usual = -float(np.diff(law.log_moments(step)[::-1])[0]) / (1e-6 * law.rate)
+    wide = total > values * usual
+    log10 = law.log10_total(values, total, wide=wide)
+    if log10 <= -each:
+        seen = (total / (values * usual)) ** (1 / law.power)
+        raise AssertionError(_spread_text("wide" if wide else "narrow", seen, values, log10))
+
+
+def require_power(check: Callable[[list[Residue]], None], residues: Sequence[Residue], k: float) -> None:
+    """Refuse a check that values without any noise would pass.
+
+    Args:
+        check: of the same values.
+        residues: of which the noise is not looked at.
+        k: of the check.
+    Raises:
+        RefusalError: it cannot fail where noise is missing.
+    """
+    try:
+        check([replace(r, noise=0.0) for r in residues])
+    except AssertionError:
+        return
+    chances = [1 - 10 ** log10_beyond(r.lead, 2 * r.slack + r.half) for r in residues]
+    raise powerless(len(residues), k, max(chances))
+
+
+def powerless(values: int, k: float, zero: float) -> RefusalError:
+    """Make the refusal of too few values.
+
+    Args:
+        values: how many there are.
+        k: of the check.
+        zero: the largest probability of a value without noise.
+    """
+    needed = math.ceil((k + 1) / -math.log10(zero)) if 0 < zero < 1 else 0
+    enough = f"at least {needed:,} values" if needed > values else "values with wider noise"
+    return RefusalError(
+        f"{values} value{'s' * (values != 1)} cannot show at k = {k:.4g} that noise is missing: with none at "
+        f"all the check passes. Compare {enough}, or take a smaller k"
+    )
 
 
 def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
@@ -107,8 +177,9 @@ def near_text(r: Residue, one: float, k: float) -> str:
         r: what it shows.
         one, k: of this value, and of all.
     """
+    where = where_text(r.group, r.output)
     return (
-        f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, "
+        f"noise is missing or too narrow: {where} is {r.size:.3g} steps from the raw value, "
         f"nearer than correct noise comes but with probability 10^-{one:.4g} "
         f"(flakiness 10^-{k:.4g} in all)"
     )
@@ -129,5 +200,6 @@ def _spread_text(kind: str, seen: float, values: int, log10: float) -> str:
     )
 
 
-def _where(r: Residue) -> str:
-    return label(r.group) if r.output == ONLY else f"{label(r.group)} {r.output}"
+def where_text(group: Group, output: str) -> str:
+    """Return what a message calls a value."""
+    return label(group) if output == ONLY else f"{label(group)} {output}"

@@ -1,0 +1,310 @@
+"""Laws of noise that is drawn as a whole number: discrete Laplace, discrete Gaussian, and any other.
+
+Rounding real noise gives other probabilities: Laplace noise of scale 1/2 rounds to 0 with probability 0.63,
+where the discrete law has 0.76. A test of the one with the law of the other rejects correct code.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fractions, positive, whole_number
+from sfumato.exact.isolation import Isolated
+from sfumato.exact.normal import log_tail
+from sfumato.exact.roots import first_whole_near
+
+Floats = NDArray[np.float64]
+_LN10 = math.log(10)
+# Any rate gives a bound of Chernoff's; the least of these is within a hundredth of the least of all.
+_BELOW = -np.geomspace(1e-4, 1e5, 400)
+_LARGEST_SUPPORT = 1_000_000
+
+
+class DiscreteLaw(Isolated, ABC):
+    """A law of whole noise X, for the assertions of `sfumato.testing`.
+
+    Source:
+        Chernoff 1952 for the bounds of many values.
+    """
+
+    power: int  # many values are judged by the sum of |X|^power
+    above: Floats = 1 - np.geomspace(1e-5, 1, 400, endpoint=False)  # rates that bound a sum from above
+
+    @property
+    @abstractmethod
+    def zero(self) -> float:
+        """P(X = 0)."""
+
+    @abstractmethod
+    def log10_outside(self, x: float) -> float:
+        """Return log10 of P(|X| > x), or of a bound of it from above.
+
+        Args:
+            x: at least 0.
+        """
+
+    @abstractmethod
+    def log_moments(self, rates: Floats) -> Floats:
+        """Return log E exp(rate * |X|^power) for each rate, which are in units of `rate`.
+
+        Args:
+            rates: below 1.
+        """
+
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """The unit of rates, in which 1 is the largest with a finite moment (or none is)."""
+
+    def is_possible(self, x: float) -> bool:
+        """Whether the noise can be x.
+
+        Args:
+            x: any number.
+        """
+        return float(x).is_integer()
+
+    def tolerance(self, k: Number) -> int:
+        """Return the smallest whole t of which it is known that P(|X| > t) <= 10^-k.
+
+        Args:
+            k: greater than 0; 10^-k is the chance of a false alarm.
+        Returns:
+            t >= 0.
+        Raises:
+            ParameterError: k is not greater than 0.
+
+        >>> DiscreteLaplace(scale=2).tolerance(5)
+        23
+        """
+        exact = float(positive(k, "k"))
+        return first_whole_near(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
+
+    def log10_total(self, values: int, total: float, *, wide: bool) -> float:
+        """Return log10 of Chernoff's bound that a sum of |X|^power is as small, or as large, as a total.
+
+        Args:
+            values: how many independent X.
+            total: of their |X|^power.
+            wide: as large, or else as small.
+        """
+        rates = self.above if wide else _BELOW
+        logs = values * self.log_moments(rates) - rates * self.rate * total
+        return min(0.0, float(logs.min()) / _LN10)
+
+
+class DiscreteLaplace(DiscreteLaw):
+    """The discrete (geometric) Laplace law: P(X = x) is proportional to exp(-|x| / scale).
+
+    Args:
+        scale: greater than 0; sensitivity / epsilon.
+    Raises:
+        ParameterError: scale is not greater than 0.
+    Source:
+        Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
+
+    >>> round(DiscreteLaplace(scale="1/2").zero, 4)
+    0.7616
+    """
+
+    power = 1
+
+    def __init__(self, scale: Number) -> None:
+        self.scale = positive(scale, "scale")
+        self._rate = float(1 / self.scale)
+
+    def __repr__(self) -> str:
+        return f"DiscreteLaplace(scale={self.scale})"
+
+    @property
+    def zero(self) -> float:
+        """P(X = 0), which is tanh(1 / (2 scale))."""
+        return math.tanh(self._rate / 2)
+
+    @property
+    def rate(self) -> float:
+        """1 / scale."""
+        return self._rate
+
+    def log10_outside(self, x: float) -> float:
+        """Return log10 of P(|X| > x).
+
+        Args:
+            x: at least 0.
+        """
+        beyond = math.log(2) - (math.floor(x) + 1) * self._rate - math.log1p(math.exp(-self._rate))
+        return min(0.0, beyond / _LN10)
+
+    def log_moments(self, rates: Floats) -> Floats:
+        """Return log E exp(rate * |X|) for each rate, in units of 1 / scale.
+
+        Args:
+            rates: below 1.
+        """
+        return np.asarray(math.log(self.zero) - np.log(np.tanh(self._rate * (1 - rates) / 2)))
+
+
+class DiscreteGaussian(DiscreteLaw):
+    """The discrete Gaussian law: P(X = x) is proportional to exp(-x^2 / (2 sigma^2)).
+
+    Args:
+        sigma: greater than 0; its standard deviation is a little less where sigma is below 1.
+    Raises:
+        ParameterError: sigma is not greater than 0.
+    Source:
+        Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy".
+
+    >>> round(DiscreteGaussian(sigma="1/2").zero, 4)
+    0.7866
+    """
+
+    power = 2
+
+    def __init__(self, sigma: Number) -> None:
+        self.sigma = positive(sigma, "sigma")
+        self._rate = float(1 / (2 * self.sigma**2))
+        self._log_size = float(_log_theta(np.array([self._rate]))[0])
+
+    def __repr__(self) -> str:
+        return f"DiscreteGaussian(sigma={self.sigma})"
+
+    @property
+    def zero(self) -> float:
+        """P(X = 0)."""
+        return math.exp(-self._log_size)
+
+    @property
+    def rate(self) -> float:
+        """1 / (2 sigma^2)."""
+        return self._rate
+
+    def log10_outside(self, x: float) -> float:
+        """Return log10 of a bound of P(|X| > x): of a geometric series, or of an integral.
+
+        Args:
+            x: at least 0.
+        """
+        first, c = math.floor(x) + 1, self._rate
+        series = -c * first * first - math.log(-math.expm1(-c * (2 * first + 1)))
+        integral = math.log(math.pi / c) / 2 + float(log_tail((first - 1) * math.sqrt(2 * c)))
+        return min(0.0, (math.log(2) + min(series, integral) - self._log_size) / _LN10)
+
+    def log_moments(self, rates: Floats) -> Floats:
+        """Return log E exp(rate * X^2) for each rate, in units of 1 / (2 sigma^2).
+
+        Args:
+            rates: below 1.
+        """
+        return _log_theta(self._rate * (1 - rates)) - self._log_size
+
+
+class Pmf(DiscreteLaw):
+    """A law of whole noise by its probability mass function.
+
+    Args:
+        probabilities: a mapping of whole numbers to their probabilities, or a function that takes an array of
+            whole numbers, such as `scipy.stats.dlaplace(0.5).pmf`; then `low` and `high` are needed.
+        low, high: the smallest and largest noise; what lies beyond them counts as impossible.
+    Raises:
+        ParameterError: they are no probabilities of whole numbers that add up to 1, within 10^-9.
+
+    >>> coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
+    >>> coin.zero, coin.tolerance(9), coin.is_possible(2)
+    (0.5, 1, False)
+    """
+
+    power = 1
+    above = np.geomspace(1e-4, 1e3, 400)
+
+    def __init__(
+        self,
+        probabilities: Mapping[int, Number] | Callable[[Any], Any],
+        *,
+        low: int | None = None,
+        high: int | None = None,
+    ) -> None:
+        if isinstance(probabilities, Mapping):
+            for name, end in (("low", low), ("high", high)):
+                if end is not None:
+                    raise ParameterError(name, end, "left out beside a mapping, which has ends of its own")
+            places = [whole_number(x, "a place of probabilities", -(2**53)) for x in probabilities]
+            masses = [float(p) for p in as_fractions(probabilities.values(), "probabilities")]
+        else:
+            first, last = (whole_number(end, name, -(2**53)) for end, name in ((low, "low"), (high, "high")))
+            if not callable(probabilities) or not 0 <= last - first < _LARGEST_SUPPORT:
+                expected = "a mapping, or a function and at most a million whole numbers from low to high"
+                raise ParameterError("probabilities", probabilities, expected)
+            places = list(range(first, last + 1))
+            masses = np.asarray(probabilities(np.arange(first, last + 1)), float).tolist()
+        total = math.fsum(masses)
+        if len(masses) != len(places) or min(masses, default=-1.0) < 0 or not abs(total - 1) <= 1e-9:
+            raise ParameterError("probabilities", total, "at least 0 each, and 1 in all")
+        self._masses = {x: p / total for x, p in zip(places, masses, strict=True) if p > 0}
+        sizes = np.abs(np.array(list(self._masses), float))
+        order = np.argsort(-sizes, kind="stable")
+        self._sizes, self._logs = sizes[order], np.log(np.array(list(self._masses.values())))[order]
+        self._beyond = np.cumsum(np.exp(self._logs))  # of the largest, the two largest, ...
+
+    def __repr__(self) -> str:
+        return f"Pmf(of {len(self._masses)} whole numbers)"
+
+    @property
+    def zero(self) -> float:
+        """P(X = 0)."""
+        return self._masses.get(0, 0.0)
+
+    @cached_property
+    def _mean(self) -> float:
+        return float((np.exp(self._logs) * self._sizes).sum())
+
+    @property
+    def rate(self) -> float:
+        """1 / E |X|."""
+        return 1 / self._mean if self._mean else 1.0
+
+    def is_possible(self, x: float) -> bool:
+        """Whether the noise can be x.
+
+        Args:
+            x: any number.
+        """
+        return float(x).is_integer() and int(x) in self._masses
+
+    def log10_outside(self, x: float) -> float:
+        """Return log10 of P(|X| > x).
+
+        Args:
+            x: at least 0.
+        """
+        count = int(np.searchsorted(-self._sizes, -x, side="left"))
+        return min(0.0, math.log10(self._beyond[count - 1])) if count else -math.inf
+
+    def log_moments(self, rates: Floats) -> Floats:
+        """Return log E exp(rate * |X|) for each rate, in units of 1 / E |X|.
+
+        Args:
+            rates: any numbers.
+        """
+        powers = self.rate * self._sizes
+        return np.array([np.logaddexp.reduce(self._logs + r * powers) for r in rates.tolist()])
+
+
+def _log_theta(c: Floats) -> Floats:
+    """Return log of the sum of exp(-c x^2) over all whole x: directly, or by Poisson's formula where c < 1.
+
+    >>> _log_theta(np.array([2.0, 0.5])).round(6).tolist()
+    [0.240073, 0.918939]
+    """
+    x = np.arange(1, 40.0)[:, None]
+    small = c < 1
+    exponent = np.where(small, math.pi**2 / c, c)
+    sums = np.log1p(2 * np.exp(-exponent * x * x).sum(axis=0))
+    return np.asarray(np.where(small, np.log(math.pi / c) / 2, 0.0) + sums)
