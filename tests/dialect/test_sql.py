@@ -42,6 +42,9 @@ class FakeEngine:
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         raise NotImplementedError
 
+    def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
+        return False
+
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
