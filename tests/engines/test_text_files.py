@@ -290,6 +290,32 @@ def test_a_row_that_is_hostile_changes_no_other_row(at, tmp_path):
         assert all(found.count(row) >= expected[1].count(row) for row in expected[1]), one
 
 
+def test_a_row_that_is_hostile_moves_no_header(tmp_path):
+    """Also in a file without one, but for its first line, and in one whose header is not first."""
+    path = tmp_path / "rows.csv"
+    files = {
+        "no header": {"column0": "BIGINT", "column1": "BIGINT", "column2": "VARCHAR"},
+        "index of pandas": {"column0": "BIGINT", "id": "BIGINT", "v": "DOUBLE", "town": "VARCHAR"},
+        "lines before the header": {"id": "BIGINT", "v": "BIGINT"},
+    }
+    for name, types in files.items():
+        text = CSV[name].encode().split(b"\n")
+        path.write_bytes(b"\n".join(text))
+        names, expected = rows_of(DuckDBEngine.open(path, types=types, multiline=False))
+        empty, header = b"," * (len(types) - 1), ",".join(types).encode()
+        for one in (empty, b"", header, header + b",x", b"'" + header + b"'", b"x;" * 9, b"\xff" + empty):
+            path.write_bytes(b"\n".join([*text[:8], one, *text[8:]]))
+            found = rows_of(DuckDBEngine.open(path, types=types, multiline=False))
+            assert found[0] == names and len(found[1]) <= COUNT + 1
+            assert all(found[1].count(row) >= expected.count(row) for row in expected), (name, one)
+
+
+def test_a_missing_value_in_the_first_row_makes_it_no_header(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(lines(lambda i: f"{i / 2},{'NA' if i % 3 == 0 else i},{'NA' if i % 4 == 0 else i}", ""))
+    assert len(rows_of(DuckDBEngine.open(path))[1]) == COUNT
+
+
 def test_files_have_layouts_of_their_own(tmp_path):
     (tmp_path / "a.csv").write_text("id,v\n1,2\n")
     (tmp_path / "b.csv").write_text("V;ID\n4;3\n")

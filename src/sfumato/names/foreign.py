@@ -113,8 +113,8 @@ MODULE = (
                 "Laplace Gaussian LaplaceMechanism GaussianMechanism laplace_mechanism "
                 "gaussian_mechanism make_laplace make_gaussian then_laplace then_gaussian laplace "
                 "gaussian NoiseKind"
-            ): "noise is chosen in "
-            'release(epsilon=1, noise="laplace"); its laws are in sfumato.noise, its mechanisms in sfumato.measurements',
+            ): 'noise is chosen in release(epsilon=1, noise="laplace"); '
+            "its laws are in sfumato.noise, its mechanisms in sfumato.measurements",
             "mechanisms Mechanism meas measurement": "mechanisms are in sfumato.measurements",
             "trans transformation": "transformations are in sfumato.transformations",
             "enable_features": "nothing needs to be enabled here",
@@ -180,8 +180,8 @@ TABLE = said(
         ".schema",
         "sort sort_values order_by orderBy arrange limit nlargest nsmallest ORDER_BY reset_index": _LATER,
         "sample tablesample": "rows are bounded per privacy unit, not sampled",
-        "distinct unique drop_duplicates dedup": "write per_unit(rows='count(*)') for one row of each privacy unit, or ask "
-        'sf.count_distinct("town", values=3)',
+        "distinct unique drop_duplicates dedup": "write per_unit(rows='count(*)') for one row of each "
+        'privacy unit, or ask sf.count_distinct("town", values=3)',
         "merge left_join inner_join join_public join_private cross_join": 'write join(other, on="id")',
         "concat union_all unionAll append vstack extend": "write union(other)",
         "release evaluate execute run compute": (

@@ -15,7 +15,7 @@ from sfumato.engines.duckdb.text import identifier, literal
 
 SAMPLE = 20_480  # rows
 # What stands for a missing value where other values are numbers or times.
-_MISSING = ("NA", "N/A", "#N/A", "NULL", "null", "None", r"\N")
+MISSING = ("NA", "N/A", "#N/A", "NULL", "null", "None", r"\N")
 _WHOLE = r"[+-]?[0-9]{1,40}"
 _REAL = r"[+-]?([0-9]{1,38}|[0-9]{0,38}[.][0-9]*)([eE][+-]?[0-9]{1,3})?|[+-]?(nan|NaN|NAN|inf|Inf|infinity)"
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?"
@@ -93,7 +93,7 @@ def reads_as(
 
 def _first_value(column: pa.ChunkedArray) -> str | None:
     values = (value.as_py() for chunk in column.chunks for value in chunk)
-    return next((v.strip() for v in values if v is not None and v.strip() not in ("", *_MISSING)), None)
+    return next((v.strip() for v in values if v is not None and v.strip() not in ("", *MISSING)), None)
 
 
 @cache
@@ -117,6 +117,6 @@ def _pieces(format: str) -> Iterator[str]:
 
 def _fits(name: str, kind: str, pattern: str) -> str:
     text = f"trim({identifier(name)})"
-    missing = ", ".join(map(literal, ("", *_MISSING)))
+    missing = ", ".join(map(literal, ("", *MISSING)))
     read = f"regexp_full_match({text}, {literal(pattern)}) AND {cast(text, kind)} IS NOT NULL"
     return f"bool_and({read}) FILTER (WHERE {text} NOT IN ({missing}))"

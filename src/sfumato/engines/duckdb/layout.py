@@ -14,6 +14,7 @@ from itertools import product
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb.inference import MISSING
 from sfumato.engines.duckdb.lines import Csv
 from sfumato.errors import EngineError, shown
 
@@ -44,6 +45,10 @@ class Layout:
 def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) -> Layout:
     """Return the layout in which most of the declared names are found.
 
+    The first line is the header, or lines stand before it that have fewer fields, and it has all these names.
+    Where all names are those of columns without a name, and as many as the first line has fields, there is
+    no header.
+
     Args:
         file: the path.
         form: how its records are written, as far as that is known.
@@ -54,16 +59,28 @@ def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) 
     """
     lines = form.head(file, _SAMPLE)
     wanted = {name.casefold() for name in declared}
-    best, score = None, (-1, 0)
-    for one in _forms(lines, form, delimiters):
-        _, fields = one.record(lines[one.skipped :])
-        found = _layout(one, fields)
-        # Without a header, the names that are declared say how many fields there are.
-        ties = len(fields) == len(declared) if not one.header else 1
-        if (new := (_found(found.names, wanted), int(ties))) > score and fields:
-            best, score = found, new
-    if best is None:
-        best = _layout(form, [])
+    unnamed = {f"column{i}" for i in range(len(wanted))}
+    if wanted == unnamed:
+        rows = [replace(form, delimiter=delimiter, header=False) for delimiter in delimiters]
+        firsts = [(one, one.record(lines)[1]) for one in rows]
+        for one, fields in firsts:
+            fits = len(fields) == len(wanted) and {field.casefold() for field in fields} != wanted
+            if fits and (len(wanted) > 1 or all(len(other) == 1 for _, other in firsts)):
+                return _layout(one, fields)
+    best, score = _layout(form, []), (-1, -1)
+    for delimiter in delimiters:
+        most = 0  # fields of a line before
+        for skipped in range(min(len(lines), _PREAMBLE) or 1):
+            one = replace(form, delimiter=delimiter, skipped=skipped)
+            one = replace(one, quote=_quote(lines[skipped], one) if lines else '"')
+            _, fields = one.record(lines[skipped:])
+            found = _layout(one, fields)
+            named = ({field.strip().casefold() for field in fields} & wanted) - unnamed
+            new = len(named), _found(found.names, wanted)
+            complete = new[0] and new[1] == len(wanted) and len(fields) > most
+            if (complete or not skipped) and new > score:
+                best, score = found, new
+            most = max(most, len(fields))
     if best.form.header and (wrong := [name for name in best.names if not _is_text(name)]):
         raise EngineError(
             f"scan: the header of {shown(file)} has bytes that are not {form.encoding or 'UTF-8'}, in column "
@@ -111,21 +128,12 @@ def names_without_header(
     values = {
         name: field
         for name, field in zip(layout.names, fields, strict=True)
-        if field.strip() and types[name] != "VARCHAR"
+        if field.strip() not in ("", *MISSING) and types[name] != "VARCHAR"
     }
     # pandas writes such names where columns have none, behind the empty one of the index.
     numbered = not fields[0] and fields[1:] == list(map(str, range(len(fields) - 1)))
     is_row = reads(values) if values else len(set(map(str.casefold, layout.names))) < len(layout.names)
     return tuple(f"column{i}" for i in range(len(fields))) if is_row and not numbered else None
-
-
-def _forms(lines: Sequence[str], form: Csv, delimiters: str) -> Iterator[Csv]:
-    for skipped in range(min(len(lines), _PREAMBLE)):
-        for delimiter in delimiters:
-            one = replace(form, delimiter=delimiter, skipped=skipped)
-            yield replace(one, quote=_quote(lines[skipped], one))
-    for delimiter in delimiters:
-        yield replace(form, delimiter=delimiter, header=False)
 
 
 def _quote(header: str, form: Csv) -> str:
