@@ -141,7 +141,7 @@ class Release(NoisyTable):
             QueryError: no output has bars with sampling, such as means where rows is more than 1.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        bars = self._bars(confidence, simultaneous, sampling)
+        bars = self._bars(checked_confidence(confidence), simultaneous, sampling)
         sampled = self._sampled(bars)
         half_widths = NoisyBatch.half_widths if sampled is None else sampled.half_widths
         batches = self._kept()
@@ -187,7 +187,7 @@ class Release(NoisyTable):
             QueryError: there is no such output, or no such group is shown.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        bars = self._bars(confidence, sampling=sampling)
+        bars = self._bars(checked_confidence(confidence), sampling=sampling)
         sampled = self._sampled(bars)
         return compared(self._kept(), output, first, second, bars, self.bias, sampled)
 
@@ -208,7 +208,7 @@ class Release(NoisyTable):
             QueryError: there is no such output, or it does not add up.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        bars = self._bars(confidence, sampling=sampling)
+        bars = self._bars(checked_confidence(confidence), sampling=sampling)
         sampled = self._sampled(bars)
         return shares(self._kept(), output, bars, self.bias, sampled)
 

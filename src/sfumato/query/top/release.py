@@ -16,7 +16,7 @@ from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.query import sizes
-from sfumato.query.bars import Bars, Bias
+from sfumato.query.bars import Bars, Bias, checked_confidence
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
 from sfumato.query.noisy.numbers import arrow_column
@@ -94,7 +94,7 @@ class TopRelease(NoisyTable):
             QueryError: bars of what a population has are asked for.
             RefusalError: numbers were left out.
         """
-        self._check_sampling(self._bars(confidence, simultaneous, sampling))
+        self._check_sampling(self._bars(checked_confidence(confidence), simultaneous, sampling))
         width = self._drawing.half_width(confidence, simultaneous)
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
