@@ -137,6 +137,7 @@ def _owned(
     of_source = _renamed(getattr(engine, "notes", ()), engine, declared)
     notes = dict.fromkeys([*of_source, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
+    made.titled(declared.name)
     return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
 
 
