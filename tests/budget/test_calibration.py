@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.errors import BudgetError
+from sfumato.exact import as_written
 
 D = F(1, 10**6)
 FINE, COARSE = F(1, 2**40), F(1, 2**20)
@@ -114,7 +115,8 @@ def test_any_budget(epsilon, delta, sensitivity, start):
     loss_at, calls = counted(lambda x: Loss(gaussian=(F(sensitivity) / x) ** 2))
     found = calibrate(loss_at, epsilon, delta, start=start)
     assert len(calls) < 60
-    assert loss_at(found).delta(epsilon) <= F(delta) < loss_at(found * (1 - FINE)).delta(epsilon)
+    target = as_written(delta, "delta")
+    assert loss_at(found).delta(epsilon) <= target < loss_at(found * (1 - FINE)).delta(epsilon)
 
 
 def test_what_cannot_be_bought():

@@ -908,18 +908,6 @@ def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
         budget.spend("1e-9")
 
 
-def test_floats_that_are_more_than_they_look_like():
-    budget, tenths = Budget(1), Budget("0.1")
-    for _ in range(9):
-        budget.spend(0.1)
-    for left, said in (
-        (budget, "0.09999999999999995, so that 5.55112e-17 is lacking"),
-        (tenths, "0.1, so that 5.55112e-18 is"),
-    ):
-        with pytest.raises(BudgetError, match=f"epsilon=0.1 is more than is left of the budget: {said}"):
-            left.spend(0.1)
-
-
 def test_an_aggregation_pays_what_it_was_planned_with():
     """Not what its arguments have become since, as a NumPy number may."""
     epsilon, budget = np.array(0.5), Budget(1)
