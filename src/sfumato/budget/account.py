@@ -11,7 +11,7 @@ from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.display.fields import Spelled, spelled_fields
 from sfumato.errors import BudgetError, shown
-from sfumato.exact import one_of, round_down, round_up
+from sfumato.exact import one_of, round_down, round_up, written_up
 
 COMPOSITIONS = ("tight", "adding")
 _LEAST_DELTA = Fraction(1, 2**1800)  # the bounds of Gaussian noise go no further
@@ -122,12 +122,12 @@ class Account:
         """
         delta = self.cap.delta
         found = [
-            (round_up(one.enough(total[0], delta)), round_up(total[1] if i == 0 else delta))
+            (written_up(one.enough(total[0], delta)), written_up(total[1] if i == 0 else delta))
             for i, (one, total) in enumerate(self._sums)
             if total[1] <= one.limit[1]
         ]
         epsilons, deltas = self.totals[0]
-        return min(found, default=(round_up(epsilons), min(1.0, round_up(deltas))))
+        return min(found, default=(written_up(epsilons), min(1.0, written_up(deltas))))
 
     @property
     def left(self) -> Unspent:

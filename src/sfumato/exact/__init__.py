@@ -22,6 +22,7 @@ from sfumato.exact.numbers import (
     round_up,
     truth_value,
     whole_number,
+    written_up,
 )
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "round_up",
     "truth_value",
     "whole_number",
+    "written_up",
 ]

@@ -73,6 +73,21 @@ def as_written(value: object, name: str) -> Fraction:
     return simple if float(simple) == number else Fraction(repr(number))
 
 
+def written_up(number: Fraction) -> float:
+    """Return the float that people write for a number; without one the next float above it.
+
+    Args:
+        number: such as an epsilon that was spent.
+
+    >>> written_up(Fraction(1, 10**6)), written_up(Fraction(1, 10**6) + Fraction(1, 10**30))
+    (1e-06, 1.0000000000000002e-06)
+    """
+    with suppress(OverflowError):  # beyond all floats
+        if as_written(near := float(number), "number") == number:
+            return near
+    return round_up(number)
+
+
 def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
     """Take several numbers as exactly what they are; an error quotes no single one, as they may be a column.
 

@@ -14,7 +14,7 @@ from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.display.card import Card, Facts, Rows
 from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import Number, as_written, one_of, round_up
+from sfumato.exact import Number, one_of, written_up
 from sfumato.exact.isolation import Isolated
 from sfumato.measurements.noise import NOISES, Law
 from sfumato.measurements.stratified.answers import read_answers
@@ -260,7 +260,7 @@ def stratified_proportion(
         raise AssertionError("the noise does not keep the budget")
     counts = tuple(measurement([groups[name] for name in strata]))
     return StratifiedProportion(
-        strata, design, counts, kind.law(scale), (_as_float(budget), _as_float(share))
+        strata, design, counts, kind.law(scale), (written_up(budget), written_up(share))
     )
 
 
@@ -277,9 +277,3 @@ def _check_strata(strata: tuple[Hashable, ...], groups: Mapping[Hashable, Any]) 
             f"{WHERE}: nobody was asked in the strata {absent[:10]!r}; join them to others, or "
             "leave them out, and the proportion is that of the rest"
         )
-
-
-def _as_float(amount: Fraction) -> float:
-    """Return the float that is written as this amount; without one the next float above it."""
-    near = float(amount)
-    return near if as_written(near, "amount") == amount else round_up(amount)
