@@ -212,7 +212,6 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     asked = question()
     for look in (
         lambda: shown(asked.release(epsilon=1, delta=1e-6)),
-        lambda: asked.table.engine.timezone,
         lambda: sf.Table(asked.table.engine, "id").filter("k > 3"),
     ):
         kind, text = in_child(look)

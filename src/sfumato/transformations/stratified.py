@@ -249,7 +249,7 @@ def make_lipschitz_sized_proportion_ci_variance(
 class _Outside:
     """Stands for a private number in an error."""
 
-    def __repr__(self) -> str:
+    def _in_messages(self) -> str:
         return "something else"
 
 
