@@ -281,7 +281,7 @@ DEFECTS: dict[str, tuple[Callable[[], Transformation], Sequence[Any], int | None
     "the root of 2 rounded to nearest": (
         lambda: claims(histogram([0], norm=Norm.L2, metric=CHANGE_ONE), Linear(Fraction(1.414))), [-1.0, 1.0], None),
     "records that are never in one category": (
-        lambda: claims(count_by_categories(["a"], norm=Norm.L2), lambda d: Fraction(math.isqrt(int(d)) + (d == 2))),
+        lambda: claims(count_by_categories(["a"], norm=Norm.L2), lambda d: Fraction(max(math.isqrt(int(d)), min(int(d), 2)))),
         ["a", "b"], None),
     "a count of any size that costs nothing": (lambda: claims(count(), Linear(Fraction(0))), [1.0], None),
 }  # fmt: skip
