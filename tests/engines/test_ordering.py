@@ -176,6 +176,31 @@ def test_windows_over_ties_do_not_depend_on_where_rows_lie(case):
     assert alone == {row: n for row, n in found[0].items() if row[0] == 2}
 
 
+COPIES = (
+    "SELECT id, row_number() OVER (PARTITION BY id ORDER BY n) AS a, lag(x) OVER (PARTITION BY id ORDER BY n DESC) AS b, "
+    "count(x) OVER (PARTITION BY id, n ORDER BY f ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING) AS c, n, x FROM self"
+)
+
+
+def test_two_windows_give_copies_of_a_row_their_values_in_one_way():
+    """A copy has a place in each of several orders. Which of these places are those of one copy is not left open."""
+    chance, places = random.Random(4), range(90)
+    made = {
+        "id": [i % 3 for i in places],
+        "n": [i % 2 for i in places],
+        "f": [0.0] * 90,
+        "x": [i % 5 % 2 for i in places],
+    }
+    rows = pa.table(made)
+    found = [
+        rows_of(sf.scan(rows.take(chance.sample(places, 90)), privacy_unit="id").sql(COPIES))
+        for _ in range(2)
+    ]
+    assert found[0] == found[1]
+    asked = sf.scan(rows, privacy_unit="id").sql(COPIES)
+    assert "valuecopy" in asked.engine.rows_after(asked._part).source.relation
+
+
 def test_an_order_by_a_distance_alone_would_be_found(monkeypatch):
     """What be0a808f did: the key that a distance is added to took the place of the whole order."""
     monkeypatch.setattr(shaped, "order_by", lambda apart, first=(): ordering.order_by([], first[:1]))

@@ -154,8 +154,8 @@ def checked_timezone(name: str, zone: object) -> str:
 def _zones() -> dict[str, str]:
     """Return the names of time zones, by how they are compared."""
     with lent(leaves_nothing=True) as session:
-        found = session.execute("SELECT name FROM pg_timezone_names() ORDER BY name").fetchall()
-    return {name.casefold(): name for (name,) in found}
+        found = session.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    return {name.casefold(): name for (name,) in sorted(found)}
 
 
 def lender(

@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import UTC, closed, lender
 from sfumato.engines.duckdb.distances import frame_end, place
 from sfumato.engines.duckdb.harmless import described, within_types
-from sfumato.engines.duckdb.ordering import order_by, peers, rows_apart
+from sfumato.engines.duckdb.ordering import copy_number, order_by, peers, rows_apart
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
@@ -83,8 +83,13 @@ def windowed(
     stem = "value"
     while any(name.casefold().startswith(stem) for name in part.schema):
         stem += "_"
+    copies: list[str] = []
+    if sum(map(_placed, how.calls)) > 1:
+        # Each call gives copies of a row other values, which must meet in one way: copies are numbered first.
+        copies = [f"{stem}copy"]
+        values.append(f"{copy_number(rows_apart(part.schema))} AS {copies[0]}")
     for i, call in enumerate(how.calls):
-        held, output, kind = _call(call, f"{stem}{i}", unit, part.schema)
+        held, output, kind = _call(call, f"{stem}{i}", unit, part.schema, copies)
         values += [f"({value}) AS {name}" for name, value in held.items()]
         outputs.append(f"{output} AS {identifier(call.name)}")
         schema[call.name] = column_of(kind, True)
@@ -98,16 +103,23 @@ def windowed(
     return source_of(text, [part], schema, resources, part.unique)
 
 
-def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[dict[str, str], str, str]:
+def _placed(call: WindowCall) -> bool:
+    """Whether rows that are equal may get different values."""
+    return call.function in PLACES or call.unit == "ROWS"
+
+
+def _call(
+    call: WindowCall, held: str, unit: str, schema: Schema, copies: Sequence[str]
+) -> tuple[dict[str, str], str, str]:
     """Return what a call takes of each row, by the names of columns that hold it; its SQL; and its type."""
     by = [compared(name, schema) for name in (unit, *call.by)]
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
-    apart = rows_apart(schema, [*by, *(compared(one.column, schema) for one in call.order)])
+    apart = [*rows_apart(schema, [*by, *(compared(one.column, schema) for one in call.order)]), *copies]
     total = order_by(apart, order) if order or apart else ""
     frame, values = _frame(call, held, schema)
     if any(call.distances):
         order = [f"{held}_place {call.order[0].direction}"]
-    ordered = total if call.function in PLACES or call.unit == "ROWS" else peers(call.function, order)
+    ordered = total if _placed(call) else peers(call.function, order)
     rows = f"PARTITION BY {', '.join(by)} {ordered}"
     if call.aggregate:
         found = unit_aggregate(call.name, call.aggregate, schema)
