@@ -198,7 +198,7 @@ def test_joins_of_a_catalog_know_the_bounds_domains_and_limits_of_all_tables():
     assert (query.rows, query.groups, query.domains) == (2, 3, (("n", "s", "t"),))
     assert [(one.lower, one.upper) for _, one in query.aggregates[1:]] == [(18, 99), (0, 10)]
     assert sf.sql(text, catalog=catalog).to_arrow()["region"].to_pylist() == ["n", "s", "t"]
-    with pytest.raises(SqlError, match="the table is public"):
+    with pytest.raises(SqlError, match="begin with the private one"):
         parse(
             text.replace("FROM orders AS o JOIN", "FROM towns AS o LEFT JOIN"),
             catalog,

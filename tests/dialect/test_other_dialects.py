@@ -107,16 +107,33 @@ def test_a_left_join_begins_with_the_private_table():
         answer("label, COUNT(*) AS n FROM (SELECT * FROM q JOIN t USING (k)) AS j GROUP BY label")
 
 
-def test_a_public_table_can_stand_first_in_a_catalog():
-    tables = {
-        "t": {"source": ROWS, "privacy_unit": "id"},
-        "q": {"source": pa.table({"k": [0, 1, 2], "label": ["a", "b", "c"]}), "public": True},
-    }
-    text = (
-        BEGIN.replace(", privacy_unit_column = id", "")
-        + "label, COUNT(*) AS n FROM q JOIN t USING (k) GROUP BY label"
-    )
-    assert sf.sql(text, catalog=sf.catalog({"tables": tables})).to_arrow().to_pylist() == BY_LABEL
+IN_CATALOG = {
+    "t": {"source": ROWS, "privacy_unit": "id"},
+    "q": {"source": pa.table({"k": [0, 1, 2], "label": ["a", "b", "c"]}), "public": True},
+}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "q JOIN t USING (k)",
+        "(SELECT id, label FROM q JOIN t USING (k)) AS j",
+        "q AS a JOIN t AS b ON a.k = b.k",
+    ],
+)
+def test_a_public_table_can_stand_first_in_a_catalog(tables):
+    begin = BEGIN.replace(", privacy_unit_column = id", "")
+    text = f"{begin}label, COUNT(*) AS n FROM {tables} GROUP BY label"
+    assert sf.sql(text, catalog=sf.catalog({"tables": IN_CATALOG})).to_arrow().to_pylist() == BY_LABEL
+
+
+@pytest.mark.parametrize(
+    "tables", ["q LEFT JOIN t USING (k)", "q AS a JOIN q AS b USING (k) JOIN t USING (k)"]
+)
+def test_other_joins_of_a_catalog_are_told_to_begin_with_the_private_table(tables):
+    text = f"{BEGIN.replace(', privacy_unit_column = id', '')}COUNT(*) AS n FROM {tables}"
+    with pytest.raises(QueryError, match="begin with the private one"):
+        sf.sql(text, catalog=sf.catalog({"tables": IN_CATALOG}))
 
 
 @pytest.mark.parametrize("name", ["key", "KEY", "p.key"])

@@ -20,12 +20,13 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
     Raises:
         QueryError: there is no such table, or the first has no privacy unit of its own.
     """
+    source = source.private_first([name for name, table in catalog.tables.items() if table.public])
     found = declared(source.source, catalog, depth)
     if found.public and isinstance(source.source, Query):
         raise QueryError(
             f"FROM begins with {source.source}, which reads public tables; begin with a private one"
         )
-    if isinstance(source.source, str) and depth and found.public:
+    if isinstance(source.source, str) and (depth or source.joined) and found.public:
         raise QueryError(
             f"FROM begins with {source.source!r}, a public table; begin with the private one, and JOIN this: "
             "else rows that match nothing would have no privacy unit"
