@@ -14,7 +14,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.client import Client, RemotePublicTable, RemoteQuestion, RemoteTable
-from sfumato.client.service import _error
 from sfumato.errors import (
     BudgetError,
     ParameterError,
@@ -49,15 +48,16 @@ class Direct(Client):
         super().__init__("http://service", asked.secrets[name], 10.0, None)
         self._asked_of, self._name, self.sent = asked, name, list[tuple[str, Any]]()
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None, accept: str) -> bytes:
+    def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None, accept: str, key: str | None = None
+    ) -> tuple[int, bytes]:
         self.sent.append((path, body))
         if body is None:
             found = self._asked_of.get(path, self._name)
         else:
-            found = self._asked_of.send(path, json.dumps(body).encode(), self._name, accept=accept)
-        if found.status_code == 200:
-            return bytes(found.content)
-        raise _error(found.status_code, found.content)
+            headers = {"accept": accept} | ({} if key is None else {"idempotency-key": key})
+            found = self._asked_of.send(path, json.dumps(body).encode(), self._name, **headers)
+        return found.status_code, bytes(found.content)
 
 
 class Near:
