@@ -282,7 +282,7 @@ def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(output, "_write_csv", fails)
+    monkeypatch.setattr(output, "write_csv", fails)
     with pytest.raises(OSError, match="disk full"):
         release.write(tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
