@@ -172,12 +172,21 @@ def test_a_product_of_many_columns_does_not_double_with_each():
     assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**60, 4**60]
 
 
+@pytest.mark.parametrize("text", ["a * abs(a - 9223372036854775808)", "abs(a - 9223372036854775808) * a"])
+def test_a_product_that_is_the_smallest_number_does_not_stop(text):
+    """DuckDB refuses to multiply to the smallest HUGEINT, which is within the type."""
+    rows = [(-(2**63),), (-(2**63) + 1,), (0,), (2**63 - 1,)]
+    assert values({"a": "BIGINT"}, rows, text) == [a * abs(a - 2**63) for (a,) in rows]
+
+
 # A value that is legal stays one where two types meet that have no narrow type in common.
 MEETING = {
     "h > 0.5": True,
     "h IN (1, 2.5)": False,
     "p38 > r": True,
     "s <> u": True,
+    "u NOT IN (s, s2)": True,
+    "u NOT IN (7, s2, a, s)": True,
     "ts < ns": True,
     "d < ns": True,
     "left(s, a) = s": True,
@@ -196,6 +205,7 @@ MET = {
     "p38": ("DECIMAL(38,0)", "9" * 38),
     "r": ("DECIMAL(38,38)", "0.5"),
     "s": ("VARCHAR", "300"),
+    "s2": ("VARCHAR", "400"),
     "u": ("UTINYINT", "5"),
     "a": ("BIGINT", str(2**63 - 1)),
     "p": ("DECIMAL(4,1)", "999.9"),
@@ -223,6 +233,8 @@ SUMMED = [
     [LEAST, LEAST, MOST, MOST, 2],
     [2**126] * 2,
     [3, None],
+    [-5, 2, None, 1],
+    [-(2**64) - 1, 2**64],
     [None],
 ]
 

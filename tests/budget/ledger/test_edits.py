@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 import tempfile
@@ -16,8 +17,10 @@ from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato.budget import Loss
+from sfumato.budget.ledger.journal import chain
 from sfumato.cli.main import app
 from sfumato.errors import BudgetError, EngineError, SfumatoError
+from sfumato.exact.canonical import canonical_bytes
 
 DOCS = Path(__file__).parents[3] / "docs"
 TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")
@@ -196,6 +199,34 @@ def test_a_cap_that_is_raised_spent_and_put_back_is_found(file, monkeypatch, ana
     assert not found.ok and any(
         f"entry {paid.number} is more than what was left of" in wrong for wrong in found.wrong
     )
+    with pytest.raises(EngineError, match="is damaged, or was changed by hand"):
+        sf.Ledger(file).check()
+
+
+def test_a_line_that_gives_back_what_was_spent_is_found(file):
+    """Somebody who can add rows adds a question that costs less than nothing, with its digests, and the sums."""
+    ledger = sf.Ledger(file)
+    ledger.create("shop", epsilon=1, composition="adding")
+    ledger.budget("shop").spend(1)
+    head = ledger.journal.head
+    with closing(sqlite3.connect(file)) as connection:
+        cells = rows(connection, "sfumato_entries")[-1] | {"id": 3, "epsilon": "-1", "loss": "{}"}
+        line = rows(connection, "sfumato_journal")[-1] | {"id": 3, "entry": 3}
+        content = json.loads(line["content"]) | {"number": 3, "entry": 3}
+        content["entered"] |= {"entry": 3, "epsilon": "-1", "loss": "{}"}
+        line["content"] = canonical_bytes(content).decode()
+        line["sha256"] = chain.after(line["sha256"], line["content"])
+        for table, row in (("sfumato_entries", cells), ("sfumato_journal", line)):
+            del row["rowid"]
+            marks = ", ".join("?" * len(row))
+            connection.execute(
+                f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values())
+            )
+        connection.execute("UPDATE sfumato_ledger SET journal = ?", (line["sha256"],))
+        nothing = '{"epsilon": ["0", "0"]}'
+        connection.execute("UPDATE sfumato_accounts SET totals = ?, lifetime = ?", (nothing, nothing))
+        connection.commit()
+    assert found_in(file, head)
     with pytest.raises(EngineError, match="is damaged, or was changed by hand"):
         sf.Ledger(file).check()
 

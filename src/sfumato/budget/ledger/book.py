@@ -247,10 +247,13 @@ def _entry(row: Row[*tuple[Any, ...]]) -> Entry:
     texts = (row.what, row.epsilon, row.delta, row.loss, row.at, row.day, row.kind, row.dataset, row.analyst)
     if not all(isinstance(text, str) for text in texts) or row.kind not in KINDS:
         raise ValueError
+    epsilon, delta = Fraction(row.epsilon), Fraction(row.delta)
+    if epsilon < 0 or delta < 0:  # which would give back what was spent
+        raise ValueError
     return Entry(
         what=row.what,
-        epsilon=Fraction(row.epsilon),
-        delta=Fraction(row.delta),
+        epsilon=epsilon,
+        delta=delta,
         loss=read_loss(row.loss),
         number=row.id,
         at=datetime.fromisoformat(row.at),

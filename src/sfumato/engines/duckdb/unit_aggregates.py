@@ -156,8 +156,10 @@ def _sum_of_large(x: str, over: str) -> str:
 
 def _mean_of_large(x: str, over: str) -> str:
     upper, lower = _halves(x, over)
-    total = f"CAST({upper} AS DOUBLE) * {double(2.0**64)} + CAST({lower} AS DOUBLE)"
-    return f"CASE WHEN count({x}){over} > 0 THEN ({total}) / count({x}){over} END"
+    # The halves of a small sum below 0 cancel, so that a double of them holds none of its digits.
+    beyond = f"CAST({upper} AS DOUBLE) * {double(2.0**64)} + CAST({lower} AS DOUBLE)"
+    total = f"coalesce(CAST({_sum_of_large(x, over)} AS DOUBLE), {beyond})"
+    return f"CASE WHEN count({x}){over} > 0 THEN {total} / count({x}){over} END"
 
 
 def _mean_of_integers(x: str, over: str) -> str:

@@ -69,7 +69,8 @@ def _of_integers(sign: str, parts: list[Part]) -> Part:
     parts = [tried(part, kind) for part in parts]
     if sign in ("//", "%"):
         parts = [parts[0], _divisor(sign, parts[1], spans[1])]
-    if not fits(within, kind):
+    # DuckDB refuses a product that is the smallest HUGEINT, which is its own type's.
+    if not fits(within, kind) or (sign == "*" and within[0] == _LEAST):
         # As a lambda, so that no part stands twice: a product of many would double with each.
         text = f"list_reduce(list_pack(_0, _1), lambda l, r: {_guarded(sign)})"
         return Part(made(text, *(part.node for part in parts)), kind)

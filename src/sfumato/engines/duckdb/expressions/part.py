@@ -133,7 +133,7 @@ def _lossless(casts: dict[int, str], parts: list[Part]) -> dict[int, str]:
             return _instead(casts, parts, "TIMESTAMP_NS", "TIMESTAMP")
         is_text = parts[i].type_name == "VARCHAR" and not parts[i].constant
         if is_text and kind in INTEGERS:
-            return casts | {i: "HUGEINT"}
+            return {i: "HUGEINT" if one in INTEGERS else one for i, one in casts.items()}
         target, held = _DECIMAL.fullmatch(kind), (38, 38) if is_text else parts[i].digits
         if target is None or held is None:
             continue
