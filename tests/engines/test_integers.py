@@ -324,6 +324,10 @@ def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_fr
     assert abs(row["m"] - 50.5) < 1 and row["d"] == 100
     found = table.bound(rows=1).agg(m=sf.mean("wide", lower=0, upper="auto")).release(**budget)
     assert abs(found.to_arrow()["m"][0].as_py() - 50.5) < 5
+    # Beyond 64 bits the bounds are looked for, too.
+    vast = table.with_columns(vast="large * large").bound(rows=1)
+    found = vast.agg(m=sf.mean("vast", lower=0, upper="auto")).release(**budget)
+    assert abs(found.to_arrow()["m"][0].as_py() / 2**124 - 1) < 0.1
 
 
 def test_a_union_of_two_types_of_whole_numbers_holds_both():

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sfumato.noise import Words
 from sfumato.query.advice.asked import Asked
 from sfumato.query.aggregates import Automatic
-from sfumato.query.automatic.bounds import LEAST_LOOK, Histogram, find_bounds, ladder
+from sfumato.query.automatic.bounds import LEAST_LOOK, Histogram, find_bounds
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import LimitsLook, limits_look
 from sfumato.query.automatic.looking import Looking, Values
@@ -97,7 +97,7 @@ class ValuesSeen:
 
     def plan(self) -> None:
         """Plan the smallest look, for what may be wrong with it."""
-        self.looking.plan(ladder(self.values.magnitudes, self.looking.whole), self.epsilon * LEAST_LOOK)
+        self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
 
     def draw(self, noise: float) -> None:
         """Look, for the bounds that are the best with this noise."""
@@ -126,7 +126,7 @@ class ValuesSeen:
 
     def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
         fixed = [None if end is None else float(end) for end in (self.values.lower, self.values.upper)]
-        first = ladder(self.values.magnitudes, self.looking.whole)
+        first = self.looking.edges
         # What is left of the looks' epsilon would be lost: the answers' was said before.
         return find_bounds(look, first, noise, (fixed[0], fixed[1]), sparing=False)
 

@@ -69,12 +69,13 @@ class Histogram:
 Look = Callable[[Floats, Fraction], Histogram]
 
 
-def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool) -> Floats:
+def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool = False) -> Floats:
     """Return edges for the first look: zero, and magnitudes of both signs.
 
     Args:
         magnitudes: the smallest and the largest that are known; None where nobody knows.
-        whole: whether values are whole numbers of at most 64 bits.
+        whole: whether values are whole numbers.
+        wide: whether these may have more than 64 bits.
     """
     up: Floats
     if magnitudes is not None:
@@ -85,6 +86,8 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool) -> Floats:
         up = np.array([least, *inside, most], dtype=np.float64)
     elif whole:
         up = np.exp2(np.arange(65, dtype=np.float64))
+        if wide:
+            up = np.append(up, np.exp2(np.arange(64.0 + _TOGETHER, 129.0, _TOGETHER)))
     else:
         last = math.floor(math.log2(LARGEST_MAGNITUDE))
         far = np.arange(_USUAL + _TOGETHER, last, _TOGETHER)

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.errors import RefusalError
 from sfumato.noise import Words
 from sfumato.query.aggregates import Automatic, InBins, Sum
-from sfumato.query.automatic.bounds import Histogram
+from sfumato.query.automatic.bounds import Histogram, ladder
 from sfumato.query.automatic.tail import Floats
 from sfumato.query.engine import Engine
 from sfumato.query.plans.plan import Plan
@@ -80,8 +80,14 @@ class Looking:
 
     @property
     def whole(self) -> bool:
-        """Whether the values are whole numbers of at most 64 bits."""
+        """Whether the values are whole numbers."""
         return self.query.schema[self.values.column].kind is Kind.INTEGER and not self.values.totals
+
+    @property
+    def edges(self) -> Floats:
+        """Edges of the first look."""
+        wide = self.query.schema[self.values.column].type_name == "HUGEINT"
+        return ladder(self.values.magnitudes, self.whole, wide)
 
     @property
     def known(self) -> tuple[Fraction, Fraction] | None:

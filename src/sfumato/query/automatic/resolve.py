@@ -17,7 +17,7 @@ from sfumato.query.aggregates import (
     Variance,
     Weighted,
 )
-from sfumato.query.automatic.bounds import LEAST_LOOK, find_bounds, ladder
+from sfumato.query.automatic.bounds import LEAST_LOOK, find_bounds
 from sfumato.query.automatic.limits import find_limits
 from sfumato.query.automatic.looking import Looking, Values, check_looks
 from sfumato.query.automatic.means import Means
@@ -149,9 +149,9 @@ class Automatically:
         each = epsilon / max(len(different), 1)
         part = self.table._part
         looks = {value: Looking(self.engine, self.query, part, value, words) for value in different}
-        for value, looking in looks.items() if planned else ():
+        for looking in looks.values() if planned else ():
             if looking.known is None:
-                looking.plan(ladder(value.magnitudes, looking.whole), each * LEAST_LOOK)
+                looking.plan(looking.edges, each * LEAST_LOOK)
         return looks, each
 
     def _noise(self, name: str, expected: Errors) -> float:
@@ -183,7 +183,7 @@ class Automatically:
                 return looking.look(edges, epsilon * part)
 
             fixed = [None if end is None else float(end) for end in (value.lower, value.upper)]
-            ends = find_bounds(look, ladder(value.magnitudes, looking.whole), noise, (fixed[0], fixed[1]))
+            ends = find_bounds(look, looking.edges, noise, (fixed[0], fixed[1]))
             lower, upper = map(Fraction, ends)
         both = admissible(
             lower if value.lower is None else value.lower, upper if value.upper is None else value.upper,
