@@ -195,7 +195,12 @@ def test_a_check_that_cannot_fail_is_refused():
     "call",
     [
         lambda: DiscreteLaplace(0),
+        lambda: DiscreteLaplace(10**400),
+        lambda: DiscreteLaplace("1e-400"),
         lambda: DiscreteGaussian(math.nan),
+        lambda: DiscreteGaussian("1e200"),
+        lambda: Pmf(lambda x: 0.5, low=-1, high=0),
+        lambda: Pmf(lambda x: [[0.5, 0.5]] * len(x), low=-1, high=0),
         lambda: Pmf({0: 0.5}),
         lambda: Pmf({0: 1.5, 1: -0.5}),
         lambda: Pmf({0.5: 1}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -107,7 +108,7 @@ class DiscreteLaplace(DiscreteLaw):
     Args:
         scale: greater than 0; sensitivity / epsilon.
     Raises:
-        ParameterError: scale is not greater than 0.
+        ParameterError: scale is not between 1e-150 and 1e150.
     Source:
         Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
 
@@ -118,7 +119,7 @@ class DiscreteLaplace(DiscreteLaw):
     power = 1
 
     def __init__(self, scale: Number) -> None:
-        self.scale = positive(scale, "scale")
+        self.scale = _in_floats(positive(scale, "scale"), "scale")
         self._rate = float(1 / self.scale)
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class DiscreteGaussian(DiscreteLaw):
     Args:
         sigma: greater than 0; its standard deviation is a little less where sigma is below 1.
     Raises:
-        ParameterError: sigma is not greater than 0.
+        ParameterError: sigma is not between 1e-150 and 1e150.
     Source:
         Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy".
 
@@ -169,7 +170,7 @@ class DiscreteGaussian(DiscreteLaw):
     power = 2
 
     def __init__(self, sigma: Number) -> None:
-        self.sigma = positive(sigma, "sigma")
+        self.sigma = _in_floats(positive(sigma, "sigma"), "sigma")
         self._rate = float(1 / (2 * self.sigma**2))
         self._log_size = float(_log_theta(np.array([self._rate]))[0])
 
@@ -243,7 +244,8 @@ class Pmf(DiscreteLaw):
                 expected = "a mapping, or a function and at most a million whole numbers from low to high"
                 raise ParameterError("probabilities", probabilities, expected)
             places = list(range(first, last + 1))
-            masses = np.asarray(probabilities(np.arange(first, last + 1)), float).tolist()
+            given = np.asarray(probabilities(np.arange(first, last + 1)), float)
+            masses = given.tolist() if given.shape == (len(places),) else []
         total = math.fsum(masses)
         if len(masses) != len(places) or min(masses, default=-1.0) < 0 or not abs(total - 1) <= 1e-9:
             raise ParameterError("probabilities", total, "at least 0 each, and 1 in all")
@@ -295,6 +297,12 @@ class Pmf(DiscreteLaw):
         """
         powers = self.rate * self._sizes
         return np.array([np.logaddexp.reduce(self._logs + r * powers) for r in rates.tolist()])
+
+
+def _in_floats(unit: Fraction, name: str) -> Fraction:
+    if not Fraction(1, 10**150) < unit < 10**150:
+        raise ParameterError(name, unit, "between 1e-150 and 1e150")
+    return unit
 
 
 def _log_theta(c: Floats) -> Floats:

@@ -295,3 +295,32 @@ def test_noise_of_any_size_is_taken():
             joint, exact = mean_tolerance(9, **g), mean_tolerance(9, **g, rule="exact")
             assert 0 < exact <= joint and exact.failure <= 1e-9 * (1 + 1e-9)
             assert mean_failure_probability(joint, **g) <= 1e-9 * (1 + 1e-9)
+
+
+def test_ends_that_cross_within_half_a_step_are_no_narrower():
+    """Steps far wider than the noise: half a step further in, the ends of an interval have crossed."""
+    # Beyond one end alone, 0.9 + t n below one step: P(noise = 1 step) was taken for P(Z > 0.9) = 3e-6.
+    g = dict(normalized_sum="-1000.9", count=1000, sum_noise=G("0.2"), count_noise=G("1e-9"), sum_step=1)
+    g |= dict(lower=-1, upper=1, rounded="sums")
+    one_step = float(tail(G("0.2"), 0.5))
+    for t in (0, "1e-6", "5e-5"):
+        p = mean_failure_probability(t, **g)
+        assert p - p.error <= one_step <= p + p.error
+    # It was 0, and 6 of 1,000 draws are farther away.
+    with pytest.raises(ParameterError, match="joint"):
+        mean_tolerance(5, **g, rule="exact")
+    # Half of all noisy counts stand for 1, and nearly every noise of the sum is 0: then the mean is the raw one.
+    g = dict(
+        normalized_sum="31.7", count=1, sum_noise=G("0.03"), count_noise=L(6), sum_step=1, rounded="sums"
+    )
+    for k in (1, 3, 9):
+        assert complementary_mean_tolerance(k, **g) == 0
+
+
+def test_the_rule_of_2020_covers_whole_steps():
+    """A tolerance of 137 for noise in steps of 137.2 was left whenever the noise was not 0."""
+    g = dict(
+        normalized_sum=0, count=0, sum_noise=G(49), count_noise=G("1e-9"), sum_step="137.2", rounded="all"
+    )
+    t = mean_tolerance(3, **g, rule="2020")
+    assert t >= 137.2 and mean_failure_probability(t * (1 + 1e-8), **g) <= 2 * 10**-1.5

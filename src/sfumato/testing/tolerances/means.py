@@ -74,7 +74,7 @@ def mean_tolerance(
 
     Rules: "joint", by interval arithmetic, where sum and count both stay near but for 10^-k; "exact", the
     smallest t, from the law of the ratio; "2020", each noise at k/2, which is UNSOUND: its flakiness
-    is up to 2 * 10^(-k/2).
+    is up to 2 * 10^(-k/2), and more where the sum can be negative.
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
@@ -117,7 +117,8 @@ def mean_tolerance(
     if rule == "2020":
         half_k = float(exact_k / 2)
         of_sum, of_count = (
-            Fraction(math.ceil(noise.tolerance(half_k))) for noise in (sum_noise, count_noise)
+            max(Fraction(math.ceil(noise.tolerance(half_k))), part_tolerance(noise, half_k, step))
+            for noise, step in ((sum_noise, law.step), (count_noise, law.count_step))
         )
         return law.by_2020(of_sum, of_count, float(exact_k), half_k)
     part_k = per_partition_k(k, 2)

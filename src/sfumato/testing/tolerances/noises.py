@@ -87,9 +87,8 @@ class Noise:
             event: which of the two.
             ends: an end that is not there cannot be passed.
             centre: in units.
-            half: in units; below 0 is taken as 0.
+            half: in units; below 0 the ends have crossed: all is outside of both, and nothing inside.
         """
-        half = np.maximum(half, 0)
         low, high = centre - half, centre + half
         if event is Event.outside:
             result = np.full(np.shape(low), -np.inf)
@@ -99,7 +98,7 @@ class Noise:
                 result = np.logaddexp(result, self.shape.tail(-low / self.unit))
             return np.asarray(np.minimum(result, 0))
         if ends.above and ends.below:
-            return self.shape.inside(centre / self.unit, half / self.unit)
+            return self.shape.inside(centre / self.unit, np.maximum(half, 0) / self.unit)
         return self.shape.tail(-high / self.unit if ends.above else low / self.unit)
 
     def rounded_chance(
@@ -139,7 +138,6 @@ class Noise:
     def _between_steps(self, event: Event, ends: Ends, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return log P(event) and log error for ends that lie in the middle between grid points."""
         scale = self.step / self.unit
-        high = np.maximum(high, low)
         value = self.chance(event, ends, self.step * ((low + high) / 2), self.step * ((high - low) / 2))
         error = roundoff(value)
         # An end times the scale is off by its own rounding, and so is the chance by the density there.
@@ -163,7 +161,7 @@ class Noise:
             ends: likewise.
             chance: what that gave.
             centre: in units.
-            half: in units.
+            half: in units; below 0 as for `chance`.
             size: sum of the absolute terms of which an end (inside: the centre) was computed.
         """
         with np.errstate(divide="ignore"):
@@ -174,5 +172,5 @@ class Noise:
                 by_ends = self.density(centre + half if ends.above else centre - half)
             if event is Event.outside:
                 return np.asarray(by_ends + shift)
-            slope = np.log((1 + (np.abs(centre) + half) / self.unit) / self.unit)
+            slope = np.log((1 + (np.abs(centre) + np.abs(half)) / self.unit) / self.unit)
             return np.asarray(np.minimum(by_ends, chance + slope) + shift)
