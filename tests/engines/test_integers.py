@@ -5,6 +5,7 @@ The definition is Python's own integers.
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import random
 from collections import Counter
@@ -342,3 +343,36 @@ def test_a_union_of_two_types_of_whole_numbers_holds_both():
     found = [row for batch in both.engine.statistics(question.exact, 9) for row in batch.to_pylist()]
     expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
     assert {(int(row["k"]), int(row["u"])) for row in found} == expected
+
+
+@pytest.mark.noise_cannot_matter("types alone are compared")
+@pytest.mark.parametrize(
+    "key",
+    [
+        "year(d) * 100 + month(d)",
+        "EXTRACT(YEAR FROM d) * 10000 + EXTRACT(MONTH FROM d) * 100 + day(d)",
+        "hour(t) * 3600 + minute(t) * 60 + second(t)",
+        "date_part('year', d) * 53 + week(d)",
+        "length(s) * 1000",
+        "dayofweek(d) + 1",
+    ],
+)
+def test_keys_of_the_calendar_stay_64_bits(key):
+    rows = pa.table(
+        {
+            "id": [1, 2],
+            "d": [dt.date(2024, 5, 17)] * 2,
+            "t": [dt.datetime(2024, 5, 17, 13)] * 2,
+            "s": ["ab"] * 2,
+        }
+    )
+    keyed = sf.scan(rows, privacy_unit="id").with_columns(k=key)
+    assert keyed.schema["k"].type_name == "BIGINT"
+    shown = (
+        keyed.group_by("k")
+        .bound(groups=1, rows=1)
+        .agg(n=sf.count())
+        .release(epsilon=1000, delta=1e-6)
+        .to_arrow()
+    )
+    assert shown.schema.field("k").type == pa.int64()

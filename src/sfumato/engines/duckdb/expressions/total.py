@@ -124,8 +124,8 @@ def _part(node: Node, parts: list[Part]) -> Part:
             case "FUNCTION", _:
                 name = node["function_name"].lower()
                 part = FORMS[name](node, name, parts)
-                counts = name in _COUNTS and part.type_name in SPANS
-                return replace(part, within=_COUNTED) if counts else part
+                within = _WITHIN.get(name) if part.type_name in SPANS else None
+                return part if within is None else replace(part, within=within)
             case "CAST", _:
                 if _cast(node) == "JSON" and parts[0].type_name == "VARCHAR":
                     return document(parts[0])
@@ -198,16 +198,20 @@ def _extreme(node: Node, name: str, parts: list[Part]) -> Part:
     return replace(whole, node=made(f"{name}({', '.join(['_0', '_1'][: len(values)])})", *values))
 
 
-# Whole numbers of years, characters and the like are from -2^60 to 2^60, so that sums of a few are BIGINT.
-_COUNTS = {
-    "array_position", "ascii", "bit_length", "century", "char_length", "character_length", "date_diff",
-    "date_part", "datediff", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "decade", "era",
+# Whole numbers of years, hours, characters and bits are from -2^40 to 2^40: a text has 2^32 bytes at most, an
+# interval fewer hours. So year * 10000 + month * 100 + day is a BIGINT, as it would be without a wider type.
+_COUNTS = (
+    "array_position", "ascii", "bit_length", "century", "char_length", "character_length",
+    "date_part", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "decade", "era",
     "hour", "instr", "isodow", "isoyear", "json_array_length", "len", "length", "length_grapheme",
     "list_position", "microsecond", "millennium", "millisecond", "minute", "month", "octet_length",
     "ord", "position", "quarter", "second", "sign", "strlen", "strpos", "unicode", "week", "weekday",
     "weekofyear", "year", "yearweek",
-}  # fmt: skip
-_COUNTED = -(2**60), 2**60
+)  # fmt: skip
+# Differences of times, in microseconds, are farther apart.
+_WITHIN = dict.fromkeys(_COUNTS, (-(2**40), 2**40)) | dict.fromkeys(
+    ("date_diff", "datediff"), (-(2**60), 2**60)
+)
 
 # What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
 # every type that it takes; one that is not listed may be safe, but nobody has looked.
