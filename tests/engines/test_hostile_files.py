@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import decimal
+import itertools
 import os
 import re
 import signal
+import struct
 
 import pyarrow as pa
 import pyarrow.csv
@@ -228,3 +230,33 @@ def test_a_stream_that_is_given_twice():
             sf.scan(stream, privacy_unit="id")
     told = table.bound(rows=10).agg(n=sf.count()).release(epsilon=10**6).to_arrow()
     assert told["n"].to_pylist() == [4]
+
+
+def texts_of(values: list[bytes], kind: pa.DataType) -> pa.Array:
+    """Text whose bytes nobody has looked at."""
+    ends = struct.pack(f"<{len(values) + 1}i", *itertools.accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    )
+
+
+@exactly
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("index", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8()], ids=str)
+def test_text_that_is_not_utf_8_in_a_dictionary_stops_no_release(tmp_path, index, nested):
+    """Arrow wrote the column as a dictionary; one person's value made the release fail."""
+    for first, n in ((b"no", 6), (b"\xff\xfe", 5)):
+        column = pa.DictionaryArray.from_arrays(
+            pa.array([0] + [1] * 5, index), texts_of([first, b"ok"], pa.string())
+        )
+        if nested:
+            column = pa.ListArray.from_arrays(pa.array(range(7), pa.int32()), column)
+        rows = pa.table(
+            {"id": range(6), "c": column, "t": pa.array(range(6), pa.duration("s")), "f": [0.5] * 6}
+        )
+        path = tmp_path / f"{n}.parquet"
+        pq.write_table(rows, path)
+        table = sf.scan(path, privacy_unit="id").with_columns(x="c[1]" if nested else "c").bound(rows=1)
+        asked = table.agg(n=sf.count("x"), s=sf.sum("t", lower=0, upper=10), f=sf.sum("f", lower=0, upper=1))
+        (row,) = asked.release(epsilon=10**6).to_arrow().to_pylist()
+        assert (row["n"], row["s"], round(row["f"], 3)) == (n, 15, 3.0)

@@ -7,8 +7,10 @@ is NULL, and all others are the same as before.
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +40,8 @@ from sfumato.query import sizes
 
 # Arrow has no such types, and what it gives instead would be other values.
 _DUCKDB_ALONE = ("VARIANT", "GEOMETRY", "UNION", "INTERVAL")
+# Under which a file has Arrow's own schema.
+_ARROW = b"ARROW:schema"
 # What a folder such as year=2024 names, in a path.
 _KEY = re.compile(r"(?:^|[/\\])([^/?\\=]+)=[^/\\]*(?=[/\\])")
 
@@ -206,7 +210,7 @@ def _unlike(schema: pa.Schema) -> list[str]:
 
 def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Yield a file's schema and batches, harmless; columns under the names that DuckDB gives them."""
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", metadata=_metadata(file)) as opened:
         schema = opened.schema_arrow
         # A name with a dot would be taken for a path.
         plain = not any("." in name for name in schema.names) and set(columns) <= set(schema.names)
@@ -221,6 +225,28 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
                 yield pa.RecordBatch.from_arrays(arrays, schema=kept)
 
         yield kept, batches()
+
+
+def _metadata(file: str) -> pq.FileMetaData | None:
+    """Return the metadata of a file without Arrow's own schema, where that has dictionaries; else None.
+
+    Arrow stops at text that is not UTF-8 where it puts the text in a dictionary. DuckDB has no dictionaries.
+    """
+    schema = pq.read_schema(file)
+    if not any(map(_has_dictionary, schema.types)) or any(_ARROW in name.encode() for name in schema.names):
+        return None
+    with open(file, "rb") as opened:
+        opened.seek(-8, os.SEEK_END)
+        (length,) = struct.unpack("<I", opened.read(4))
+        opened.seek(-8 - length, os.SEEK_END)
+        footer = opened.read(length)
+    plain = footer.replace(_ARROW, _ARROW[::-1])
+    return pq.read_metadata(io.BytesIO(b"".join([b"PAR1", plain, struct.pack("<I", length), b"PAR1"])))
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    inner = parts(kind) if kind.num_fields else []
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(field.type) for field in inner)
 
 
 def _stored(field: pa.Field) -> pa.Field:
