@@ -26,6 +26,45 @@ DOCS = Path(__file__).parents[3] / "docs"
 TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")
 # Tables whose edits nobody finds, each with what the documentation says of them.
 UNSEEN = {"sqlite_sequence": "`sqlite_sequence` is a counter of SQLite's own"}
+# A spender's own caps, declarations and publications: lines with the kind in the column, in the content, or in
+# both, written so that only one reader of JSON sees it, and entries.
+_ENTRY = (
+    "INSERT INTO sfumato_entries (at, day, kind, dataset, analyst, what, epsilon, delta, loss, composition) "
+)
+_ENTRY += "SELECT at, day, {kind}, dataset, analyst, what, '1000', delta, loss, 'adding' FROM sfumato_entries LIMIT 1"
+_LINE = (
+    "INSERT INTO sfumato_journal SELECT id + 100, {content}, sha256, {kind}, dataset, analyst, entry FROM "
+)
+_LINE += "sfumato_journal WHERE kind = 'asked' LIMIT 1"
+_SAYS = "replace(content, '\"kind\":\"asked\"', '{}')"
+OWNERS = ("cap", "data", "published")
+FORGED = [
+    *(_ENTRY.format(kind=repr(kind)) for kind in ("create", "grant", "Spend")),
+    *(_LINE.format(kind=repr(kind), content=_SAYS.format(f'"kind":"{kind}"')) for kind in OWNERS),
+    *(_LINE.format(kind=repr(kind), content="content") for kind in OWNERS),
+    *(
+        _LINE.format(kind="'asked'", content=_SAYS.format(said))
+        for kind in OWNERS
+        for said in (
+            f'"kind":"{kind}"',
+            f'"kind":"asked","kind":"{kind}"',
+            f'"kind":"asked","\\u006bind":"{kind}"',
+            f'"kind":"{kind}","k\\\\ind":"asked"',
+            f'"kind":"{kind}","kind\\u0000":"asked"',
+        )
+    ),
+    _LINE.format(kind="'asked'", content=_SAYS.format('"kinds":"asked"')),
+]
+
+ALLOWED = [
+    _ENTRY.format(kind="'spend'"),
+    _LINE.format(kind="'asked'", content=_SAYS.format('"kind":"cap","kind":"asked"')),
+    *(
+        _LINE.format(kind=repr(kind), content=_SAYS.format(f'"kind":"{kind}"'))
+        for kind in chain.KINDS
+        if kind not in OWNERS
+    ),
+]
 
 
 def filled(place: str) -> tuple[sf.Ledger, str]:
@@ -261,8 +300,15 @@ def test_spenders_of_a_server_pay_and_change_nothing_else(database):
     assert budget.again(asked).body == b"b"
     with pytest.raises(BudgetError):
         budget.spend(9)
+    # A question may have what JSON of PostgreSQL does not hold, and backslashes.
+    odd = {"asks": '\0 \\ \\u0000 \ud800 " \\" ü'}
+    budget.came(budget.spend("1/8", plan=odd), "failed", error="EngineError")
+    budget.came(budget.spend("1/8"), "handed")
+    spender.journal.turned_away("shop", "ann", "SELECT '\0\\u0000'", "QueryError")
     assert ledger.journal.verify().ok and ledger.check() is None
     for refused in (
+        lambda: spender.journal.declare("shop", "2"),
+        lambda: spender.journal.publish(budget.history[-3].number),
         lambda: spender.grant("shop", "ann", 7),
         lambda: spender.grant("shop", "eve", 1),
         lambda: spender.create("shop", 9, replace=True),
@@ -291,11 +337,28 @@ def test_spenders_of_a_server_pay_and_change_nothing_else(database):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement)
         assert tried == 3 + 6 + 12 + 8 + 2 + 15 + 2
+        before = ledger.journal.head
+        for allowed in ALLOWED:  # the same statements, of kinds that a spender may write
+            with connection.transaction(force_rollback=True):
+                assert connection.execute(allowed).rowcount == 1
+        for forged in FORGED:
+            with (
+                connection.transaction(force_rollback=True),
+                pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"),
+            ):
+                connection.execute(forged)
+        assert ledger.journal.head == before and ledger.journal.verify(before).ok
         # What is left to a spender is found.
         connection.execute(
             "UPDATE sfumato_accounts SET totals = lifetime, since = '2099' WHERE dataset = 'shop'"
         )
     assert not ledger.journal.verify().ok
+    # Policies do not bind the owner.
+    ledger.create("shop", 9, delta="1e-6", replace=True)
+    ledger.grant("shop", "ann", 6)
+    ledger.create("other", 9)
+    ledger.journal.declare("shop", "2")
+    assert budget.spend("1/8").number == ledger.history()[-1].number
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(f"DROP OWNED BY {role}")
         owner.execute(f"DROP ROLE {role}")
