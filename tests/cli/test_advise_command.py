@@ -70,7 +70,7 @@ def test_texts_of_one_catalog_are_advised_and_released(catalog, run, tmp_path):
         assert said in done.stdout
     assert "age: contribution" not in done.stdout  # a catalog has its bounds
     assert done.stdout.count("K-norm") + done.stdout.count("Laplace") >= 6  # each in the report, and released
-    assert "Wrote advice.csv, advice.svg." in done.stdout and "No budget pays" in done.stdout
+    assert "Wrote advice.csv, advice.svg." in done.stdout and "is not charged to a budget" in done.stdout
     assert (tmp_path / "advice.svg").exists() and len((tmp_path / "advice.csv").read_text().splitlines()) == 5
 
 

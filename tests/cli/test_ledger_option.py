@@ -56,7 +56,7 @@ def test_a_question_is_paid_once_and_what_is_left_is_said(text, ledger, run):
         .splitlines()[-1]
         .startswith("Budget of 'hospital' for ann: 50.0% left, a question may")
     )
-    assert "epsilon=1 and delta=" in done.stdout and "No budget pays" not in done.stdout
+    assert "epsilon=1 and delta=" in done.stdout and "is not charged to a budget" not in done.stdout
     entry = ledger.budget("hospital", "ann").history[-1].row()
     assert json.loads(Path("r.json").read_text())["ledger"] == [entry]
     done = run("verify", "r.json", "a.csv")
@@ -67,7 +67,7 @@ def test_the_owner_asks_too_and_the_place_may_stand_in_the_environment(ledger, r
     monkeypatch.setenv("SFUMATO_LEDGER", "budget.db")
     done = run("sql", COUNT, "--dataset", "hospital")
     assert done.exit_code == 0 and "Budget of 'hospital': 80.0% left" in done.stdout
-    assert "No budget pays" in run("sql", COUNT, "--dry-run").stdout
+    assert "is not charged to a budget" in run("sql", COUNT, "--dry-run").stdout
     done = run("sql", COUNT)  # nobody's budget is named
     assert done.exit_code == 0 and "Budget of" not in done.stdout and spent(ledger) == [1]
 

@@ -300,7 +300,7 @@ def test_a_release_without_a_budget_says_so_once(said):
     assert said() == []
     towns().release(epsilon=1)
     (sentence,) = said()
-    assert sentence.startswith("No budget pays for this release") and "sf.Budget" in sentence
+    assert sentence.startswith("This release is not charged to a budget") and "sf.Budget" in sentence
     towns().release(epsilon=1)
     towns().diagnose(epsilon=1)
     sf.sql(SQL.format(1), tables={"visits": ROWS})
@@ -333,5 +333,5 @@ def test_a_program_that_sets_up_no_log_sees_it_once_on_stderr():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "" and done.stderr.count("No budget pays for this release") == 1
+    assert done.stdout == "" and done.stderr.count("This release is not charged to a budget") == 1
     assert done.stderr.count("\n") == 1

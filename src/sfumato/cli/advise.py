@@ -185,7 +185,7 @@ def _advise(
     from sfumato.cli.progress import Watch
     from sfumato.display.text import visible
     from sfumato.query.advice.advise import advise as advised
-    from sfumato.query.payment import LOG, NO_BUDGET
+    from sfumato.query.payment import LOG, NOT_CHARGED
     from sfumato.query.released.output import write
 
     LOG.addHandler(NullHandler())  # each command is a process; it is said below
@@ -207,7 +207,7 @@ def _advise(
     tell_written(console, [*outputs, *filter(None, [plot])])
     if release:
         _release(console, advice)
-    console.print(Text(f"Note: {NO_BUDGET}"), soft_wrap=True)
+    console.print(Text(f"Note: {NOT_CHARGED}"), soft_wrap=True)
 
 
 def _written(one: Advised) -> Iterator[str]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.display.text import visible
+from sfumato.query.bars import REMEDY
 from sfumato.query.top.explanation import TopExplanation
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
         console.print()
     console.print(_numbered(after, len(before) + 1))
     for note in [*explanation.to_dict()["notes"], *explanation.left_out]:
-        console.print(Text(f"Note: {visible(note)}"))
+        console.print(Text(f"Note: {visible(note.replace(REMEDY, '--diagnostics'))}"))
 
 
 def _noisy_numbers(explanation: Explanation) -> Table:

@@ -159,11 +159,11 @@ class Job:
 
     def _print_explanation(self, console: Console, release: NoisyTable) -> None:
         from sfumato.cli.explanation import print_explanation
-        from sfumato.query.payment import NO_BUDGET
+        from sfumato.query.payment import NOT_CHARGED
 
         print_explanation(console, release.explain())
         if self.payer is None:
-            console.print(f"Note: {NO_BUDGET}")
+            console.print(f"Note: {NOT_CHARGED} Pass --ledger PLACE --dataset NAME to track and cap it.")
 
     def _write(self, release: NoisyTable) -> None:
         from sfumato.cli.progress import Watch

@@ -23,11 +23,8 @@ Form = Callable[[], Mapping[str, Any]]
 Same = Callable[[], Mapping[str, Any] | None]
 
 LOG = logging.getLogger("sfumato.budget")
-NO_BUDGET = (
-    "No budget pays for this release, so that nobody adds up what several releases of a table tell of a "
-    "person: two of epsilon 1 are as one of epsilon 2. release(budget=sf.Budget(epsilon=...)) adds up, and "
-    "refuses what is more."
-)
+NOT_CHARGED = "This release is not charged to a budget, so nothing tracks the total privacy loss."
+NO_BUDGET = f"{NOT_CHARGED} Pass budget=sf.Budget(epsilon=...) to track and cap it."
 
 
 _NEW = Again(None)
