@@ -509,7 +509,9 @@ def test_what_was_seen_is_not_taken_for_a_look_that_was_not_drawn(monkeypatch):
 
     monkeypatch.setattr(looks_of_advice, "find_bounds", find)
     values = Values("x", False, None, None, None)
-    looking = SimpleNamespace(whole=False, look=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0))
+    looking = SimpleNamespace(
+        whole=False, edges=edges, look=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0)
+    )
     seen = looks_of_advice.ValuesSeen(values, looking, Fraction(1))
     seen.draw(1.0)
     assert seen.bounds(2.0) == (-1.0, 2.0) and len(seen.seen) == 2
