@@ -138,9 +138,9 @@ def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
         monkeypatch.setattr(sqlite.SqliteStore, "begin_change", lambda self, connection: None)
     save = book.save
 
-    def slow(connection: Any, kept: Any, **named: Any) -> None:
+    def slow(*given: Any, **named: Any) -> None:
         time.sleep(0.02)
-        save(connection, kept, **named)
+        save(*given, **named)
 
     monkeypatch.setattr(book, "save", slow)
     at_once(*(spending(place, analyst, 6) for analyst in ANALYSTS))
