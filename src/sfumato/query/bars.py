@@ -22,7 +22,7 @@ class Bars:
         sampling: whether the truth is that of a population, of which the units are a random sample; else
             that of the rows.
 
-    >>> Bars(0.9).covers(UNBIASED)
+    >>> Bars(0.9).covers(Bias())
     'the noise, not sampling error'
     """
 
@@ -61,7 +61,7 @@ class Bars:
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
     def told(self, bias: Bias) -> str:
-        """Say what they mean, in a sentence.
+        """Return what they mean, in a sentence.
 
         Args:
             bias: what limits and bounds can change in the numbers.
@@ -110,7 +110,7 @@ class Bias:
         )
 
     def told(self, option: str = REMEDY) -> str:
-        """Say that the numbers do not include it, and what estimates it; nothing where there can be none.
+        """Return a sentence that the numbers do not include it, and what estimates it; or nothing.
 
         Args:
             option: how `diagnostics=0.05` is written there.
