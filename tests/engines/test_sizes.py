@@ -48,7 +48,6 @@ OTHERS = {
         "duckdb/expressions/binding.py": {"_SHORT"},
         "duckdb/expressions/judge.py": {"_SHORT"},
         "duckdb/distances.py": {"_FARTHEST"},
-        "duckdb/expressions/total.py": {"_COUNTED"},
         "duckdb/inference.py": {"SAMPLE"},  # what is inferred is part of the answer, here and in layout
         "duckdb/layout.py": {"_PREAMBLE", "_SAMPLE"},
         "duckdb/lines.py": {"_SAID"},
