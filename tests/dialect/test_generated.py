@@ -156,21 +156,22 @@ def first_failure(examples: int = 60) -> str:
     return ""
 
 
+def rewritten(source: Any, old: str, new: str) -> Any:
+    """Return a source whose SQL, before and after it looks at the rows, has `new` in place of `old`."""
+
+    def looked(session: Any) -> str:
+        return source.relation_in(session).replace(old, new)
+
+    return replace(source, relation=source.relation.replace(old, new), looked=looked)
+
+
 def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private tables are joined on all that is compared but the unit."""
     real = joins.joined
 
     def made(how: Any, left: Any, right: Any, resources: Any) -> Any:
         found = real(how, left, right, resources)
-        if right.unit is None:
-            return found
-
-        def looked(session: Any) -> str:
-            return found.relation_in(session).replace("l.k0 = r.k0", "l.k0 IS NOT NULL")
-
-        return replace(
-            found, relation=found.relation.replace("l.k0 = r.k0", "l.k0 IS NOT NULL"), looked=looked
-        )
+        return found if right.unit is None else rewritten(found, "l.k0 = r.k0", "l.k0 IS NOT NULL")
 
     monkeypatch.setattr("sfumato.engines.duckdb.combinations.joined", made)
 
@@ -181,8 +182,7 @@ def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def made(part: Any, by: Any, aggregates: Any, resources: Any) -> Any:
         found = real(part, by, aggregates, resources)
-        text = found.relation.replace("count(v0) AS", "sum(count(v0)) OVER () AS")
-        return replace(found, relation=text)
+        return rewritten(found, "count(v0)", "CAST(sum(count(v0)) OVER () AS BIGINT)")
 
     monkeypatch.setattr("sfumato.engines.duckdb.combinations.of_units", made)
 
@@ -192,8 +192,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     real = combined.united
 
     def made(left: Any, right: Any, resources: Any) -> Any:
-        found = real(left, right, resources)
-        return replace(found, relation=found.relation.replace(" UNION ALL ", " UNION "))
+        return rewritten(real(left, right, resources), " UNION ALL ", " UNION ")
 
     monkeypatch.setattr("sfumato.engines.duckdb.combinations.united", made)
 
