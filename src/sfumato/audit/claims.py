@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from sfumato.budget.conversions import zcdp_delta
 from sfumato.budget.gaussian import gaussian_delta
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.directed import exp_bounds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from sfumato.audit.literals import literal, shown
 from sfumato.audit.mechanisms import fingerprint
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from sfumato.audit.claims import Pair
 from sfumato.audit.evidence import Histogram, Point, Witness
 from sfumato.audit.histogram.buckets import Comparison
 from sfumato.audit.literals import visible
+from sfumato.dataclass import dataclass
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
 _WIDTH, _HEIGHT = 420, 270

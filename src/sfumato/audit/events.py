@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.betting import Floats, growth
 from sfumato.audit.claims import Pair
+from sfumato.dataclass import dataclass
 
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
+
+from sfumato.dataclass import dataclass
 
 
 @dataclass(frozen=True)

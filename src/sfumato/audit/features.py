@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sfumato.audit.bits import NO_BITS, ZERO_BITS, Codes, Floats
 from sfumato.audit.cells import Atoms, Cells, Quantiles
 from sfumato.audit.classifier import Classifier
 from sfumato.audit.outputs import Draws, Reader
+from sfumato.dataclass import dataclass
 
 Extract = Callable[[Draws], Any]
 

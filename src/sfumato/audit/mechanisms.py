@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from hashlib import shake_256
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.literals import shown
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
 

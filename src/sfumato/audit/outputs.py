@@ -6,7 +6,6 @@ import itertools
 import math
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -27,6 +26,7 @@ from sfumato.audit.bits import (
 from sfumato.audit.leaves import MOST_LEAVES, leaves
 from sfumato.audit.mechanisms import rows
 from sfumato.audit.words import Exact, Unread, key_word, word
+from sfumato.dataclass import dataclass
 
 # Leaves by their place: the rows that have one, and what it is there.
 Cells = dict[str, tuple[list[int], list[Any]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from sfumato.audit.evidence import Excluded, Point, Witness
 from sfumato.audit.literals import literal
 from sfumato.audit.page import page
 from sfumato.audit.text import text
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.files import checked_place, replacing
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.audit.claims import Claim, approximate
 from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers, records_apart
 from sfumato.audit.mechanisms import Mechanism
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from sfumato.audit.claims import Claim
 from sfumato.audit.events import Counts, Mask, estimates, families, most_growth, most_telling
 from sfumato.audit.features import Extract, Feature
 from sfumato.audit.outputs import Draws
+from sfumato.dataclass import dataclass
 
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 RELEARN = 1.5

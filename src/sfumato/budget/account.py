@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled, spelled_fields
 from sfumato.errors import BudgetError, shown
 from sfumato.exact import one_of, round_down, round_up, written_up

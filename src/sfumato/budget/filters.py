@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
@@ -16,6 +15,7 @@ from typing import ClassVar
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
 from sfumato.budget.gaussian import gaussian_mu, pure_epsilon, pure_mu
 from sfumato.budget.loss import Loss
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.display.numbers import exact
 from sfumato.exact import root_down

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import expm1
 from math import log2 as float_log2
@@ -18,6 +17,7 @@ from sfumato.budget.parameters import (
     admissible_epsilon,
 )
 from sfumato.budget.pld import pld_deltas
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact.directed import log2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Sentences
 from sfumato.display.displayed import Told
 from sfumato.display.numbers import exact

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.budget.loss import Loss
+from sfumato.dataclass import dataclass
 from sfumato.framework.measures import Measure
 
 

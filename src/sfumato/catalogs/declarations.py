@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.catalogs.card import called, catalog_card
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.fields import Spelled

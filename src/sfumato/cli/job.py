@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from logging import NullHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.cli.options import check_distinct, tell_written
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.files import checked_place
 

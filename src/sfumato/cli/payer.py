@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.files import whole_place
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.client.remote import NOT_HERE, Remote
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.errors import BudgetError
 from sfumato.exact import Number

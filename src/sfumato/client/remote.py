@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from inspect import signature
 from typing import Any, Protocol
 
 from sfumato.client.released import Asked, RemoteRelease
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Displayed
 from sfumato.errors import QueryError
 from sfumato.names import Helpful

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.client.questions import RemoteQuestion, RemoteTop
 from sfumato.client.remote import NOT_HERE, Remote, Service
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.names import foreign
 from sfumato.query.aggregates import Aggregate

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, ask, byte_of, in_scope
 from sfumato.errors import SqlError, nearest
 

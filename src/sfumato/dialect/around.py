@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sfumato.dataclass import dataclass
 from sfumato.dialect.cursor import Cursor
 
 SET_OPERATORS = ("UNION", "EXCEPT", "INTERSECT")

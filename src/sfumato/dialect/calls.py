@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.strata import ARGUMENTS, read_sample
 from sfumato.dialect.syntax import Bounds, Expression, Literal, Truth, WrittenAggregate

@@ -7,9 +7,9 @@ are made to be of that form where they are: `s / n - 1` is `(s - n) / n`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.words import Token
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.tree import Node
 from sfumato.query.totals import MOST_SETS

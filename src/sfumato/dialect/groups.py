@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import check_size
 from sfumato.catalogs.notes import groups_note
+from sfumato.dataclass import dataclass
 from sfumato.dialect.functions import meant
 from sfumato.dialect.options import Options
 from sfumato.dialect.public_groups import PublicGroups

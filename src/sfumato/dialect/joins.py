@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.inside.queries import CommonTables, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Expression, Item, Literal, Statement, Truth, WrittenAggregate, positive

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond
+from sfumato.dataclass import dataclass
 from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Literal, Statement, positive
 from sfumato.dialect.words import Place, Token, refusal

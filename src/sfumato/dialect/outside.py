@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.around import Part
 from sfumato.dialect.calls import is_call

@@ -11,8 +11,9 @@ they are compared with.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor

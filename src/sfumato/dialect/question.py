@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from sfumato.catalogs.domains import product
+from sfumato.dataclass import dataclass
 from sfumato.dialect.groups import NotSelected
 from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.membership import filtered

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.syntax import Expression, Literal, Sample, positive
 from sfumato.dialect.words import Place

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.inside.queries import CommonTables
 from sfumato.dialect.joins import From, qualified
 from sfumato.dialect.tree import Node, descendants

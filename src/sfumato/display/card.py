@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sfumato.dataclass import dataclass
 from sfumato.display.numbers import Shown
 from sfumato.display.text import visible
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+
+from sfumato.dataclass import dataclass
 
 # Beyond these a number is easier to read with a power of ten.
 LARGEST = 1e15

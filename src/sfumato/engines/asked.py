@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
@@ -12,6 +12,7 @@ from sfumato.budget import Budget
 from sfumato.budget.ledger import LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
+from sfumato.dataclass import dataclass
 from sfumato.engines.given import OpenTable, check_no_secret, in_zone, of_tables, zone_of
 from sfumato.engines.scan import SparkFrame
 from sfumato.errors import ParameterError, QueryError, SqlError

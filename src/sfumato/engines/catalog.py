@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.reading import read
 from sfumato.catalogs.table import DeclaredTable
+from sfumato.dataclass import dataclass
 from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.engines.given import as_collection
 from sfumato.errors import QueryError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike, fspath
 from typing import Any
@@ -12,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
 from sfumato.engines.duckdb import sqlite

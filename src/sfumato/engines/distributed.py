@@ -6,12 +6,13 @@ import copy
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent

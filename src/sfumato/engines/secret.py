@@ -14,10 +14,11 @@ import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Self
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, QueryError, with_article
 from sfumato.files import check_private
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.engines.work import digest, keyed_words, stopped

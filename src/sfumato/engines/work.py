@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
 
 
 @dataclass(frozen=True)

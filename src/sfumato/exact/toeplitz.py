@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 
 MOST_STEPS = 1 << 14

@@ -8,13 +8,13 @@ sum; and from the top down, what it has in common with the total.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.toeplitz import MOST_STEPS
 

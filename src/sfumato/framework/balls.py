@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int, root_up

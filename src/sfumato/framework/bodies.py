@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact import root_up
 

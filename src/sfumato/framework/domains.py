@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Short
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive_int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from types import NoneType
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_fraction, root_down, root_up
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact import root_down
 from sfumato.framework.bodies import Body, Norm

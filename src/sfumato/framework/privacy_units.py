@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.framework.domains import WHOLE, ContributionDomain, Domain, Part, RowsDomain
 from sfumato.framework.metrics import Distance, Metric
 from sfumato.framework.records import group_key, record_key, records

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import root_down
 from sfumato.exact.toeplitz import Toeplitz
 from sfumato.framework.bodies import Body, Norm

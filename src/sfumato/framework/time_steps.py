@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.framework.bodies import Body

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.trees import Tree
 from sfumato.framework.bodies import Body, Norm
 from sfumato.framework.metrics import Distance

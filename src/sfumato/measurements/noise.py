@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive, root_up
 from sfumato.framework import (

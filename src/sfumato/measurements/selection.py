@@ -10,7 +10,6 @@ step from an absent group to one of a single unit. So the same proof holds for e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, expm1, log, log1p
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import Number, positive_int

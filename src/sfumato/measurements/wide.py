@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
 
 
 def int64_values(column: pa.Array) -> NDArray[np.int64]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up, whole_number

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import Number, positive
 from sfumato.noise.law import Law
 from sfumato.noise.standard import Standard, gaussian, laplace

@@ -14,7 +14,6 @@ bound holds on every platform that has IEEE arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from math import factorial
@@ -22,6 +21,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import round_up
 from sfumato.exact.directed import nearest, to_float
 from sfumato.noise.standard import Standard

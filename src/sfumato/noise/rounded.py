@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
 from sfumato.noise.values import Floats

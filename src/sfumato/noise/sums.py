@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.normal import log_tail
 from sfumato.exact.roots import first_whole, halve
 from sfumato.noise.law import Law

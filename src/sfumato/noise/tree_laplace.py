@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.trees import Tree
 from sfumato.noise.laws import Laplace
 from sfumato.noise.series_gaussian import FINE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import truth_value
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement
 
+from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, Norm
 from sfumato.query.aggregates import (
     Aggregate,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.query.schema import Step
 from sfumato.transformations import Statistic
 

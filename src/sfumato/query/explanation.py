@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
 from sfumato.budget.cost import ExactCost
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Told
 from sfumato.exact import round_up

@@ -7,13 +7,13 @@ release that was not drawn does not come here: drawn in two places, its noise wo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from sfumato.budget import Loss
+from sfumato.dataclass import dataclass
 from sfumato.errors import RefusalError
 from sfumato.query.schema import Step
 

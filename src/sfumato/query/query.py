@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.framework import Body, Norm
 from sfumato.query.aggregates import (

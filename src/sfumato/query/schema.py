@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, QueryError, shown
 from sfumato.framework import AtomDomain, Domain, VectorDomain
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, QueryError
 from sfumato.exact.toeplitz import MOST_STEPS
 from sfumato.query.aggregates import Aggregate, CountDistinct, Cumulative, Quantiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError, nearest
 from sfumato.exact.rollup import Rollup
 from sfumato.noise.levels_gaussian import MOST_CELLS

@@ -9,12 +9,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, RefusalError
 from sfumato.query.bars import Bars
 from sfumato.query.cards.released import error_bars

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.service.answers import JSON, MEDIA, as_json
 from sfumato.service.completion import words

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, SfumatoError, shown
 from sfumato.files import check_private
 

@@ -8,11 +8,11 @@ themselves, in words; anything else that comes out of them is a fault of ours, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.payment import payment

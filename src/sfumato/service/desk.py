@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from sfumato.budget import Budget
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger import Again, LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.engines.asked import Asked, ask
 from sfumato.errors import (
     BudgetError,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato import __version__
+from sfumato.dataclass import dataclass
 from sfumato.service.answers import ARROW, CSV, JSON
 from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_TABLES
 from sfumato.service.faults import KINDS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.table import DeclaredTable
+from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import CatalogError
 from sfumato.query.tables.combining import UNIT_ROWS

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sfumato.dataclass import dataclass
 
 _SPARE = 0.1  # of a pace is left to end what takes too long, and to begin anew
 

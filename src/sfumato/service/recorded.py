@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown, with_article
 from sfumato.query.aggregates.aggregate import Aggregate
 from sfumato.query.aggregates.called import call_of

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import catalog
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.exact import positive_int

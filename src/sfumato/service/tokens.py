@@ -11,11 +11,11 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from sfumato.budget.ledger.written import check_name
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, QueryError
 from sfumato.exact import one_of, positive_int
 from sfumato.files import check_private

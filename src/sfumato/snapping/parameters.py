@@ -7,9 +7,9 @@ the unit of the statistic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, shown
 from sfumato.exact import as_fraction, positive, round_up
 from sfumato.exact.directed import log_bounds, round_bits

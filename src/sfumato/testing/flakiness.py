@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sfumato.dataclass import dataclass
 
 # Only the plugin puts accounts here, so that a process without a running test has none.
 _running: list[Account] = []

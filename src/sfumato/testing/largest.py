@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.top_work import TopWork
 from sfumato.noise import Words
 from sfumato.query.top.draw import TopDraw

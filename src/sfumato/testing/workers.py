@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.engines.work import Work, digest
 from sfumato.noise import Words

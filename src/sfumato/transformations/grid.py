@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WEIGHT_BITS, WHOLE
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, at_least_0, positive_int
 from sfumato.framework import (

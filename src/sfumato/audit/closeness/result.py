@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING
 
 from sfumato.audit.literals import digits
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 
 

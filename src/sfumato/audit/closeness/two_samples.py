@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -15,6 +14,7 @@ from sfumato.audit.closeness.labels import WIDENED, as_uneven, log_choices
 from sfumato.audit.closeness.low_bits import RESIDUES
 from sfumato.audit.closeness.reference import CELLS
 from sfumato.audit.closeness.result import Check
+from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.closeness.reference import Cdf
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.noise import Law
 

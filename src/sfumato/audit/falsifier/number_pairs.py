@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.audit.falsifier.members import Draw, finite, member, near, pattern, some_size, to_float
+from sfumato.dataclass import dataclass
 from sfumato.exact import root_down
 from sfumato.framework.domains import AtomDomain, Domain
 

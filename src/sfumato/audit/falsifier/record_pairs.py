@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +19,7 @@ from sfumato.audit.falsifier.members import (
     some_size,
 )
 from sfumato.audit.falsifier.number_pairs import Pairs, State
+from sfumato.dataclass import dataclass
 from sfumato.framework.domains import Domain, Row
 
 MOST_ROWS = 192  # of a unit

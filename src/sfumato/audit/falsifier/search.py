@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, islice
 from typing import Any
@@ -13,6 +13,7 @@ from sfumato.audit.falsifier.members import Draw
 from sfumato.audit.falsifier.neighbours import pairs_of
 from sfumato.audit.falsifier.number_pairs import Pairs, State
 from sfumato.audit.falsifier.replay import exact_outputs
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair

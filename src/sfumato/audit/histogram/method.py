@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sfumato.audit.datasets import halton
 from sfumato.audit.histogram.run import Run
 from sfumato.audit.report import Report
 from sfumato.audit.task import Task
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 

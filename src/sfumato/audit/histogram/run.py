@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
 from sfumato.audit.words import RAISES
+from sfumato.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -26,6 +26,7 @@ from sfumato.budget.ledger.written import (
     understood,
 )
 from sfumato.budget.loss import Loss
+from sfumato.dataclass import dataclass
 from sfumato.display.numbers import exact
 from sfumato.display.text import visible
 

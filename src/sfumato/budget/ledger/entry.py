@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 from sfumato.budget.filters import Spent
+from sfumato.dataclass import dataclass
 from sfumato.display.numbers import exact
 from sfumato.display.text import visible
 

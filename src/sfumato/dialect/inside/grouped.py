@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.trees import column_node, fresh, is_aggregate, parts, rewritten, shape
 from sfumato.dialect.tree import Node, written

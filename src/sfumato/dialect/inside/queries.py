@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, byte_of, in_scope
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError

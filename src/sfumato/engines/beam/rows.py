@@ -7,7 +7,6 @@ Neither does a batch: one whose texts are more than an Arrow column can hold bec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.beam import plain
 from sfumato.engines.beam.callables import attempted
 from sfumato.engines.duckdb.nested import parts, with_parts

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import declared
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.harmless import described, may_become_null, within

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined import NOT_ARROW, sent
 from sfumato.engines.duckdb.connection import UTC, closed, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine

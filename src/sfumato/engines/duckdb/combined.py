@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import lender

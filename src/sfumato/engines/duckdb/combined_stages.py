@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import NOT_ARROW
 from sfumato.engines.duckdb.compared import canonical

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import checked_timezone
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.source import Source

@@ -10,12 +10,13 @@ import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import lender
 from sfumato.engines.duckdb.declared import base_type, cast
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types

@@ -9,8 +9,8 @@ no SQL: what is left of a group's sets of values, of units that have more than t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.text import identifier
 from sfumato.framework import WHOLE
 from sfumato.query.schema import FLOATS, INTEGERS

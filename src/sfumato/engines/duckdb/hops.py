@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined import reached_rows
 from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.text import identifier

@@ -14,12 +14,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query import sizes

@@ -6,9 +6,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
 from sfumato.query.canonical import plain
 from sfumato.query.schema import Derive, Step

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.catalogs.domains import MOST_GROUPS
+from sfumato.dataclass import dataclass
 from sfumato.dialect.outside import Outside, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, rows_of

@@ -13,7 +13,6 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -21,6 +20,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import connect, lender, lent
 from sfumato.engines.duckdb.footers import harmless_columns
 from sfumato.engines.duckdb.harmless import (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import escape, glob, has_magic
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import remote, sqlite
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, shown

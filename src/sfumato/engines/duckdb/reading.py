@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact.numbers import positive_int
 

@@ -6,12 +6,13 @@ What is made of tables is made again: of fewer rows, or of the same rows as they
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined import fresh_name, moved, there_already
 from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import lender

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import UTC
 from sfumato.engines.duckdb.text import literal

@@ -17,13 +17,13 @@ import tempfile
 import threading
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError
 
 try:

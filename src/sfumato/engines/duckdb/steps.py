@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.kinds import column_of
 from sfumato.engines.duckdb.source import Source, check_names

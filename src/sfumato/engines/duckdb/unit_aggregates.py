@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, NotSql, written
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.expressions.binding import type_of

@@ -9,8 +9,8 @@ limit. So what is kept of a unit follows from its own rows alone, as a multiset.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.ordering import order_by_hash, rows_apart
 from sfumato.query import sizes

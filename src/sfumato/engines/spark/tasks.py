@@ -8,12 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages

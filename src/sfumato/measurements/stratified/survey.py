@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Facts, Rows
 from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, QueryError

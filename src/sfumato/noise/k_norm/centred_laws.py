@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.centred import CentredNoise
 from sfumato.noise.k_norm.gammas import lowest
 from sfumato.noise.k_norm.laws import Marginal

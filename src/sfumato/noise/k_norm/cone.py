@@ -20,7 +20,6 @@ side, λ' or μ'. With no signed number the volume is R itself, and n uniform in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import comb
@@ -28,6 +27,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.values import Floats
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.roots import first_whole
 from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.laws import Marginal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure

@@ -8,12 +8,12 @@ meet.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise

@@ -12,13 +12,13 @@ noise, accepted if it lies there: whichever is accepted more often.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import factorial
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int

@@ -9,12 +9,12 @@ so that sums and differences of sides fall into panels again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.limited_radii import Sizes, powers
 from sfumato.noise.k_norm.sides import integrals, rule

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.gammas import upper_tail
 from sfumato.noise.k_norm.laws import TogetherMarginal
 from sfumato.noise.k_norm.limited import LimitedNoise

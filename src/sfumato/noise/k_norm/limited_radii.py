@@ -12,12 +12,12 @@ together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import count
 from math import comb, sqrt
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact.directed import exactly
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less

@@ -15,13 +15,13 @@ With units, u in [n, 1] comes first. The points that have a given u are Î»'C - Î
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.values import Floats

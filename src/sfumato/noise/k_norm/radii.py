@@ -10,11 +10,11 @@ V(θ)^G.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from itertools import count
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
 from sfumato.noise.k_norm.streams import Stream, Streams
 

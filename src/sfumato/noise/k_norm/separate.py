@@ -9,12 +9,13 @@ others are uniform between minus and plus this size; u - n is a Laplace number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact import whole_number
 from sfumato.exact.enclosures import Enclosure

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.noise.k_norm.joint_laws import JointMarginal
 from sfumato.noise.k_norm.laws import Marginal

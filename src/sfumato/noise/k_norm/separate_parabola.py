@@ -9,12 +9,12 @@ to 1 and (n, x, y) in λC - μC, λ = (1 + u)/2 and μ = (1 - u)/2, with n from 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import unit_roundoff
 from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, as_uniform

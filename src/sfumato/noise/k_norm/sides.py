@@ -8,12 +8,12 @@ adds any number p, on the one side or on the other: a + p <= λ, or b + p <= μ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import lower
 from sfumato.noise.k_norm.limited_radii import powers

@@ -13,7 +13,6 @@ numbers the last j + 1, over v, add up to d, and the others to y.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -22,6 +21,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff

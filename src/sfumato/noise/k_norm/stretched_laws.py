@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import factorial
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import round_up
 from sfumato.exact.directed import exp_bounds
 from sfumato.noise.k_norm.separate_laws import ExactMarginal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.exact import as_fraction, as_written
 from sfumato.noise import Words

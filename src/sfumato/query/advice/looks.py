@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.noise import Words
 from sfumato.query.advice.asked import Asked
 from sfumato.query.aggregates import Automatic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from sfumato.dataclass import dataclass
 from sfumato.query.pictures import checked_picture, save
 
 _ROWS, _COLUMNS = 8, 4

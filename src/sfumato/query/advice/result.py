@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 from math import exp, isfinite, log
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.budget import Budget
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
 from sfumato.display.fields import Spelled

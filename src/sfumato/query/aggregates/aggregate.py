@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeGuard
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.display.fields import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown

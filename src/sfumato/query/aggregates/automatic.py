@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates.aggregate import (

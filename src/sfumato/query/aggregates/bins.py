@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction, one_of, truth_value
 from sfumato.names import helpful

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from types import FunctionType
 from typing import Any, TypeVar, cast
+
+from sfumato.dataclass import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CALL = "_called_by"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import Number
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, column_name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, get_args
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import Number, one_of
 from sfumato.names import helpful

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fractions, truth_value
 from sfumato.names import helpful

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Self
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name

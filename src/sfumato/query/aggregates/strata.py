@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates.aggregate import Aggregate, column_name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import get_args
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.names import helpful

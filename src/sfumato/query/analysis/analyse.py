@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import Number
 from sfumato.noise.values import Floats

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from sfumato.dataclass import dataclass
 from sfumato.query.aggregates.aggregate import BoundedAggregate
 from sfumato.query.design import short
 from sfumato.query.estimates import Estimate

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE
 from sfumato.noise.values import Floats
 from sfumato.query.analysis.atoms import Atom

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise.values import Floats
 from sfumato.query.analysis.atoms import Atom, Weights

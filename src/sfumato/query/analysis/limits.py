@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, positive_int

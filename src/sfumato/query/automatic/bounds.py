@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.query.aggregates import LARGEST_MAGNITUDE
 from sfumato.query.automatic.tail import FINE, Floats, Side
 

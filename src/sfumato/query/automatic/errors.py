@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import exp, hypot, log
 
+from sfumato.dataclass import dataclass
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.diagnostics.contributions import Distribution
 from sfumato.query.plans.expected import Errors

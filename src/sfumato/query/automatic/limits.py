@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import count_distinct

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import RefusalError
 from sfumato.noise import Words
 from sfumato.query.aggregates import Automatic, InBins, Sum

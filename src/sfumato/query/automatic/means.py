@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_written
 from sfumato.query.payment import Paid, paying, payment

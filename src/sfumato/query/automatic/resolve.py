@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import (

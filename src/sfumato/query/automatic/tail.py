@@ -7,11 +7,12 @@ the logarithm of the error is averaged over the tails that could have given thes
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

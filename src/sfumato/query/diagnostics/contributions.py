@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import exp, sqrt
 
+from sfumato.dataclass import dataclass
 from sfumato.query.aggregates import Aggregate, count_units, histogram
 
 # Limits to choose from: each number up to 6, then steps of about a quarter or a third, and of ten at the end.

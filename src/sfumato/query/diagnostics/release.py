@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible

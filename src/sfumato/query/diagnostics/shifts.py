@@ -7,9 +7,9 @@ output by more than what is shown. All groups are taken together. Proof: docs/pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 
+from sfumato.dataclass import dataclass
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Mean, Sum
 from sfumato.query.plans.plan import Plan
 from sfumato.query.query import Query

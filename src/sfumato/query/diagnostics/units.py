@@ -5,13 +5,14 @@ All of it is unit-local: each row follows from one unit's rows and from public k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.dataclass import dataclass
 from sfumato.query.diagnostics.shifts import Clamp, by_pair, by_row, of_pair, of_unit
 from sfumato.query.schema import quoted
 from sfumato.query.tables.public_table import PublicTable

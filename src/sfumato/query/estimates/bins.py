@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import InBins, Weights

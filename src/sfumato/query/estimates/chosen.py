@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import round_down, round_up
 from sfumato.noise.intervals import Interval

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Sum

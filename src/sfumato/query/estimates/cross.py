@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Correlation, Covariance, LinearRegression

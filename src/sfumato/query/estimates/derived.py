@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats

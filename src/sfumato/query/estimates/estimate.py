@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.noisy.numbers import NoisyNumbers, arrow_column

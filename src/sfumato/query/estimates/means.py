@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Mean, StandardDeviation, Variance

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import round_down, round_up
 from sfumato.noise.intervals import Interval
 from sfumato.noise.sums import NoiseSum

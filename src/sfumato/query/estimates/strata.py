@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.measurements.stratified.estimate import stratified_estimate
 from sfumato.measurements.stratified.interval import ProportionLimits
 from sfumato.noise.intervals import Interval

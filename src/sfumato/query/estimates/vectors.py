@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.framework import AtomDomain
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats

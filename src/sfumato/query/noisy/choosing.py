@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target, placed

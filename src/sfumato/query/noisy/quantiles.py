@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.measurements.noise import Law
 from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words

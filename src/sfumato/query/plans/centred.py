@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Measurement, Norm

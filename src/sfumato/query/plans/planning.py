@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 
 import pyarrow as pa
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.choices import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, RefusalError
 from sfumato.exact import root_up
 from sfumato.framework import Norm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import product
@@ -13,6 +13,7 @@ import numpy as np
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.toeplitz import Toeplitz

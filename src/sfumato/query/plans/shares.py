@@ -7,12 +7,13 @@ noise of (1, 1e-6) one of 0.028. So with a budget the noise is chosen by what it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.budget import Budget, Loss
 from sfumato.budget.filters import Way
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, one_of, root_down
 from sfumato.exact.directed import round_bits

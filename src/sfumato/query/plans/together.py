@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import round_up
 from sfumato.framework import (

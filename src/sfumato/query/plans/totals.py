@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact.trees import Tree
 from sfumato.framework import Measurement, Norm, TreeDistance

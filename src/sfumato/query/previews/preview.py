@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.display.text import unguarded
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.query.released.output import with_formulas

@@ -7,11 +7,11 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars

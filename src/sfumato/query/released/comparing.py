@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Sentences
 from sfumato.display.displayed import Told
 from sfumato.errors import QueryError, RefusalError, nearest

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sfumato import __version__
 from sfumato.budget.cost import ExactCost
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Facts
 from sfumato.display.displayed import Displayed, Told
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown

@@ -8,13 +8,13 @@ ends, as every one here grows with what was counted. Both failures add up. Proof
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.noise.intervals import Interval
 from sfumato.query.aggregates import (

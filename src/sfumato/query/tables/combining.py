@@ -7,9 +7,10 @@ public tables alone. So to add or remove a unit adds or removes its rows, and ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.schema import INTEGERS, Column, check_flat

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.query.schema import FLOATS, INTEGERS
 
 _TIMES = ("DATE", "TIMESTAMP")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sfumato.dataclass import dataclass
 from sfumato.query.schema import Filter, Schema, Step
 from sfumato.query.tables.units import UnitPart
 

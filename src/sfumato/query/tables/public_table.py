@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.names import Helpful

@@ -5,8 +5,7 @@ All are unit-local: the rows that they hold for a unit follow from that unit's r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sfumato.dataclass import dataclass
 from sfumato.query.tables.distance import Distance
 from sfumato.query.tables.part import Part
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible

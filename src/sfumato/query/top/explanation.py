@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Told
 from sfumato.query.cards.planned import top_explanation_card

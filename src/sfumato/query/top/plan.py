@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 from sfumato.budget import Loss
 from sfumato.budget.conversions import zcdp_rho
 from sfumato.budget.cost import ExactCost
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact import root_down, root_up

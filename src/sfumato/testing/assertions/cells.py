@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, RefusalError
 
 Group = tuple[object, ...]

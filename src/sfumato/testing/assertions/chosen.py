@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.testing.assertions.cells import is_number
 from sfumato.testing.assertions.places import Judgement

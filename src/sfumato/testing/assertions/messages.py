@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sfumato.dataclass import dataclass
 from sfumato.testing.assertions.cells import ONLY, Cells, Group, label
 from sfumato.testing.flakiness import probability_text
 

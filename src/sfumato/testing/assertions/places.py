@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.intervals import DependentSum
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.levels_gaussian import LevelSum

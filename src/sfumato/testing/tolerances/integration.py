@@ -10,12 +10,13 @@ by, summed, is the stated error (that of the coarser of the two, so that it is f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Groups = NDArray[np.int64]

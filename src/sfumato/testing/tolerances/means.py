@@ -9,12 +9,12 @@ integral where it is real, each side log-concave in c.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.isolation import isolated

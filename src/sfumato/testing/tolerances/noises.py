@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, log_difference, roundoff

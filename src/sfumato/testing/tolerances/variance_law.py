@@ -7,11 +7,11 @@ the squares: Z > (V + t) c + s^2 / c - Q or Z < (V - t) c + s^2 / c - Q.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.exact import Number, as_fraction, at_least_0, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff

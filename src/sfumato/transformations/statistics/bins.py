@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body
 from sfumato.transformations.grid import Grid, as_double, has_value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
 from sfumato.transformations.grid import Grid, has_value, scaled_down, scaled_down_upwards
 from sfumato.transformations.rows import Values

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import ClassVar
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
 from sfumato.framework.bodies import weighted

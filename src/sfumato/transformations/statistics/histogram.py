@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.exact import root_up
 from sfumato.framework import WHOLE, Body, Norm

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import ClassVar, TypeVar
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import WHOLE, Body, Norm

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.framework import Body, Norm
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, overload
 
+from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up

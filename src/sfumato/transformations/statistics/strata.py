@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sfumato.dataclass import dataclass
 from sfumato.transformations.statistics.bins import Listed, RowsInBins
 
 

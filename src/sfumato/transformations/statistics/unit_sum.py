@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE, Body, Segment
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
 from sfumato.transformations.rows import Values

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Product, Segment
 from sfumato.transformations.grid import Grid, ValueGrid, as_double, has_value, scaled_down, steps_half_away

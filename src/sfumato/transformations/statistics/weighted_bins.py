@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid, scaled_down

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from sfumato.budget.ledger.journal.chain import Line
+from sfumato.dataclass import dataclass
 from sfumato.exact.canonical import canonical_bytes
 
 # A text of SQL, a name in quotes, a number, a name. DuckDB has written them, so that there is one spelling.

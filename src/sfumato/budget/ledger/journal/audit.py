@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.budget.ledger.book import Kept
 from sfumato.budget.ledger.journal.asked import Question, equalities, names, questions, template
 from sfumato.budget.ledger.journal.chain import Line
 from sfumato.budget.ledger.journal.verify import listed
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 
 MANY = 10  # answers about the same columns

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, Row, select, update
 from sfumato.budget.ledger.book import Kept, called, cap_cells
 from sfumato.budget.ledger.tables import ENTRIES, JOURNAL, LEDGER
 from sfumato.budget.ledger.written import damaged
+from sfumato.dataclass import dataclass
 from sfumato.exact.canonical import canonical_bytes
 
 # What a line tells of, in the order in which it may come for one question.

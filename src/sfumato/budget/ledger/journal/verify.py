@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ from sfumato.budget.ledger.journal import chain
 from sfumato.budget.ledger.tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, before_journal, digest
 from sfumato.budget.ledger.written import loss_text
 from sfumato.budget.loss import Loss
+from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Told
 from sfumato.errors import ParameterError, shown
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children
 from sfumato.engines.duckdb.nested import is_nested

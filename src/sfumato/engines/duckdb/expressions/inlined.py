@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, NotSql, descendants, slots, written
 from sfumato.engines.duckdb.expressions.syntax import column, parsed
 from sfumato.engines.duckdb.text import same_name

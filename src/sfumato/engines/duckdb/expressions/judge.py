@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.slips import slip, with_slip
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.dialect.words import hostile, scan

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import duckdb
 
+from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, ask, written
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, check_cast, local, type_of
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children

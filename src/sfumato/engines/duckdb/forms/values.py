@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.schema import FLOATS, Column
 from sfumato.transformations import Statistic

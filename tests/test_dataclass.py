@@ -1,0 +1,189 @@
+"""Our data classes behave as Python's, and compile nothing before they are used."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from sfumato.dataclass import dataclass
+
+PACKAGE = Path(__file__).parent.parent / "src" / "sfumato"
+KINDS: dict[str, Callable[..., Any]] = {"ours": dataclass, "python": dataclasses.dataclass}
+
+
+def classes(made: Callable[..., Any], base: Callable[..., Any]) -> dict[str, Any]:
+    """Classes with everything that the package uses; those of the second kind are derived from."""
+
+    @base(frozen=True)
+    class Base:
+        a: int
+        b: Any = None
+        shared: ClassVar[int] = 7
+
+    @made(frozen=True)
+    class Derived(Base):
+        """With a docstring."""
+
+        b: Any = 2
+        c: list[int] = field(default_factory=list, hash=False)
+        d: int = field(default=0, compare=False, repr=False)
+        e: str = field(kw_only=True)
+        f: int = field(default=5, kw_only=True)
+        g: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "g", self.a + 1)
+
+    @made(frozen=True, repr=False)
+    class Single:
+        only: Any
+
+        def __repr__(self) -> str:
+            return "single"
+
+    @made(frozen=True)
+    class Empty:
+        pass
+
+    @made(frozen=True, eq=False)
+    class Identity:
+        x: int
+
+    @made(frozen=True)
+    class OwnEquality:  # noqa: PLW1641 - `__hash__` is made
+        x: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    @made(frozen=True)
+    class OwnHash:
+        x: int
+
+        def __hash__(self) -> int:
+            return 1
+
+    @made(frozen=True, init=False)
+    class OwnInit:
+        x: int
+
+        def __init__(self, y: int) -> None:
+            object.__setattr__(self, "x", y)
+
+    @made
+    class Mutable:
+        x: int
+        y: list[int] = field(default_factory=list)
+
+    class Plain(Single):
+        def __init__(self) -> None:
+            super().__init__(3)
+
+    return {kind.__name__: kind for kind in list(locals().values()) if inspect.isclass(kind)}
+
+
+def seen(of: Callable[[], Any]) -> Any:
+    """What comes of it: a value, or the kind of its error with the text."""
+    try:
+        return of()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def behaviour(made: Callable[..., Any], base: Callable[..., Any]) -> list[Any]:
+    kinds = classes(made, base)
+    derived, single, empty, mutable = (kinds[k] for k in ("Derived", "Single", "Empty", "Mutable"))
+    one, other = derived(1, e="e"), derived(a=1, b=2, c=[3], d=9, e="e")
+    pairs = [(one, derived(1, e="e")), (one, other), (one, replace(one, d=8)), (single(1), single(2))]
+    pairs += [(empty(), empty()), (single(1), empty()), (single(1), single(1)), (mutable(1), mutable(1))]
+    pairs += [(kinds[k](1), kinds[k](1)) for k in ("Identity", "OwnEquality", "OwnHash", "OwnInit")]
+    pairs += [(kinds["Plain"](), kinds["Plain"]()), (kinds["Plain"](), single(3))]
+    named = [one, other, single(1), empty(), mutable(1), kinds["OwnInit"](4), kinds["Base"](1)]
+    told: list[Any] = [(a == b, seen(lambda a=a, b=b: hash(a) == hash(b))) for a, b in pairs]
+    told += [repr(x) for x in named]
+    told += [vars(x) for x in named]
+    told += [[(f.name, f.type, f.init, f.repr, f.kw_only) for f in fields(x)] for x in named]
+    told += [str(inspect.signature(kind)) for kind in kinds.values()]
+    told += [(kind.__name__, kind.__match_args__, is_dataclass(kind)) for kind in kinds.values()]
+    told += [seen(lambda: derived(1)), seen(lambda: derived(1, e="e", z=1)), seen(single)]
+    told += [seen(lambda x=x, n=n: setattr(x, n, 1)) for x in named for n in ("a", "x", "only", "z")]
+    told += [seen(lambda x=x: delattr(x, "a")) for x in named[:1]]
+    told += [seen(lambda n=n: setattr(kinds["Plain"](), n, 1)) for n in ("only", "z")]
+    told += [vars(copy.copy(x)) for x in named] + [vars(copy.deepcopy(x)) for x in named]
+    told += [vars(replace(one, a=4)), seen(lambda: replace(one, g=1)), dataclasses.asdict(other)]
+    told += [derived.__init__.__qualname__, derived.__init__.__annotations__, derived.shared, derived.f]
+    told += [seen(lambda: copy.replace(one, a=4).g)] if sys.version_info >= (3, 13) else []
+    return told
+
+
+@pytest.mark.parametrize("made", KINDS)
+@pytest.mark.parametrize("base", KINDS)
+def test_they_behave_as_those_of_python(made: str, base: str) -> None:
+    expected = behaviour(dataclasses.dataclass, dataclasses.dataclass)
+    assert behaviour(KINDS[made], KINDS[base]) == expected
+
+
+def test_a_mutable_default_is_refused() -> None:
+    with pytest.raises(ValueError, match="mutable"):
+
+        @dataclass
+        class Wrong:
+            x: list[int] = []  # noqa: RUF012 - what is tested
+
+
+def test_nothing_is_compiled_before_the_first_call() -> None:
+    for made, compiled in ((dataclass, False), (dataclasses.dataclass, True)):
+        kind = classes(made, made)["Derived"]
+        assert inspect.isfunction(vars(kind)["__init__"]) is compiled
+        kind(1, e="e")
+        assert inspect.isfunction(vars(kind)["__init__"])
+
+
+@dataclass(frozen=True)
+class Sent:
+    x: int
+    y: str = "y"
+
+
+def test_what_is_unpickled_before_the_first_call_is_frozen_and_compares() -> None:
+    received = pickle.loads(pickle.dumps(Sent(1)).replace(b"Sent", b"Kept"))
+    assert not inspect.isfunction(vars(Kept)["__init__"])
+    assert received == received and hash(received) == hash((1, "y")) and repr(received) == "Kept(x=1, y='y')"
+    with pytest.raises(FrozenInstanceError):
+        received.x = 2
+    match received:
+        case Kept(x, y):
+            assert (x, y) == (1, "y")
+
+
+@dataclass(frozen=True)
+class Kept:
+    x: int
+    y: str = "y"
+
+
+def test_threads_may_make_the_first_object_at_once() -> None:
+    for _ in range(50):
+        kind = classes(dataclass, dataclass)["Derived"]
+        ready, made = threading.Barrier(4), []
+
+        def make(kind: Any = kind, ready: Any = ready, made: list[Any] = made) -> None:
+            ready.wait()
+            made.append(kind(1, e="e"))
+
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [vars(x) for x in made] == [vars(kind(1, e="e"))] * 4
