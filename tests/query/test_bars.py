@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import QueryError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.query.bars import NO_BIAS, Bars, Bias
 
 SAID = NO_BIAS.removeprefix("does ")
@@ -81,6 +82,15 @@ def test_release_frame_files_and_cards_say_it(tmp_path):
     said = json.loads(pq.read_schema(tmp_path / "towns.parquet").metadata[b"sfumato"])
     assert SAID in said["bias"] and covers in said["error_bars"]
     assert pq.read_table(tmp_path / "towns.parquet").equals(release.with_bars(release.bars))
+    receipt = release.receipt()
+    assert SAID in receipt.bias and SAID in receipt.to_dict()["bias"] and SAID in str(receipt)
+    assert SAID in str(receipt.verify(release.to_arrow()))
+    for name in ("to%wns.csv", "towns.json"):
+        release.write(tmp_path / name, errors=True)
+        said = json.loads((tmp_path / f"{name}-metadata.json").read_text())
+        assert unquote(said["url"]) == name and said["@context"] == "http://www.w3.org/ns/csvw"
+        assert SAID in said["dc:description"] and covers in said["dc:description"]
+        assert SAID in said["notes"][0]["bias"] and covers in said["notes"][0]["error_bars"]
     pytest.importorskip("openpyxl")
     from openpyxl import load_workbook
 
@@ -96,9 +106,36 @@ def test_it_is_not_said_where_nothing_binds(tmp_path):
     release.write(tmp_path / "towns.parquet", errors=True)
     said = json.loads(pq.read_schema(tmp_path / "towns.parquet").metadata[b"sfumato"])
     frame = release.frame(errors=True)
+    assert "bias" not in release.receipt().to_dict()
+    release.write(tmp_path / "towns.csv")
+    metadata = json.loads((tmp_path / "towns.csv-metadata.json").read_text())
+    assert "dc:description" not in metadata and metadata["notes"] == [{"epsilon": 1.0, "delta": 0.0}]
     assert "bias" not in said and "bias" not in frame.attrs["sfumato"]
     assert SAID not in str(release) and SAID not in str(release.compare("n", 0, 1))
     assert "covers the noise, not sampling error" in said["error_bars"]
+
+
+@NOTHING
+def test_the_metadata_of_a_csv_is_as_safe_as_the_file(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv-metadata.json").write_text('{"id": 1}\n')
+    source = sf.scan(str(tmp_path / "*.json"), privacy_unit="id", types={"id": "BIGINT"})
+    with pytest.raises(ParameterError, match="than those that the rows come from"):
+        source.agg(n=sf.count_units()).release(epsilon=1).write(tmp_path / "rows.csv")
+    (tmp_path / "folder.csv-metadata.json").mkdir()
+    release = cut().release(epsilon=1)
+    with pytest.raises(ParameterError, match="the name of a file"):
+        release.write(tmp_path / "folder.csv")
+    release.write(tmp_path / "towns.csv")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+    # The table is whole, and its metadata cannot be written: neither file is replaced.
+    def fails(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("sfumato.query.released.output._metadata", fails)
+    with pytest.raises(OSError, match="No space"):
+        cut().release(epsilon=2).write(tmp_path / "towns.csv", errors=True)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
 
 @NOTHING

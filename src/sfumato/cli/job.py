@@ -197,8 +197,10 @@ class Job:
     @property
     def _files(self) -> list[tuple[Path, str]]:
         """All that is written, each with its option."""
-        beside = [(self.plot, "--plot"), (self.receipt, "--receipt")]
-        found = [*((path, "--output") for path in self.outputs), *beside]
+        from sfumato.query.released.output import written_files
+
+        tables = [(file, "--output") for path in self.outputs for file in written_files(path)]
+        found = [*tables, (self.plot, "--plot"), (self.receipt, "--receipt")]
         return [(path, name) for path, name in found if path is not None]
 
     def _tell_repeats(self, console: Console, entry: int | None) -> None:

@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -418,7 +417,8 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
         numbers, where there are any, and a sheet of what the release is: cost, privacy unit, limits, bounds,
         and a digest of its plan. What error bars cover, and whether limits and bounds may bias the numbers,
-        is in that sheet, and in the metadata of a Parquet file's schema; CSV and JSON have no place for it.
+        is in that sheet, in the metadata of a Parquet file's schema, and for CSV and JSON in a second file,
+        such as `people.csv-metadata.json`, which replaces one of that name as well.
 
         Args:
             path: where to; the ending names the format.
@@ -447,7 +447,11 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         "people","people_error"
         """
         target = output.checked_path(path, workbook=True)
-        check = partial(self.check_no_source, target)
+
+        def check() -> None:
+            for file in output.written_files(target):
+                self.check_no_source(file)
+
         check()
         self.check_lists(Path(path))
         bars = self._bars_beside(errors, confidence, simultaneous, sampling)
@@ -470,7 +474,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         bars: Bars | None,
         check: Callable[[], object],
     ) -> tuple[int, ...]:
-        """Write batches, with what is said of them where the format has a place for it."""
+        """Write batches, with what is said of them."""
         said = self._attributes | ({} if bars is None else {"error_bars": bars.told(self.bias)})
         return output.write(target, batches, check, said)
 
@@ -529,6 +533,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             dummy=self._dummy,
             unsafe_words=self._unsafe,
             ledger=self._entered,
+            bias=self.bias.told(),
         )
 
     def answered(self, **said: Any) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -41,7 +43,20 @@ def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
     target = checked_place(path, "output path", (*FORMATS, WORKBOOK) if workbook else FORMATS)
     if is_workbook(target):
         require("xlsxwriter", "excel")
+    for companion in written_files(target)[1:]:
+        checked_place(companion, "output path", (".json",))
     return target
+
+
+def written_files(path: Path) -> tuple[Path, ...]:
+    """Return the files that a release writes for a path: the table and, for CSV and JSON, its metadata.
+
+    Source:
+        Model for Tabular Data and Metadata on the Web (W3C, 2015), section 5.3, the default location.
+    """
+    if path.suffix.lower() in (".csv", ".json"):
+        return path, path.with_name(f"{path.name}-metadata.json")
+    return (path,)
 
 
 def is_workbook(path: Path) -> bool:
@@ -61,7 +76,8 @@ def write(
         path: of the file.
         batches: to be written.
         check: refuses, by what it raises, before a file of that name is replaced.
-        said: what is said of them, as plain data: Parquet keeps it, in the metadata of its schema.
+        said: what is said of them, as plain data: Parquet keeps it in the metadata of its schema; CSV and
+            JSON have a second file for it, which is there before the table is.
     Returns:
         What tells this file from any other, for `read`.
     """
@@ -73,7 +89,22 @@ def write(
             ready = (batch.replace_schema_metadata(told) for batch in ready)
         writers[path.suffix.lower()](file, ready)
         file.flush()
+        for companion in written_files(path)[1:] if said else ():
+            with replacing(companion, check) as beside:
+                beside.write(_metadata(path, said or {}))
         return identity(file)
+
+
+def _metadata(path: Path, said: Mapping[str, Any]) -> bytes:
+    """Return what is said of a table as metadata of the W3C's CSV on the Web."""
+    found: dict[str, Any] = {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": quote(os.fsencode(path.name)),
+    }
+    sentences = [text for text in said.values() if isinstance(text, str)]
+    if sentences:
+        found["dc:description"] = " ".join(sentences)
+    return json.dumps(found | {"notes": [said]}, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Iterator[pa.RecordBatch]:

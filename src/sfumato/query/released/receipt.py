@@ -45,6 +45,8 @@ class Receipt(Displayed):
         unsafe_words: whether the noise came from a source for tests, so that the answer is not private.
         ledger: a list of what the ledger that paid has entered, as `Entry.row()` gives it: one entry, or more
             where looks for bounds were paid by themselves; None without a ledger.
+        bias: a sentence that the numbers do not include bias from contribution limits and bounds; "" where
+            none can bind.
     """
 
     spent: ExactCost
@@ -55,6 +57,7 @@ class Receipt(Displayed):
     dummy: bool = False
     unsafe_words: bool = False
     ledger: Any = field(default=None, hash=False)
+    bias: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as plain data, as the file has it.
@@ -87,6 +90,7 @@ class Receipt(Displayed):
             "with_error_bars": (
                 None if self.with_error_bars is None else _answer_content(self.with_error_bars)
             ),
+            **({"bias": self.bias} if self.bias else {}),
         }
 
     def _card(self) -> Card:
@@ -95,6 +99,7 @@ class Receipt(Displayed):
             ("answer", f"{_rows(self.answer)} of {names}"),
             ("spent", price(*self.spent)),
             ("ledger", _entered(self.ledger)),
+            *([("bias", self.bias)] if self.bias else []),
             ("sha256", self.sha256),
             ("sfumato", self.sfumato),
         ]
@@ -186,8 +191,8 @@ class Receipt(Displayed):
         if given["receipt"] > VERSION:
             raise ValueError(f"it is of version {given['receipt']}, and this sfumato knows {VERSION}")
         known = {"receipt", "sfumato", "dummy", "unsafe_words", "spent", "plan", "answer", "with_error_bars"}
-        if set(given) != known | {"ledger", "sha256"}:
-            odd = sorted(map(str, set(given) ^ (known | {"ledger", "sha256"})))
+        odd = sorted(map(str, (set(given) - {"bias"}) ^ (known | {"ledger", "sha256"})))
+        if odd:
             raise ValueError(f"it has too few fields or too many: {', '.join(odd)}")
         spent, bars = given["spent"], given["with_error_bars"]
         made = cls(
@@ -199,6 +204,7 @@ class Receipt(Displayed):
             _of(bool, given["dummy"]),
             _of(bool, given["unsafe_words"]),
             given["ledger"],
+            _of(str, given.get("bias", "")),
         )
         if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):
             raise ValueError("its own sha256 does not fit the rest of it")
@@ -279,6 +285,8 @@ class Verification(Told):
         spent = "Of real rows it would spend" if receipt.dummy else "Spent"
         lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
         lines.append(f"Ledger: {_entered(receipt.ledger)}.")
+        if receipt.bias:
+            lines.append(receipt.bias)
         lines.append("A receipt is not signed: who can change both files can make them agree.")
         return "\n".join(lines)
 
