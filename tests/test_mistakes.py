@@ -109,13 +109,12 @@ def came(entry: Entry) -> tuple[str, BaseException | None]:
 
 
 def commanded(line: str) -> str:
-    """Return what a command shows, without the frame that Typer draws around it, and the exit code."""
+    """Return what a command shows, without its usage, and the exit code."""
     with TemporaryDirectory() as folder, chdir(folder):
         pq.write_table(ROWS, "people.parquet")
         ran = CliRunner().invoke(app, shlex.split(line)[2:], env={"COLUMNS": "80"})
-    told = [one for one in ran.output.split("\n") if not re.match(r"Usage|Try|╭|╰", one)]
-    boxed = " ".join(one.strip("│ ") for one in told if one.startswith("│"))
-    return f"exit {ran.exit_code}: {boxed or chr(10).join(told).strip()}"
+    told = "\n".join(one for one in ran.output.split("\n") if not re.match(r"Usage|Try", one))
+    return f"exit {ran.exit_code}: {told.strip().removeprefix('Error: ')}"
 
 
 def declared(text: str) -> Any:

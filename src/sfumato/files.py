@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +46,7 @@ def replacing(path: Path, check: Callable[[], object] = lambda: None) -> Iterato
     Raises:
         RefusalError: the block ends in such a child.
     """
-    part, began_in = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part"), process()
+    part, began_in = path.with_name(f"{path.name[:40]}.{os.urandom(8).hex()}.part"), process()
     with os.fdopen(os.open(part, _NEW, 0o666), "w+b") as file:
         _written.add(file)
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.mistaken import Commands
 from sfumato.cli.options import fail
 from sfumato.errors import EngineError, SfumatoError
 
@@ -48,6 +49,7 @@ def commands(help: str, failed: str) -> typer.Typer:
         failed: what exit code 1 says.
     """
     return typer.Typer(
+        cls=Commands,
         help=help,
         no_args_is_help=True,
         epilog=f"Exit codes: 0 done; 1 {failed}; 2 the command line must be fixed.",

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from sfumato.cli.ledgers import ledger_option
+from sfumato.cli.mistaken import Commands
 from sfumato.cli.options import fail, flag, optional
 from sfumato.errors import EngineError, SfumatoError
 
@@ -107,7 +108,10 @@ def serve(
 
 
 token: typer.Typer = typer.Typer(
-    help="Tokens of those who may ask a service.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=Commands,
+    help="Tokens of those who may ask a service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 
