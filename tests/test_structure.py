@@ -20,6 +20,7 @@ PACKAGE = ROOT / "src" / "sfumato"
 BELOW = {
     "dataclass": set(),
     "errors": set(),
+    "certificate": set(),
     "names": {"errors", "exact"},
     "exact": {"errors"},
     "ownership": {"errors"},
