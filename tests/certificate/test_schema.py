@@ -6,11 +6,13 @@
 import json
 from pathlib import Path
 
-from sfumato.certificate.description import DESCRIPTION, ListOf, MapOf, Null, OneOf, Tagged
+from sfumato.certificate.description import RECORDS, UNIONS
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "certificate.schema.json"
 NATURAL, RATIO = "[1-9][0-9]{0,2999}", "(/[1-9][0-9]{0,2999})?"
 SCALARS = {
+    "version": {"const": 1},
+    "bits": {"type": "integer", "minimum": 0, "maximum": 128},
     "text": {"type": "string"},
     "flag": {"type": "boolean"},
     "whole": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
@@ -25,30 +27,37 @@ SCALARS = {
 
 
 def schema(form):
-    if isinstance(form, str):
+    if form in SCALARS:
         return {"$ref": f"#/$defs/{form}"}
-    if isinstance(form, Null):
-        return {"anyOf": [schema(form.form), {"type": "null"}]}
-    if isinstance(form, OneOf):
-        return {"enum": list(form.values)}
-    if isinstance(form, ListOf):
-        return {"type": "array", "items": schema(form.form), "minItems": form.least}
-    if isinstance(form, MapOf):
-        return {"type": "object", "additionalProperties": schema(form.form)}
-    if isinstance(form, Tagged):
-        records = [{form.tag: OneOf((name,)), **fields} for name, fields in form.records.items()]
-        return {"oneOf": [schema(record) for record in records]}
-    return {
-        "type": "object",
-        "properties": {name: schema(own) for name, own in form.items()},
-        "required": list(form),
-        "additionalProperties": False,
-    }
+    if form[0] == "'":
+        return {"enum": [value.strip("'") for value in form.split("|")]}
+    base, many = form[:-1], form[-1]
+    if many == "?":
+        return {"anyOf": [schema(base), {"type": "null"}]}
+    if many in "*+":
+        return {"type": "array", "items": schema(base), "minItems": int(many == "+")}
+    if many == "%":
+        return {"type": "object", "additionalProperties": schema(base)}
+    return {"$ref": f"#/$defs/{form}"}
+
+
+def record(fields):
+    properties = {name: schema(own) for name, own in fields.items()}
+    required = list(fields)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def definitions():
+    found = dict(SCALARS)
+    for union, (tag, kinds) in UNIONS.items():
+        found[union] = {"oneOf": [record({tag: f"'{kind}'"} | RECORDS[kind]) for kind in kinds]}
+    tagged = {kind for _, kinds in UNIONS.values() for kind in kinds}
+    return found | {name: record(fields) for name, fields in RECORDS.items() if name not in tagged}
 
 
 def document():
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What a release draws"}
-    return json.dumps(head | schema(DESCRIPTION) | {"$defs": SCALARS}, indent=1) + "\n"
+    return json.dumps(head | schema("description") | {"$defs": definitions()}, indent=1) + "\n"
 
 
 def test_the_schema_in_the_docs_is_that_of_the_checker():

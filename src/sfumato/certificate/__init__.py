@@ -4,6 +4,8 @@ It imports nothing of the rest of sfumato. docs/certificate.md has the fields, d
 theorem behind each formula.
 """
 
+from sfumato.certificate.certificate import Certificate, certify
 from sfumato.certificate.description import Refusal
+from sfumato.certificate.parts import Proof
 
-__all__ = ["Refusal"]
+__all__ = ["Certificate", "Proof", "Refusal", "certify"]
