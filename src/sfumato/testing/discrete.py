@@ -213,9 +213,11 @@ class Pmf(DiscreteLaw):
     Args:
         probabilities: a mapping of whole numbers to their probabilities, or a function that takes an array of
             whole numbers, such as `scipy.stats.dlaplace(0.5).pmf`; then `low` and `high` are needed.
-        low, high: the smallest and largest noise; what lies beyond them counts as impossible.
+        low, high: the smallest and largest noise of a function, which is 0 next to them: where even a tiny
+            probability lies beyond them, a test would reject correct code.
     Raises:
-        ParameterError: they are no probabilities of whole numbers that add up to 1, within 10^-9.
+        ParameterError: they are no probabilities of whole numbers that add up to 1, within 10^-9; or the
+            function is not 0 at `low - 1` and `high + 1`.
 
     >>> coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
     >>> coin.zero, coin.tolerance(9), coin.is_possible(2)
@@ -246,6 +248,10 @@ class Pmf(DiscreteLaw):
             places = list(range(first, last + 1))
             given = np.asarray(probabilities(np.arange(first, last + 1)), float)
             masses = given.tolist() if given.shape == (len(places),) else []
+            beyond = np.asarray(probabilities(np.array([first - 1, last + 1])), float)
+            if masses and np.any(beyond != 0):
+                expected = f"0 at low - 1 = {first - 1} and high + 1 = {last + 1}: set them farther apart"
+                raise ParameterError("probabilities", beyond.tolist(), expected)
         total = math.fsum(masses)
         if len(masses) != len(places) or min(masses, default=-1.0) < 0 or not abs(total - 1) <= 1e-9:
             raise ParameterError("probabilities", total, "at least 0 each, and 1 in all")

@@ -496,6 +496,15 @@ def test_quantiles_are_refused_without_a_tolerance():
         assert_noisy(release, {"n": 900, "q_50": 15.0}, k=K)
 
 
+@pytest.mark.parametrize("nothing", [[], {}, {"a": {}}])
+def test_a_check_that_compares_nothing_is_refused(nothing):
+    for check in (assert_approx_equal, assert_noisy):
+        with pytest.raises(RefusalError, match="no value to compare"):
+            check(nothing, nothing, tolerance=1, k=K)
+    with pytest.raises(AssertionError):
+        assert_approx_equal({"a": 1}, {}, tolerance=1, k=K)
+
+
 def test_what_does_not_fit_a_release_is_named(tmp_path):
     question = asked(people(3, 60), 3)
     release, truth = released(question), truth_of(question)

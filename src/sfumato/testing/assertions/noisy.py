@@ -78,7 +78,8 @@ def assert_approx_equal(
             expected; or shapes differ. The text names the groups, how far off they are in tolerances, and how
             probable that is where the law is known.
         ParameterError: k, tolerance or expected is not admissible, or keys is missing.
-        RefusalError: a number and no tolerance is given for a quantile of a release.
+        RefusalError: a number and no tolerance is given for a quantile of a release; or neither side has a
+            value.
 
     >>> from sfumato.noise import Laplace
     >>> assert_approx_equal({"a": 103, "b": 98}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
@@ -200,7 +201,7 @@ def assert_noisy(
     if near:
         raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
     if not wanted.values or (law is not None and not residues and not noises):
-        raise RefusalError("there is no value to compare, so the check cannot fail: give raw at least one")
+        raise RefusalError(_NOTHING.format("raw"))
     if isinstance(law, DiscreteLaw):
         _check_discrete(noises, law, limits.k)
     elif law is not None:
@@ -228,6 +229,7 @@ def _check_plain(residues: Sequence[Residue], k: float) -> None:
         raise AssertionError(f"{error}. {_AS_ROUNDED}") from None
 
 
+_NOTHING = "there is no value to compare, so the check cannot fail: give {} at least one"
 _AS_ROUNDED = (
     "Whole values were judged as rounded real noise; for noise that is drawn whole, pass "
     "law=DiscreteLaplace(...), DiscreteGaussian(...) or Pmf(...) of sfumato.testing"
@@ -241,6 +243,8 @@ def _pair(
     if isinstance(keys, str):
         keys = (keys,)
     got, wanted = read(actual, "actual", keys), read(other, name, keys)
+    if not got.outputs and not wanted.outputs:
+        raise RefusalError(_NOTHING.format(name))
     got, wanted = of_columns(got, columns, got.outputs), of_columns(wanted, columns, got.outputs)
     _check_expected(wanted, name)
     for cells, which in ((got, "actual"), (wanted, name)):
