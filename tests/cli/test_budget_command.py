@@ -75,11 +75,13 @@ def test_names_are_no_markup(place):
     [
         (("show",), 1, "there is no ledger 'budget.db' yet"),
         (("grant", "x", "ann", "--epsilon", "1"), 1, "there is no ledger"),
-        (("create", "x", "--epsilon", "0"), 2, "epsilon is '0'"),
-        (("create", "x", "--epsilon", "1", "--period", "day"), 2, "period is 'day'"),
+        (("create", "x", "--epsilon", "0"), 2, "--epsilon is '0', but must be a finite number greater than 0"),
+        (("create", "x", "--epsilon", "1", "--period", "day"), 2, "--period is 'day', but must be one of"),
         (("create", "x", "--epsilon", "1", "--ledger", "none/b.db"), 1, "there is no folder"),
         (("create", "x", "--epsilon", "1", "--ledger", "mysql://a:hunter2@h/d"), 2, "the path of a file"),
-        (("export", "-o", "x.xlsx"), 2, "ends in .csv or .json"),
+        (("create", "x", "--epsilon", "1", "--delta", "3"), 2, "--delta is '3'"),
+        (("create", "x", "--epsilon", "1", "--composition", "none"), 2, "--composition is 'none'"),
+        (("export", "-o", "x.xlsx"), 2, "--output is 'x.xlsx', but must be a name that ends in .csv or .json"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(place, arguments, code, says):

@@ -83,6 +83,13 @@ class TestOutput:
         assert len({Path(name).read_bytes() for name in ("a.csv", "b.csv", "circle.csv")}) == 1
         assert not Path("a.csv").is_symlink()
 
+    def test_metadata_of_a_csv_has_its_own_name(self, visits, run):
+        done = run("sql", COUNT, "-oout.csv", "--receipt", "out.csv-metadata.json")
+        assert done.exit_code == 2 and "a file is named twice" in done.stderr and not Path("out.csv").exists()
+        done = run("sql", COUNT, "-oout.csv", "--receipt", "receipt.json")
+        assert done.exit_code == 0 and "Wrote out.csv, out.csv-metadata.json, receipt.json." in done.stdout
+        assert json.loads(Path("out.csv-metadata.json").read_text())["url"] == "out.csv"
+
     @pytest.mark.long
     def test_noise_is_drawn_once(self, visits, run, monkeypatch):
         draws = []

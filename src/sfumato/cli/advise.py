@@ -96,7 +96,7 @@ def advise(
     except (EngineError, OSError) as error:
         fail(error, AdviseCode.ENGINE)
     except SfumatoError as error:
-        fail(error, AdviseCode.QUESTION)
+        fail(error, AdviseCode.QUESTION, ("epsilon", "delta"))
 
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:

@@ -146,7 +146,7 @@ def audit(
         )
         _tell(found, paths)
     except (SfumatoError, OSError) as error:
-        fail(error, Verdict.NONE)
+        fail(error, Verdict.NONE, ("epsilon", "delta"))
     except KeyboardInterrupt:
         fail("stopped before the audit ended: there is no verdict", Verdict.STOPPED)
     raise typer.Exit(Verdict.VIOLATED if found.violated else Verdict.NOTHING_FOUND)

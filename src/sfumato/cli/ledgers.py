@@ -68,7 +68,7 @@ def told() -> Iterator[Console]:
     except (EngineError, OSError) as error:
         fail(error, LedgerCode.LEDGER)
     except SfumatoError as error:
-        fail(error, LedgerCode.BUDGET)
+        fail(error, LedgerCode.BUDGET, ("epsilon", "delta", "composition", "period"))
 
 
 def opened_ledger(place: str) -> Ledger:

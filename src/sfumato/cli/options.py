@@ -81,12 +81,21 @@ def tell_written(console: Console, paths: Sequence[Path]) -> None:
         console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
 
 
-def fail(error: Exception | str, code: IntEnum) -> NoReturn:
-    """Print what was wrong, and end the command."""
+def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> NoReturn:
+    """Print what was wrong, and end the command.
+
+    Args:
+        error: what was wrong.
+        code: the command's exit code.
+        options: parameters that are options of the command, which the message calls by their option's name.
+    """
     from sfumato.cli.terminal import print_error
 
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         error = f"{where}{error.strerror or error}"
-    print_error(str(error))
+    name, verb, rest = str(error).partition(" is ")
+    option = "output" if name == "output path" else name
+    known = verb and option in ("output", *options)
+    print_error(f"--{option}{verb}{rest}" if known else str(error))
     raise typer.Exit(code)
