@@ -2,7 +2,7 @@
 
 import pytest
 
-from sfumato.certificate import Refusal, certify
+from sfumato.certificate import CertificateError, certify
 from tests.certificate.descriptions import SUMS, UNITS, independent, part, release
 
 
@@ -15,5 +15,5 @@ def test_laplace():
 
 def test_less_noise_is_refused():
     noise = independent("laplace", units=4, x_sum=11999)
-    with pytest.raises(Refusal, match="delta"):
+    with pytest.raises(CertificateError, match="delta"):
         certify(release(part((UNITS, SUMS), noise)))

@@ -5,7 +5,7 @@ theorem behind each formula.
 """
 
 from sfumato.certificate.certificate import Certificate, certify
-from sfumato.certificate.description import Refusal
+from sfumato.certificate.description import CertificateError
 from sfumato.certificate.parts import Proof
 
-__all__ = ["Certificate", "Proof", "Refusal", "certify"]
+__all__ = ["Certificate", "CertificateError", "Proof", "certify"]

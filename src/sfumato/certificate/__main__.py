@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.certificate.certificate import Certificate, certify
-from sfumato.certificate.description import Refusal
+from sfumato.certificate.description import CertificateError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         found = found.get("description")
     try:
         print(report(certify(found)))
-    except Refusal as refusal:
+    except CertificateError as refusal:
         print(f"Refused: {refusal}")
         return 1
     return 0

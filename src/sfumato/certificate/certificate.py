@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.certificate.description import Refusal, read, require
+from sfumato.certificate.description import CertificateError, read, require
 from sfumato.certificate.numbers import gaussian_delta
 from sfumato.certificate.parts import Proof, prove
 
 
 @dataclass(frozen=True)
 class Certificate(Proof):
-    """What a release is proved to lose: at most its claim.
+    """What a release is proved to lose: at most its claim. Made by `certify`.
 
     Args:
         epsilon, delta, pure, mu_squared, rho, events: of all parts.
@@ -34,7 +34,7 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     Returns:
         A certificate: epsilon and delta that the release stays within, which are at most what it claims.
     Raises:
-        Refusal: it may lose more than it claims, or something is unknown.
+        CertificateError: it may lose more than it claims, or something is unknown.
 
     >>> count = {"kind": "rows", "name": "n", "rows": 2, "one": "1"}
     >>> groups = {"keys": "public", "shown": 1, "per_unit": 1, "beyond": "sample", "total_rows": None}
@@ -52,8 +52,8 @@ def certify(description: Mapping[str, Any]) -> Certificate:
         require((part["kind"] == "survey") == survey, f"{where}.kind", "not for these neighbours")
         try:
             proofs.append(prove(part))
-        except Refusal as refusal:
-            raise Refusal(f"{where}.{refusal.where}", refusal.problem) from None
+        except CertificateError as refusal:
+            raise CertificateError(f"{where}.{refusal.where}", refusal.problem) from None
 
     def total(name: str) -> Any:
         numbers = [getattr(proof, name) for proof in proofs]

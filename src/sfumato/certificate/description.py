@@ -67,8 +67,8 @@ threshold: name:text threshold:integer pre_threshold:count
 """
 
 
-class Refusal(ValueError):
-    """Why a description is not certified.
+class CertificateError(ValueError):
+    """Why a description is not certified. Raised by `certify`.
 
     Args:
         where: the place in the description, such as "parts[0].noise".
@@ -84,7 +84,7 @@ class Refusal(ValueError):
 def require(condition: object, where: str, problem: str) -> None:
     """Refuse where a condition is false."""
     if not condition:
-        raise Refusal(where, problem)
+        raise CertificateError(where, problem)
 
 
 _EXACT = re.compile(r"(0|-?[1-9][0-9]{0,2999})(?:/([1-9][0-9]{0,2999}))?", re.ASCII)
@@ -149,7 +149,7 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
         form: what it must be, of `GRAMMAR`.
         where: its place, for messages.
     Raises:
-        Refusal: a field is missing, unknown, or not of its form.
+        CertificateError: a field is missing, unknown, or not of its form.
     """
     if form in SCALARS:
         what, convert, admitted = SCALARS[form]

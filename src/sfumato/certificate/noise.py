@@ -34,7 +34,7 @@ def noise_loss(part: Description, limits: Bounding) -> NoiseLoss:
         part: of kind "groups".
         limits: of its contributions.
     Raises:
-        Refusal: a coordinate has no noise, or noise that hides nothing of its kind.
+        CertificateError: a coordinate has no noise, or noise that hides nothing of its kind.
     """
     noise, statistics = part["noise"], part["statistics"]
     of = [(name, statistic, box) for statistic in statistics for name, box in boxes(statistic)]

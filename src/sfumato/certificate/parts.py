@@ -16,7 +16,7 @@ from sfumato.certificate.selection import lone_chance, threshold_delta
 
 @dataclass(frozen=True)
 class Proof:
-    """What a part, or all of them, is proved to lose. A budget may count it in any of four ways.
+    """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
 
     Args:
         epsilon, delta: a pair that it stays within.
@@ -40,7 +40,7 @@ def prove(part: Description) -> Proof:
     Args:
         part: as it was read.
     Raises:
-        Refusal: it is more than the part claims, or unknown.
+        CertificateError: it is more than the part claims, or unknown.
     """
     losses, delta, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](
         part
