@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -30,7 +31,6 @@ ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
 @pytest.fixture(autouse=True)
 def none_idle(monkeypatch):
     monkeypatch.setattr(connection, "_idle", {})
-    monkeypatch.setattr(connection, "BRIEF", 600)  # whatever else the machine does
 
 
 def place(session: duckdb.DuckDBPyConnection) -> str:
@@ -223,10 +223,22 @@ def test_a_database_that_spilled_is_closed(tmp_path):
     assert idle() == []
 
 
-def test_a_database_that_was_used_for_long_is_closed(monkeypatch):
-    monkeypatch.setattr(connection, "BRIEF", 0)
+def test_a_database_whose_user_computed_for_long_is_closed(monkeypatch):
+    clock = iter([10.0, 10.0 + connection.BRIEF, 20.0, 20.0 + connection.BRIEF - 1e-9])
+    monkeypatch.setattr(time, "process_time", lambda: next(clock))
     lent_place()
     assert idle() == []
+    second = lent_place()
+    assert idle() == [second]
+
+
+def test_a_database_is_lent_again_however_long_its_user_waits(monkeypatch):
+    """As it does on a machine that is busy with other processes."""
+    monkeypatch.setattr(connection, "BRIEF", 0.1)
+    with lent() as session:
+        first = place(session)
+        time.sleep(2 * connection.BRIEF)
+    assert idle() == [first]
 
 
 def test_a_release_that_is_not_read_to_its_end_closes_its_database():

@@ -2,8 +2,8 @@
 
 To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
 one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
-are the session's, and end with it. A database is closed where something went wrong, where it was used for
-long, where it spilled, after some sessions, and where a look finds tables, views, secrets or attached
+are the session's, and end with it. A database is closed where something went wrong, where its user computed
+for long, where it spilled, after some sessions, and where a look finds tables, views, secrets or attached
 databases of its user: nothing else that sfumato makes would outlive a session.
 """
 
@@ -28,7 +28,9 @@ from sfumato.query import sizes
 
 # These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
-# In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
+# In seconds of CPU time of this process, as DuckDB's threads do the work: waiting does not count, so that
+# other processes make no release dearer. After more work, the time to open a database does not matter, and
+# closing it frees memory that its threads hold.
 BRIEF = 0.3
 # One row, the folder, where nothing else is there; the database itself is one of the databases.
 _LEFT = (
@@ -196,11 +198,11 @@ def _lent(
     here = process()
     kind = _Kind(here, timezone, resources, large_texts, own_types, given)
     _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)
-    session, begun = spill.keep(database.cursor()), time.monotonic()
+    session, begun = spill.keep(database.cursor()), time.process_time()
     fit = False
     try:
         yield session
-        fit = time.monotonic() - begun < BRIEF
+        fit = time.process_time() - begun < BRIEF
     finally:
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
