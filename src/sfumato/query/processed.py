@@ -26,7 +26,6 @@ from sfumato.query.explanation import Explanation
 from sfumato.query.found import Found
 from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.passed_on import Computed, stream, table
-from sfumato.query.released.comparing import Comparison
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.released.release import Release
 from sfumato.query.top.release import TopRelease
@@ -128,27 +127,8 @@ class ProcessedRelease(NoisyTable):
         """What contribution limits and bounds can change in any of the releases before it."""
         return reduce(or_, (release.bias for release in self.releases))
 
-    def compare(
-        self,
-        output: str,
-        first: object,
-        second: object,
-        confidence: float = 0.95,
-        *,
-        sampling: bool | None = None,
-    ) -> Comparison:
-        """Compare an output of two groups of the one release before it; see `Release.compare`.
-
-        Returns:
-            A `Comparison`, with `difference` and `ratio`.
-        """
-        return self._only.compare(output, first, second, confidence, sampling=sampling)
-
-    def share_of_total(
-        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
-    ) -> pa.Table:
-        """Return each group's share in the one release before it; see `Release.share_of_total`."""
-        return self._only.share_of_total(output, confidence, sampling=sampling)
+    def _grouped(self, method: str) -> Release:
+        return self._only._grouped(method)
 
     @property
     def _only(self) -> Release | TopRelease:

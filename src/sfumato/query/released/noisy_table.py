@@ -20,7 +20,7 @@ from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
-from sfumato.query.bars import Bars, Bias
+from sfumato.query.bars import Bars, Bias, checked_confidence
 from sfumato.query.exact import Evaluator
 from sfumato.query.found import Found
 from sfumato.query.logs import answered
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sfumato.query.query import Query
     from sfumato.query.released.chart import Chart
     from sfumato.query.released.receipt import Receipt
+    from sfumato.query.released.release import Release
     from sfumato.query.top.explanation import TopExplanation
 
 
@@ -374,7 +375,10 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         >>> release.compare("people", 1985, 1984).confidence
         0.95
         """
-        raise RefusalError(_NOT_BY_GROUP.format("compare"))
+        release = self._grouped("compare")
+        return release._compared(
+            output, first, second, release._bars(checked_confidence(confidence), sampling=sampling)
+        )
 
     def share_of_total(
         self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
@@ -400,7 +404,16 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         >>> release.share_of_total("people").column_names
         ['year', 'share', 'low', 'high']
         """
-        raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
+        release = self._grouped("share_of_total")
+        return release._shares(output, release._bars(checked_confidence(confidence), sampling=sampling))
+
+    def _grouped(self, method: str) -> Release:
+        """Return the release whose groups a method compares.
+
+        Raises:
+            RefusalError: there is none.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format(method))
 
     def write(
         self,

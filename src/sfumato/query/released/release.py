@@ -160,55 +160,14 @@ class Release(NoisyTable):
 
         return Sampled(self.plan)
 
-    def compare(
-        self,
-        output: str,
-        first: object,
-        second: object,
-        confidence: float = 0.95,
-        *,
-        sampling: bool | None = None,
-    ) -> Comparison:
-        """Compare an output of two groups: their difference and ratio, each with its interval.
+    def _grouped(self, method: str) -> Release:
+        return self
 
-        Without `sampling` the intervals cover the noise alone, and say nothing about a population: two
-        random halves of a table differ by more.
-
-        Args:
-            output: its name.
-            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
-            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
-            sampling: let the intervals hold the difference and the ratio in a large population, as of
-                `errors`.
-        Returns:
-            A `Comparison`, with `difference` and `ratio`.
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-            QueryError: there is no such output, or no such group is shown.
-            RefusalError: the release was streamed to a file, which keeps outputs alone.
-        """
-        bars = self._bars(checked_confidence(confidence), sampling=sampling)
+    def _compared(self, output: str, first: object, second: object, bars: Bars) -> Comparison:
         sampled = self._sampled(bars)
         return compared(self._kept(), output, first, second, bars, self.bias, sampled)
 
-    def share_of_total(
-        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
-    ) -> pa.Table:
-        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
-
-        Args:
-            output: its name.
-            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
-                these groups.
-            sampling: let it hold the share in a large population, as of `errors`.
-        Returns:
-            The keys, `share`, `low` and `high`; metadata of its schema say what the intervals cover.
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-            QueryError: there is no such output, or it does not add up.
-            RefusalError: the release was streamed to a file, which keeps outputs alone.
-        """
-        bars = self._bars(checked_confidence(confidence), sampling=sampling)
+    def _shares(self, output: str, bars: Bars) -> pa.Table:
         sampled = self._sampled(bars)
         return shares(self._kept(), output, bars, self.bias, sampled)
 
