@@ -319,7 +319,7 @@ class Desk:
         return replace(refused(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"})
 
     def _answer(self, job: Job) -> Outcome:
-        """Give an answer again to whoever paid for it."""
+        """Return an answer again, to its payer."""
         budget = self.budgets.of(job.analyst)
         found = budget.paid(entry=job.entry) if isinstance(budget, LedgerBudget) else None
         if found is None or found.body is None or found.entry is None:
