@@ -39,7 +39,8 @@ PAIRS = {name: (table(CROWD + rows), table(CROWD)) for name, rows in HOSTILE.ite
 
 def shown(told):
     """Return all noisy numbers that what is told follows from."""
-    (shares,) = told._drawn(0.95).to_arrow().to_pylist()
+    (part,) = told._drawn(0.95)
+    (shares,) = part.to_arrow().to_pylist()
     (contributions,) = told._contributions.to_arrow().to_pylist()
     return shares | contributions | {"most": told.most_rows}
 

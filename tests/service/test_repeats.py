@@ -78,6 +78,15 @@ TEXTS = [
 ]
 
 
+@pytest.mark.noise_cannot_matter("numbers are not compared")
+def test_diagnostics_come_with_the_shift_of_each_output(service):
+    answer = json.loads(service.asks(DIAGNOSED).body)
+    assert answer["diagnostics"]
+    (shift,) = answer["shifts"]
+    assert (shift["output"], shift["relative"], shift["of"]) == ("n", True, "value")
+    assert shift["half_width"] is None or shift["half_width"] > 0
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_service_pays_what_is_paid_beside_the_rows(service, text):
     assert service.asks(text).status == 200

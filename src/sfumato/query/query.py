@@ -242,8 +242,7 @@ class Query:
         measured = [a for _, a in self.measured]
         clamping = [a for a in measured if a.clamps(self.schema)]
         limits = self.binding_limits
-        # Diagnostics estimate these limits, and bounds of values; not limits of lists, weights and vectors.
-        estimable = bool(limits) or any(a.bounds for a in clamping)
+        estimable = bool(limits) or any(a.estimable for a in measured if a.limits_values or a in clamping)
         remedy = _ESTIMATES.get(self.engine, REMEDY) if estimable else ""
         return Bias(bool(limits) or any(a.limits_values for a in measured), bool(clamping), remedy)
 

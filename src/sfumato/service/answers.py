@@ -80,6 +80,11 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
     }
     if release.diagnostics is not None:
         about["diagnostics"] = plain_rows(release.diagnostics.to_arrow())
+        about["shifts"] = [
+            {"output": one.output, "shift": one.shift, "relative": one.relative, "of": one.of}
+            | {"half_width": one.half_width if math.isfinite(one.half_width) else None}
+            for one in release.diagnostics.shifts()
+        ]
     return Answer(table, widths, keys, about)
 
 

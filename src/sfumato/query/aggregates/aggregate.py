@@ -75,6 +75,11 @@ class Aggregate(Helpful, Spelled, ABC):
         return False
 
     @property
+    def estimable(self) -> bool:
+        """Whether diagnostics estimate how far its bounds shift it."""
+        return True
+
+    @property
     def derived(self) -> bool:
         """Whether it is computed of other outputs, and nothing is measured for it."""
         return False

@@ -17,6 +17,8 @@ from sfumato.query.schema import IN_PLACE, Schema, spelled
 from sfumato.transformations import Ball
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, NORMS
 
+MOST_ESTIMATED = 64  # entries of vectors whose lengths diagnostics estimate
+
 
 @dataclass(frozen=True, repr=False)
 class VectorSum(Aggregate):
@@ -32,6 +34,11 @@ class VectorSum(Aggregate):
     def needs_rows(self) -> bool:
         """Bounds are of what a unit adds, unless they are of each row."""
         return self.per == "row"
+
+    @property
+    def estimable(self) -> bool:
+        """Diagnostics need a column for each entry."""
+        return self.length <= MOST_ESTIMATED
 
     def clamps(self, schema: Schema) -> bool:
         """Vectors may be longer than the bound."""

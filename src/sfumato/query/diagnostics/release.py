@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -103,7 +104,11 @@ class Diagnostics(Displayed, Owned):
         if diagnosis.matched is not None:
             table, plan = diagnosis.matched
             self._matched = Release(plan, table.engine, unsafe_words=words)
-        self._shares: Release | None = None
+        self._parts: tuple[Release, ...] | None = None
+        self._places: Release | None = None
+        places = diagnosis.places()
+        if places is not None:
+            self._places = Release(places, diagnosis.rows.engine, unsafe_words=words)
         self._done = False
 
     @property
@@ -131,8 +136,7 @@ class Diagnostics(Displayed, Owned):
         >>> [(one.limit, one.of) for one in diagnostics.findings()]
         [('rows=1', 'rows'), ('rows=1', 'units')]
         """
-        shares = self._drawn(confidence)
-        (row,), (bars,) = shares.to_arrow().to_pylist(), shares.errors(confidence).to_pylist()
+        row, bars = _numbers(self._drawn(confidence), confidence)
         distributions = self._distributions
         found = []
         for item in self._diagnosis.items:
@@ -146,9 +150,10 @@ class Diagnostics(Displayed, Owned):
     def shifts(self, confidence: float = 0.95) -> tuple[Shift, ...]:
         """Return how far limits and bounds shift each output, of all groups together.
 
-        Counts, sums, means and proportions have an estimate; `sentences` names the outputs without one.
-        Values that are beyond a bound by more than the width of the bounds count as if they were beyond it by
-        that.
+        The shift of a quantile is that of its rank: without limits and bounds, another share of the values is
+        at most there than was requested. The shift of a sum or mean of vectors is that of their lengths.
+        Values that are beyond a bound by more than the width of the bounds count as if they
+        were beyond it by that. `sentences` names the outputs that have no estimate.
 
         Args:
             confidence: in (0, 1), of each error bar.
@@ -161,12 +166,15 @@ class Diagnostics(Displayed, Owned):
         >>> [(one.output, one.relative) for one in visits.diagnose(epsilon=1).shifts()]
         [('n', True)]
         """
-        shares = self._drawn(confidence)
-        (row,), found = shares.to_arrow().to_pylist(), []
-        for one in self._diagnosis.shifts:
-            # So that all the means of a shift are within their bars at once.
-            (bars,) = shares.errors(1 - (1 - confidence) / len(one.means)).to_pylist()
-            found.append(one.shift(row, bars))
+        parts, found = self._drawn(confidence), []
+        numbers: dict[int, tuple[dict[str, float], dict[str, float]]] = {}
+        for one in self._diagnosis.request.questions:
+            # So that all the numbers of a shift are within their bars at once.
+            among = len(one.numbers)
+            if among not in numbers:
+                numbers[among] = _numbers(parts, 1 - (1 - confidence) / among)
+            values, bars = numbers[among]
+            found.append(one.shift(values, {name: bars[name] for name in one.numbers}))
         return tuple(found)
 
     @property
@@ -250,7 +258,7 @@ class Diagnostics(Displayed, Owned):
 
     @property
     def _unestimated(self) -> list[str]:
-        left = self._diagnosis.unestimated
+        left = self._diagnosis.request.left
         return [f"The shift of {', '.join(left)} is not estimated."] if left else []
 
     @property
@@ -260,7 +268,7 @@ class Diagnostics(Displayed, Owned):
         asked = {name: a.outputs(name) for name, a in plan.query.aggregates if len(a.outputs(name)) > 1}
         return distributions(list(asked), row, asked, max(plan.deviations.values()))
 
-    def _drawn(self, confidence: float) -> Release:
+    def _drawn(self, confidence: float) -> tuple[Release, ...]:
         """Draw what was not drawn before; in one place, and once."""
         if not self._done:
             self._check_home()
@@ -269,14 +277,32 @@ class Diagnostics(Displayed, Owned):
                 self._contributions.to_arrow()
                 if self._matched is not None:
                     self._matched.to_arrow()
-                if self._shares is None:
-                    plan = self._diagnosis.shares(self._distributions["rows"].enough)
-                    self._shares = Release(plan, self._diagnosis.people.engine, unsafe_words=self._words)
-                self._shares.to_arrow()
+                if self._parts is None:
+                    self._parts = self._rest()
+                for part in self._parts:
+                    part.to_arrow()
                 self._check_home()
                 self._done = True
-        assert self._shares is not None
-        return self._shares
+        assert self._parts is not None
+        return self._parts
+
+    def _rest(self) -> tuple[Release, ...]:
+        """Return what is requested with what the first answers show: shares, bins, and different values."""
+        made = self._diagnosis
+        if self._places is not None:
+            (row,) = self._places.to_arrow().to_pylist()
+            made = made.at(row)
+        known = self._distributions
+        most = known["rows"].enough
+        larger = {name: known[name].enough for name in made.request.distinct}
+        plans = [
+            (made.shares(most), made.people),
+            (made.bins(most), made.people),
+            (made.distinct(larger), made.pairs()),
+        ]
+        self._diagnosis = made
+        words = self._words
+        return tuple(Release(plan, at.engine, unsafe_words=words) for plan, at in plans if plan is not None)
 
     def _unmatched(self, matched: Release, confidence: float) -> Finding:
         """Return the share of public keys that no row has."""
@@ -331,3 +357,14 @@ def _where(limit: str) -> str:
 def _percent(one: Finding) -> str:
     digits = 0 if one.half_width >= 0.01 else 1
     return f"{one.share:.{digits}%} ± {one.half_width:.{digits}%}"
+
+
+def _numbers(parts: Sequence[Release], confidence: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Return all noisy numbers, with the entries of vectors, and their error bars."""
+    both: tuple[dict[str, float], dict[str, float]] = {}, {}
+    for part in parts:
+        for found, table in zip(both, (part.to_arrow(), part.errors(confidence)), strict=True):
+            for name, (value,) in table.to_pydict().items():
+                entries = enumerate(value) if isinstance(value, list) else ()
+                found.update({f"{name}[{i}]": one for i, one in entries} or {name: value})
+    return both

@@ -1,290 +1,290 @@
-"""How far limits and bounds shift each output: what is computed for each unit, and what follows from it.
+"""How far limits and bounds shift an output, from noisy numbers that it follows from, with their error bars.
 
-A value beyond a bound counts up to the width of the bounds further out: values that are further away shift an
-output by more than what is shown. All groups are taken together. Proof: docs/proofs/diagnostics.md.
+Proof: docs/proofs/diagnostics.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Mean, Sum
-from sfumato.query.plans.plan import Plan
-from sfumato.query.query import Query
-from sfumato.query.schema import quoted
-from sfumato.transformations import UnitSum
+from sfumato.noise.intervals import Interval
+from sfumato.query.aggregates import (
+    Aggregate,
+    Combination,
+    Correlation,
+    Derived,
+    Difference,
+    LinearRegression,
+    Mean,
+    Ratio,
+    StandardDeviation,
+    Variance,
+    WeightedSum,
+)
 
-PARTS = ("inside", "above", "below", "kept", "kept_inside")
+Numbers = Mapping[str, Interval]
+Ends = Callable[[Numbers], tuple[Interval, Interval]]
 
 
-@dataclass(frozen=True)
-class Clamp:
-    """Bounds that clamp the values of a column, or with `per_unit` their sum of one unit and group.
+def between(low: float, high: float) -> Interval:
+    """Return an interval of one number."""
+    return Interval(np.asarray(low, float), np.asarray(high, float))
 
-    Args:
-        column: of the values.
-        lower, upper: the bounds.
-        per_unit: whether they clamp sums.
-        binds: whether a value may be beyond them.
-    """
 
-    column: str
-    lower: float
-    upper: float
-    per_unit: bool
-    binds: bool
-
-    @property
-    def width(self) -> float:
-        """How far the bounds are apart."""
-        return self.upper - self.lower
-
-    @property
-    def number(self) -> str:
-        """SQL of a row's value as a number; NULL where it has none."""
-        value = f"try_cast({quoted(self.column)} AS DOUBLE)"
-        return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
-
-    def parts(self, value: str) -> dict[str, str]:
-        """Return SQL of where a value is, each from 0 to 1: within the bounds, above them, and below them."""
-        low, high = (f"CAST('{at!r}' AS DOUBLE)" for at in (self.lower, self.upper))
-        width = f"CAST('{self.width!r}' AS DOUBLE)"
-        found = {
-            "inside": f"({value} - {low})",
-            "above": f"({value} - {high})",
-            "below": f"({low} - {value})",
-        }
-        return {name: f"least(greatest({part} / {width}, 0.0), 1.0)" for name, part in found.items()}
+ZERO, ONE = between(0, 0), between(1, 1)
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far limits and bounds shift an output, of all groups together.
+    """How far limits and bounds shift an output, in all groups together.
 
     Args:
         output: its name.
-        shift: what it is off on average: with `relative` as a part of what it would be without limits and
-            bounds, else in its own unit. Below 0 it is too small.
+        shift: the difference that limits and bounds make: with `relative` as a part of the output without
+            them, else in the unit of the output. Below 0 the output is too small.
         half_width: of the error bar of the shift.
-        relative: which of the two.
+        relative: whether the shift is a part.
+        of: what is shifted: the "value" of the output; its "rank", of a quantile, from 0 to 1; or the
+            "length" of the vectors that are added up.
 
     Made by `Diagnostics.shifts`.
 
     >>> print(Shift("n", -0.312, 0.021, True))
     n is about 31% ± 2% lower than without limits and bounds
+    >>> print(Shift("q", 0.083, 0.012, False, "rank"))
+    the rank of q is about 8% ± 1% higher than without limits and bounds
     """
 
     output: str
     shift: float
     half_width: float
     relative: bool
+    of: str = "value"
 
     def __str__(self) -> str:
-        if self.relative:
+        name = self.output if self.of == "value" else f"the {self.of} of {self.output}"
+        if not math.isfinite(self.half_width):
+            return f"the noise is too large to estimate how far limits and bounds shift {name}"
+        if self.relative or self.of == "rank":
             digits = 0 if self.half_width >= 0.01 else 1
             size, bar = f"{abs(self.shift):.{digits}%}", f"{self.half_width:.{digits}%}"
         else:
             size, bar = f"{abs(self.shift):.3g}", f"{self.half_width:.2g}"
         if abs(self.shift) <= self.half_width:
-            return f"limits and bounds shift {self.output} by no more than noise explains: {size} ± {bar}"
+            return f"limits and bounds shift {name} by no more than noise explains: {size} ± {bar}"
         way = "higher" if self.shift > 0 else "lower"
-        return f"{self.output} is about {size} ± {bar} {way} than without limits and bounds"
+        return f"{name} is about {size} ± {bar} {way} than without limits and bounds"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for the shift of an output.
+    """What the shift of an output follows from.
 
     Args:
         output: its name.
-        relative: whether the shift is a part of the output.
-        means: the names of the means that it follows from, by what each is.
-        of: makes the shift of these means.
+        numbers: the names of the noisy numbers that it follows from.
+        ends: makes of intervals of these two intervals: with limits and bounds, and without.
+        relative, of: as of `Shift`.
+        absolute: whether both are in the unit of the output; else they are parts of a common number.
     """
 
     output: str
+    numbers: tuple[str, ...]
+    ends: Ends
     relative: bool
-    means: Mapping[str, str]
-    of: Callable[[Mapping[str, float]], float]
+    of: str = "value"
+    absolute: bool = True
 
     def shift(self, values: Mapping[str, float], bars: Mapping[str, float]) -> Shift:
-        """Return the shift, of noisy means and their error bars, all of which hold at once.
+        """Return the shift, from noisy numbers and their error bars, all of which hold at once."""
+        middle = self._difference(values, dict.fromkeys(bars, 0.0))
+        ends = self._difference(values, bars)
+        shift = float(middle.low)
+        if not math.isfinite(shift) or middle.low != middle.high:
+            return Shift(self.output, 0.0, math.inf, self.relative, self.of)
+        far = max(float(ends.high) - shift, shift - float(ends.low))
+        return Shift(self.output, shift, math.inf if math.isnan(far) else far, self.relative, self.of)
 
-        The shift is monotone in each mean, so that its extremes are where all means are at an end.
-        """
-
-        def at(signs: tuple[int, ...]) -> float:
-            ends = zip(self.means.items(), signs, strict=True)
-            return self.of({part: min(max(values[m] + s * bars[m], 0.0), 1.0) for (part, m), s in ends})
-
-        middle = at((0,) * len(self.means))
-        far = max(abs(at(signs) - middle) for signs in product((-1, 1), repeat=len(self.means)))
-        return Shift(self.output, middle, far, self.relative)
-
-
-def clamps(plan: Plan) -> tuple[Clamp, ...]:
-    """Return the bounds of means and sums, each once."""
-    return tuple(dict.fromkeys(c for _, a in plan.query.measured if (c := _clamp(plan, a)) is not None))
+    def _difference(self, values: Mapping[str, float], bars: Mapping[str, float]) -> Interval:
+        at = {n: between(values[n] - bars[n], values[n] + bars[n]) for n in bars}
+        limited, without = self.ends(at)
+        return limited / without - ONE if self.relative else limited - without
 
 
-def _clamp(plan: Plan, asked: Aggregate) -> Clamp | None:
-    if not isinstance(asked, Mean | Sum):
-        return None
-    summed = {s.column for s in plan.statistics if isinstance(s, UnitSum)}
-    per_unit = isinstance(asked, Sum) and asked.column in summed
-    binds = asked.clamps(plan.query.schema)
-    return Clamp(asked.column, float(asked.lower), float(asked.upper), per_unit, binds)
+def statistic(
+    of: Aggregate,
+    scales: Sequence[tuple[float, float]],
+    means: Sequence[Interval],
+    products: Mapping[tuple[int, int], Interval],
+    k: int,
+) -> Interval:
+    """Return a statistic, from means of values between -1 and 1 and of their products."""
+    half = [width / 2 for _, width in scales]
+    centre = [low + width / 2 for low, width in scales]
+
+    def cross(i: int, j: int) -> Interval:
+        square = means[i].squared() if i == j else means[i] * means[j]
+        found = times(half[i] * half[j], products[i, j] - square)
+        return clip(found, 0, math.inf) if i == j else found
+
+    if isinstance(of, Mean):
+        return plus(centre[0], times(half[0], means[0]))
+    if isinstance(of, Variance):
+        return cross(0, 0)
+    if isinstance(of, StandardDeviation):
+        return cross(0, 0).map(np.sqrt)
+    if isinstance(of, LinearRegression):
+        return _coefficient(half, centre, means, products, k)
+    if not isinstance(of, Correlation):
+        return cross(0, 1)
+    below = (cross(0, 0) * cross(1, 1)).map(np.sqrt)
+    if below.low <= 0 and below.low == below.high:
+        return ZERO
+    return clip(cross(0, 1) / below, -1, 1)
 
 
-def questions(
-    plan: Plan, names: Callable[[str], str]
-) -> tuple[dict[str, tuple[str, str]], list[Question], list[str]]:
-    """Return what is asked of people, one row each, for the shift of each output.
+def _coefficient(
+    half: Sequence[float],
+    centre: Sequence[float],
+    means: Sequence[Interval],
+    products: Mapping[tuple[int, int], Interval],
+    k: int,
+) -> Interval:
+    """Return what the coefficients of a regression can be, given intervals of its normal equations."""
+    size = len(means)
+    matrix = [[ONE, *means[1:]]]
+    matrix += [[means[i], *(products[min(i, j), max(i, j)] for j in range(1, size))] for i in range(1, size)]
+    right = [means[0], *(products[0, i] for i in range(1, size))]
+    unknown = between(-math.inf, math.inf)
+    a = np.array([[float(one.middle) for one in row] for row in matrix])
+    b = np.array([float(one.middle) for one in right])
+    off = np.array([[float(one.high - one.low) / 2 for one in row] for row in matrix])
+    off_right = np.array([float(one.high - one.low) / 2 for one in right])
+    if np.linalg.eigvalsh(a)[0] <= 1e-12:
+        return unknown
+    inverse = np.linalg.inv(a)
+    found, change = inverse @ b, np.abs(inverse) @ off
+    # Below 1 the solution is a contraction's fixed point: |d| <= most + change |d|.
+    if np.abs(np.linalg.eigvals(change)).max() >= 0.999:
+        return unknown
+    far = np.linalg.solve(np.eye(size) - change, np.abs(inverse) @ (off @ np.abs(found) + off_right))
+    slopes = np.array([half[0] / one for one in half[1:]])
+    weights = np.array([half[0], *(-slopes * centre[1:])])
+    if k:
+        weights = np.where(np.arange(size) == k, np.array([0.0, *slopes]), 0.0)
+    middle = float(weights @ found) + (0.0 if k else centre[0])
+    radius = float(np.abs(weights) @ far)
+    return between(middle - radius, middle + radius)
+
+
+def rank_shift(limited: Sequence[Interval], without: Sequence[Interval], rank: float, place: int) -> Interval:
+    """Return how far the rank of a quantile is from the nearest rank that it has without limits and bounds.
 
     Args:
-        plan: of the release.
-        names: makes names of columns.
-    Returns:
-        SQL of a share from 0 to 1 and the column of its weight, by name; what follows from their means; and
-        the outputs whose shift is not estimated.
+        limited: with limits, the numbers of values below the bounds, at the lower bound, between it and the
+            next place, and so on up to the upper bound, and above it.
+        without: the same without limits.
+        rank: of the quantile.
+        place: where in these it is.
     """
-    query, asked = plan.query, dict[str, tuple[str, str]]()
-    known = clamps(plan)
-    made, left = list[Question](), list[str]()
-    limited = bool(query.binding_limits)
-    for name, aggregate in query.measured:
-        clamp = _clamp(plan, aggregate)
-        found: Question | None = None
-        if clamp is not None:
-            found = _of_values(name, aggregate, clamp, known.index(clamp), query, names, asked)
-            if found is None:
-                continue  # nothing can shift it
-        elif isinstance(aggregate, CountRows):
-            kept = _asked(asked, names("kept_rows"), f"{_kept(query, names)} * {_part(names)}", names("rows"))
-            found = Question(name, True, {"kept": kept}, _less_one)
-        elif isinstance(aggregate, CountPrivacyUnits) and query.total_rows is None:
-            if not any(limit == "groups" for limit, _ in query.binding_limits):
-                continue
-            kept = _asked(asked, names("kept_groups"), _kept(query, names), names("groups"))
-            found = Question(name, True, {"kept": kept}, _less_one)
-        if found is not None:
-            made.append(found)
-        elif limited or aggregate.clamps(query.schema) or aggregate.limits_values:
-            left += aggregate.outputs(name)
-    return asked, made, left
+    # Bounds move values to the places at the ends.
+    inside = [limited[0] + limited[1], *limited[2:-2], limited[-2] + limited[-1]]
+    below, upto = _ranks([ZERO, *inside, ZERO], place)
+    ends = (below.low, upto.low), (below.high, upto.high)
+    least, most = (min(max(rank, float(a)), float(b)) for a, b in ends)
+    below, upto = _ranks(without, place)
+    # Where values are equal, a place has several ranks.
+    low = max(float(below.low) - most, min(float(upto.low) - most, 0.0))
+    return between(low, max(float(below.high) - least, min(float(upto.high) - least, 0.0)))
 
 
-def _asked(asked: dict[str, tuple[str, str]], name: str, share: str, weight: str) -> str:
-    asked[name] = share, weight
-    return name
+def _ranks(numbers: Sequence[Interval], place: int) -> tuple[Interval, Interval]:
+    """Return which parts are below a place, and at most there."""
+    below, at, above = total(numbers[:place]), numbers[place], total(numbers[place + 1 :])
+    return part_of(below, at + above), part_of(below + at, above)
 
 
-def _kept(query: Query, names: Callable[[str], str]) -> str:
-    """Return SQL of the part of a unit that counts, by the limit of groups, or of rows in all."""
-    for limit, most in query.binding_limits:
-        if limit != "rows":
-            return f"least({most} / CAST({names('rows' if limit == 'total_rows' else limit)} AS DOUBLE), 1.0)"
-    return "1.0"
+def part_of(one: Interval, rest: Interval) -> Interval:
+    """Return which part one number is of itself and the rest, neither of which is below 0."""
+    pairs = (float(one.low), float(rest.high)), (float(one.high), float(rest.low))
+    low, high = (a / (a + b) if a + b > 0 else math.nan for a, b in pairs)
+    return between(low, high)
 
 
-def _part(names: Callable[[str], str]) -> str:
-    """Return SQL of the part of a unit's rows that is within the limit of rows in a group."""
-    return f"(1.0 - {names('cut')} / CAST({names('rows')} AS DOUBLE))"
-
-
-def _of_values(
-    name: str,
-    aggregate: Aggregate,
-    clamp: Clamp,
-    i: int,
-    query: Query,
-    names: Callable[[str], str],
-    asked: dict[str, tuple[str, str]],
-) -> Question | None:
-    """Ask for the shift of a mean or a sum; None where nothing can shift it."""
-    limits = {limit for limit, _ in query.binding_limits}
-    if clamp.per_unit:
-        limits -= {"rows"}
-    relative = isinstance(aggregate, Sum)
-    if not limits and not clamp.binds:
-        return None
-    needed = {part for part in ("above", "below") if clamp.binds}
-    if limits or relative:
-        needed.add("inside")
-    if limits:
-        needed |= {"kept", "kept_inside"} if relative else {"mean_of_kept"}
-    means, known, kept = {}, names(f"known{i}"), names(f"kept{i}")
-    for part in sorted(needed):
-        if part == "mean_of_kept":  # of the part of each unit that counts
-            share, weight = f"{names(f'kept_inside{i}')} / greatest({kept}, 1e-9)", names(f"weight{i}")
-        else:
-            share, weight = f"{names(f'{part}{i}')} / greatest(CAST({known} AS DOUBLE), 1.0)", known
-        if part in ("kept", "kept_inside"):
-            share = f"{_kept(query, names)} * {share}"
-        means[part] = _asked(asked, names(f"share_{part}{i}"), share, weight)
-
-    def of(at: Mapping[str, float]) -> float:
-        inside = at.get("inside", 0.0)
-        beyond = at.get("above", 0.0) - at.get("below", 0.0)
-        if not relative:
-            return clamp.width * (at.get("mean_of_kept", inside) - inside - beyond)
-        total = clamp.lower * at.get("kept", 1.0) + clamp.width * at.get("kept_inside", inside)
-        without = clamp.lower + clamp.width * (inside + beyond)
-        return total / without - 1 if without else 0.0
-
-    return Question(name, relative, means, of)
-
-
-def _less_one(at: Mapping[str, float]) -> float:
-    return at["kept"] - 1
-
-
-def weights(plan: Plan, names: Callable[[str], str]) -> dict[str, str]:
-    """Return SQL of how much of a unit counts, with the limit of groups, by column."""
-    kept = _kept(plan.query, names)
-    return {names(f"weight{i}"): f"{kept} * {names(f'kept{i}')}" for i in range(len(clamps(plan)))}
-
-
-def by_row(clamps: tuple[Clamp, ...], names: Callable[[str], str]) -> dict[str, str]:
-    """Return SQL of what is derived from each row."""
-    found = {names(f"number{i}"): one.number for i, one in enumerate(clamps)}
-    for i, one in enumerate(clamps):
-        if not one.per_unit:
-            found |= {names(f"{part}{i}"): sql for part, sql in one.parts(names(f"number{i}")).items()}
+def total(numbers: Sequence[Interval]) -> Interval:
+    """Return the interval of a sum."""
+    found = ZERO
+    for one in numbers:
+        found += one
     return found
 
 
-def by_pair(clamps: tuple[Clamp, ...], names: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Yield what is added up of the rows of a unit and group."""
-    for i, one in enumerate(clamps):
-        number = names(f"number{i}")
-        yield names(f"values{i}"), f"count({number})"
-        if one.per_unit:
-            yield names(f"total{i}"), f"sum({number})"
-        else:
-            yield from ((names(f"{part}{i}"), f"sum({names(f'{part}{i}')})") for part in PARTS[:3])
+def clip(one: Interval, low: float, high: float) -> Interval:
+    """Return an interval that is clamped."""
+    return one.map(lambda x: np.clip(x, low, high))
 
 
-def of_pair(
-    clamps: tuple[Clamp, ...], names: Callable[[str], str], limit: int | None
-) -> Iterator[tuple[str, str]]:
-    """Yield SQL of what a unit and group has, after that."""
-    rows = f"CAST({names('rows')} AS DOUBLE)"
-    for i, one in enumerate(clamps):
-        values, part = names(f"values{i}"), "1.0" if limit is None else f"least({limit} / {rows}, 1.0)"
-        if one.per_unit:
-            part = "1.0"
-            yield names(f"known{i}"), f"CASE WHEN {values} > 0 THEN 1 ELSE 0 END"
-            for where, sql in one.parts(names(f"total{i}")).items():
-                yield names(f"{where}{i}"), f"CASE WHEN {values} > 0 THEN {sql} ELSE 0.0 END"
-        else:
-            yield names(f"known{i}"), values
-        yield names(f"kept{i}"), f"{part} * {names(f'known{i}')}"
-        yield names(f"kept_inside{i}"), f"{part} * {names(f'inside{i}')}"
+def times(factor: float, one: Interval) -> Interval:
+    """Return the interval of a multiple."""
+    return one * between(factor, factor)
 
 
-def of_unit(clamps: tuple[Clamp, ...], names: Callable[[str], str]) -> list[str]:
-    """Return what is added up over the groups of a unit."""
-    return [names(f"{part}{i}") for i in range(len(clamps)) for part in ("known", *PARTS)]
+def plus(number: float, one: Interval) -> Interval:
+    """Return the interval of a sum with a number."""
+    return one.map(lambda x: x + number)
+
+
+def terms(of: Derived) -> tuple[WeightedSum, WeightedSum]:
+    """Return the sum that something is, and the one that it is divided by."""
+    if isinstance(of, Combination):
+        return of.top, of.bottom
+    assert isinstance(of, Ratio | Difference)
+    one, other = ((name, Fraction(1)) for name in of.of)
+    if isinstance(of, Ratio):
+        return WeightedSum((one,)), WeightedSum((other,))
+    return WeightedSum((one,)).plus(WeightedSum((other,)).times(Fraction(-1))), WeightedSum((), Fraction(1))
+
+
+def held(at: Numbers, name: str) -> Interval:
+    """Return a number that is not below 0."""
+    return clip(at[name], 0, math.inf)
+
+
+def sides(at: Numbers, entries: Sequence[tuple[str, str]]) -> tuple[list[Interval], list[Interval]]:
+    """Return how many are in each bin, with limits and without."""
+    limited = [held(at, kept) for kept, _ in entries]
+    return limited, [one + held(at, lost) for one, (_, lost) in zip(limited, entries, strict=True)]
+
+
+def part_of_bins(entries: Sequence[tuple[str, str]], factors: Sequence[float]) -> Ends:
+    """Return which part of a weighted sum of bins counts."""
+
+    def ends(at: Numbers) -> tuple[Interval, Interval]:
+        sums = (
+            total([times(f, held(at, pair[i])) for f, pair in zip(factors, entries, strict=True)])
+            for i in (0, 1)
+        )
+        return part_of(*sums), ONE
+
+    return ends
+
+
+def share_of(entries: Sequence[tuple[str, str]], of_it: Sequence[float]) -> Ends:
+    """Return the share of a bin in all, with limits and without."""
+
+    def share(side: Sequence[Interval]) -> Interval:
+        return part_of(
+            total([one for one, there in zip(side, of_it, strict=True) if there]),
+            total([one for one, there in zip(side, of_it, strict=True) if not there]),
+        )
+
+    def ends(at: Numbers) -> tuple[Interval, Interval]:
+        limited, without = sides(at, entries)
+        return share(limited), share(without)
+
+    return ends

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.dataclass import dataclass
-from sfumato.query.diagnostics.shifts import Clamp, by_pair, by_row, of_pair, of_unit
 from sfumato.query.schema import quoted
 from sfumato.query.tables.public_table import PublicTable
 
@@ -38,6 +37,64 @@ class Names:
     def __call__(self, name: str) -> str:
         """Return one."""
         return self.prefix + name
+
+
+def double(number: float) -> str:
+    """Return SQL of a number."""
+    return f"CAST('{number!r}' AS DOUBLE)"
+
+
+class UnitSums:
+    """What is added up over the rows of each unit, and over the parts of them that a limit of rows keeps.
+
+    Args:
+        names: of columns.
+        limit: of rows per unit and group; None for none.
+    """
+
+    def __init__(self, names: Names, limit: int | None) -> None:
+        self._names, self._limit = names, limit
+        self._of_rows: dict[str, str] = {}
+        self._of_pairs: dict[str, str] = {}
+        self._totals: dict[tuple[str, bool], str] = {}
+
+    def row(self, sql: str) -> str:
+        """Return the column of what a row has, by SQL of its columns and of these."""
+        return self._of_rows.setdefault(sql, self._names(f"row{len(self._of_rows)}"))
+
+    def pair(self, sql: str) -> str:
+        """Return the column of an aggregate of the rows of a unit and group."""
+        return self._of_pairs.setdefault(sql, self._names(f"pair{len(self._of_pairs)}"))
+
+    def total(self, sql: str, of_pair: bool) -> str:
+        """Return the column of the sum, over a unit, of what rows have, or a unit and group."""
+        if not of_pair:
+            sql = self.pair(f"sum({sql})")
+        return self._totals.setdefault((sql, of_pair), self._names(f"total{len(self._totals)}"))
+
+    def kept(self, total: str) -> str:
+        """Return the column of such a sum of what the limit of rows keeps: all of units and groups."""
+        limited = any(name == total and not of_pair for (_, of_pair), name in self._totals.items())
+        return f"{total}_kept" if limited and self._limit is not None else total
+
+    @property
+    def of_rows(self) -> dict[str, str]:
+        """SQL of what each row has, by column."""
+        return {name: sql for sql, name in self._of_rows.items()}
+
+    @property
+    def of_pairs(self) -> dict[str, str]:
+        """Aggregates of the rows of a unit and group, by column."""
+        return {name: sql for sql, name in self._of_pairs.items()}
+
+    @property
+    def added(self) -> dict[str, str]:
+        """SQL of what a unit and group has, which is added up over the groups of a unit, by column."""
+        found = {name: sql for (sql, _), name in self._totals.items()}
+        rows = self._names("rows")
+        part = f"CASE WHEN {rows} > {self._limit} THEN {self._limit} / CAST({rows} AS DOUBLE) ELSE 1.0 END"
+        kept = {self.kept(name): f"{part} * {sql}" for name, sql in found.items() if self.kept(name) != name}
+        return found | kept
 
 
 def rows_alone(table: Table[Any]) -> Table[Any]:
@@ -112,7 +169,7 @@ def units(
     names: Names,
     limit: int | None,
     bounds: tuple[Bound, ...] = (),
-    clamps: tuple[Clamp, ...] = (),
+    sums: UnitSums | None = None,
 ) -> Table[Any]:
     """Return one row for each unit.
 
@@ -122,11 +179,11 @@ def units(
         names: of the columns.
         limit: of rows in a group, beyond which they count as cut; None for no such limit.
         bounds: what may clamp values.
-        clamps: bounds of outputs whose shift is asked.
+        sums: what else is added up.
     Returns:
         A table of the unit and of `groups`, `rows`, `fullest` (most rows in a group), `cut` (rows beyond the
-        limit), and `clamped0`, `clamped1`, ...: for each bound how many rows have a value beyond it; and what
-        `shifts` needs for each of the clamps.
+        limit), and `clamped0`, `clamped1`, ...: for each bound how many rows have a value beyond it; and
+        the columns of `sums`.
     """
     values = {names(f"value{i}"): f"try_cast({quoted(one.column)} AS DOUBLE)" for i, one in enumerate(bounds)}
     here, cut = names("rows"), names("cut")
@@ -136,21 +193,14 @@ def units(
             made |= {names(f"sum{i}"): f"sum({value})", names(f"known{i}"): f"count({value})"}
         else:
             made[names(f"clamped{i}")] = f"count(*) FILTER (WHERE {one.beyond(value)})"
-    derived = by_row(clamps, names)
-    numbers = {name: sql for name, sql in derived.items() if name.startswith(names("number"))}
-    parts = {name: sql for name, sql in derived.items() if name not in numbers}
-    made |= dict(by_pair(clamps, names))
-    pairs = rows.with_columns(**values, **numbers).with_columns(**parts).per_unit(*keys, **made)
+    of_rows, of_pairs, added = ({}, {}, {}) if sums is None else (sums.of_rows, sums.of_pairs, sums.added)
+    pairs = rows.with_columns(**values, **of_rows).per_unit(*keys, **made, **of_pairs)
     clamped = {
         names(f"clamped{i}"): f"CASE WHEN {one.beyond(names(f'sum{i}'))} THEN {names(f'known{i}')} ELSE 0 END"
         for i, one in enumerate(bounds)
         if one.per_unit
     }
     pairs = pairs.with_columns(**clamped, **{cut: "0" if limit is None else f"greatest({here} - {limit}, 0)"})
-    own = dict(of_pair(clamps, names, limit))
-    late = {name: sql for name, sql in own.items() if name.startswith(names("kept"))}
-    pairs = pairs.with_columns(**{name: sql for name, sql in own.items() if name not in late})
-    pairs = pairs.with_columns(**late)
-    names_of = (here, cut, *(names(f"clamped{i}") for i in range(len(bounds))), *of_unit(clamps, names))
-    summed = {name: f"sum({name})" for name in names_of}
+    own = (here, cut, *(names(f"clamped{i}") for i in range(len(bounds))))
+    summed = {name: f"sum({sql})" for name, sql in (*zip(own, own, strict=True), *added.items())}
     return pairs.per_unit(**{names("groups"): "count(*)", names("fullest"): f"max({here})"}, **summed)
