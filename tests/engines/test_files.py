@@ -281,19 +281,23 @@ def test_a_name_that_is_too_long_costs_nothing(here):
     assert not release._started
 
 
-def test_a_child_forked_while_the_file_is_made_writes_nothing(here, fork, monkeypatch):
-    release, made = release_of(ROWS), os.open
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_child_forked_while_a_file_is_made_writes_nothing(at, here, fork, monkeypatch):
+    """The table is the first file, and its metadata the second."""
+    release, made, parts = release_of(ROWS), os.open, []
 
     def forks(*arguments, **options):
         opened = made(*arguments, **options)
         if str(arguments[0]).endswith(".part"):
-            fork.here()
+            parts.append(arguments[0])
+            if len(parts) == at:
+                fork.here()
         return opened
 
     monkeypatch.setattr(os, "open", forks)
     assert fork.told(lambda: release.write("out.csv"), RefusalError) == ("refused", "went on")
     assert release.to_arrow().equals(pa.csv.read_csv("out.csv"))
-    assert not list(here.glob("*.part"))
+    assert Path("out.csv-metadata.json").exists() and not list(here.glob("*.part"))
 
 
 MOVED = {
