@@ -200,6 +200,15 @@ def released(text: str) -> sf.Release:
     return sf.sql(text.replace("@DP", HEAD), tables=sources)
 
 
+def takes_brackets(session: duckdb.DuckDBPyConnection) -> bool:
+    """Whether this DuckDB has brackets around the name of a table."""
+    try:
+        session.execute("SELECT 1 FROM (orders)").fetchall()
+    except duckdb.ParserException:
+        return False
+    return True
+
+
 @pytest.mark.noise_cannot_matter("noise of 1e-5 on whole numbers")
 @pytest.mark.parametrize("text", ASKED)
 def test_a_private_select_of_them_answers_as_plain_sql(text):
@@ -209,7 +218,14 @@ def test_a_private_select_of_them_answers_as_plain_sql(text):
     session.execute("CREATE TABLE present AS FROM orders WHERE id IS NOT NULL")
     session.unregister("orders")
     session.execute("ALTER TABLE present RENAME TO orders")
-    plain = text.replace("@DP", "SELECT").replace(", contribution_bounds_per_group => (0, 10)", "")
+    if not takes_brackets(session):  # which are DuckDB's matter around private SELECTs, and sfumato's in them
+        text = text.replace("(q)", "q")
+    plain = (
+        text.replace("((orders))", "orders")
+        .replace("(orders)", "orders")
+        .replace("@DP", "SELECT")
+        .replace(", contribution_bounds_per_group => (0, 10)", "")
+    )
     expected = session.sql(plain).to_arrow_table().to_pylist()
     found = released(text).to_arrow().to_pylist()
     # Groups of a single person are not shown.

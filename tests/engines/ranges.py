@@ -329,6 +329,8 @@ def _narrowed(
         for one in condition["children"]:
             found |= _narrowed(one, value, found, negated=negated)
         return found
+    if kind == "COMPARE_BETWEEN":
+        return {} if negated else _between(condition, value, before)
     name = _name(condition)
     if name not in OPPOSITE:
         return {}
@@ -347,6 +349,12 @@ def _narrowed(
         inside = _key(left["children"][0])
         found[inside] = before.get(inside, Range()).within(-high, high)
     return found | ({ROWS_OF_TUPLE: Range(0, high)} if compared.counts and high < inf else {})
+
+
+def _between(node: Node, value: Callable[[Node], Range], before: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the range of what is between two others."""
+    one, low, high = node["children"]
+    return {_key(one): before.get(_key(one), Range()).within(value(low).low, value(high).high)}
 
 
 def _times(a: float, b: float) -> float:

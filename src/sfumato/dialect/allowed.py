@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, ask, byte_of, in_scope
+from sfumato.dialect.overloads import functions
+from sfumato.dialect.tree import Node, byte_of, in_scope
 from sfumato.errors import SqlError, nearest
 
 _EXPRESSIONS = (
@@ -41,17 +41,6 @@ _HIDDEN = (
 _DECLARED = (
     "Those are declared: public = true in a catalog, tables={...: sf.public(...)}, or --public NAME=PATH"
 )
-# Macros of DuckDB's that are formulas, and what its parser makes of plain syntax.
-_FORMULAS = (
-    "array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front "
-    "array_reverse array_to_string date_add days_in_month fdiv fmod geomean geometric_mean if list_append "
-    "list_avg list_count list_first list_last list_max list_median list_min list_mode list_prepend "
-    "list_reverse list_stddev_pop list_stddev_samp list_sum list_var_pop list_var_samp md5_number nullif "
-    "split_part wavg weighted_avg unnest columns count_star"
-)
-# They are consistent, as DuckDB has it, but read a clock, a version, or plan SQL.
-_OTHERS = ("current_", "json_serialize_", "json_deserialize_", "__internal", "add_", "parse_duckdb_log")
-_CLOCKS = frozenset({"age", "version", "ago", "get_type", "make_type"})
 _VALUES = (
     "current_catalog current_date current_role current_schema current_time current_timestamp current_user "
     "localtime localtimestamp session_user user"
@@ -59,19 +48,6 @@ _VALUES = (
 _KNOWN_EXPRESSIONS, _KNOWN_NODES, _KNOWN_VALUES = (
     frozenset(words.split(" ")) for words in (_EXPRESSIONS, _NODES, _VALUES)
 )
-
-
-@cache
-def functions() -> frozenset[str]:
-    """Return the names of functions whose results follow from their arguments alone."""
-    rows = ask(
-        "SELECT lower(function_name), bool_and(function_type = 'window' OR function_type = 'aggregate' OR "
-        "(function_type = 'scalar' AND stability = 'CONSISTENT')) FROM duckdb_functions() GROUP BY ALL"
-    )
-    plain = {name for name, consistent in rows if consistent}
-    return frozenset(n for n in plain if not n.startswith(_OTHERS)) - _CLOCKS | frozenset(
-        _FORMULAS.split(" ")
-    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +103,7 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
         return _SAID.get(str(kind or named), f"{kind or named} has no place outside the private SELECT")
     if kind in ("FUNCTION", "WINDOW"):
         name = node["function_name"].lower()
-        if node.get("schema") or node.get("catalog") or name not in functions():
+        if node.get("schema") or node.get("catalog") or name not in functions().around:
             return (
                 f"{node['function_name']} is not known outside the private SELECT: only functions are whose "
                 "results follow from the noisy numbers alone"

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cache
+from itertools import count
 from threading import Lock
 from typing import Any
 
@@ -19,6 +20,10 @@ import duckdb
 
 Node = dict[str, Any]
 Slot = tuple[Any, Any]  # a container and the place in it where a child stands
+# Of a node that stands nowhere in a text.
+UNNAMED = {"alias": "", "query_location": 2**64 - 1, "query_location_length": 0}
+# How many nodes are written one in the other: each takes three levels of JSON, of which DuckDB reads 256.
+_HIGHEST = 50
 
 
 class NotSql(Exception):
@@ -61,9 +66,12 @@ def statements(text: str) -> list[Node]:
 
     Raises:
         NotSql: it is none, with the byte at which the parser stopped.
-        RecursionError: it is nested too deep for Python.
+        RecursionError: it is nested too deep for DuckDB's serializer, or for Python.
     """
-    ((answer,),) = ask("SELECT json_serialize_sql(?)", [text])
+    try:
+        ((answer,),) = ask("SELECT json_serialize_sql(?)", [text])
+    except duckdb.SerializationException as error:  # DuckDB's own limit
+        raise RecursionError(str(error)) from None
     tree = json.loads(answer)
     if tree.get("error"):
         raise NotSql(str(tree.get("error_message", "")), int(tree.get("position", -1)))
@@ -74,8 +82,55 @@ def written(*nodes: Node) -> str:
     """Return the text of a node; of several, with commas between."""
     statement = deepcopy(_frame())
     statement["statements"][0]["node"]["select_list"] = nodes
-    ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
+    try:
+        ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
+    except duckdb.SerializationException:  # nested deeper than DuckDB reads
+        return _written_in_parts(nodes)
     return str(text).removeprefix("SELECT ")
+
+
+def _written_in_parts(nodes: Sequence[Node]) -> str:
+    """Return the text of deep nodes: what is deep in them is written first, and a name stands for it."""
+    whole = json.dumps(nodes)
+    mark = next(mark for mark in (f"_part{i}_" for i in count()) if mark not in whole)
+    texts: list[str] = []
+    shallow = [_shallow(node, mark, texts) for node in nodes]
+    if not texts:
+        raise RecursionError("it is nested too deep for DuckDB's serializer")
+    text = written(*shallow)
+    for i in reversed(range(len(texts))):  # a later one holds names of earlier ones
+        text = text.replace(f"{mark}{i}_", f"({texts[i]})")
+    return text
+
+
+def _shallow(tree: Node, mark: str, texts: list[str]) -> Node:
+    """Return a tree with names in the place of its deep parts, and add the texts of these."""
+    made: dict[int, tuple[Node, int]] = {}
+    for node in reversed(list(descendants(tree))):  # parents come before their children
+        parts = [made[id(child)] for child in children(node)]
+        copy = with_children(node, [part for part, _ in parts])
+        height = 1 + max((below for _, below in parts), default=0)
+        if height > _HIGHEST and node is not tree:
+            texts.append(written(copy))
+            copy, height = column(f"{mark}{len(texts) - 1}_"), 1
+        made[id(node)] = copy, height
+    return made[id(tree)][0]
+
+
+def column(name: str) -> Node:
+    """Return a reference to a column."""
+    return {"class": "COLUMN_REF", "type": "COLUMN_REF", **UNNAMED, "column_names": [name]}
+
+
+def with_children(node: Node, new: Sequence[Node]) -> Node:
+    """Return a copy of a node over other children."""
+    shallow = dict(node)
+    for name in ("arguments", "case_checks", "children"):
+        if isinstance(shallow.get(name), list):
+            shallow[name] = [dict(e) if name != "children" else e for e in shallow[name]]
+    for (container, place), child in zip(slots(shallow), new, strict=True):
+        container[place] = child
+    return shallow
 
 
 @cache

@@ -26,7 +26,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import NOT_ARROW
 from sfumato.engines.duckdb.compared import canonical
-from sfumato.engines.duckdb.connection import NO_OPTIMIZERS, connect
+from sfumato.engines.duckdb.connection import connect, disabled_optimizers
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.hops import Hop, in_one_order
@@ -45,7 +45,7 @@ _TABLE = "sfumato.table"
 # Rows of a table whose privacy unit is made of several columns, in the SQL that makes it.
 GIVEN = "given"
 # With these, what a scan says that it reads may be fewer columns than a worker reads, or none at all.
-_MOVING = "filter_pushdown,filter_pullup,statistics_propagation,join_order,late_materialization"
+_MOVING = "filter_pushdown", "filter_pullup", "statistics_propagation", "join_order", "late_materialization"
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class CombinedStages(Stages):
             if hop.owners in owners
         ]
         connection = connect(self.timezone)
-        connection.execute(f"SET disabled_optimizers = '{NO_OPTIMIZERS},{_MOVING}'")
+        connection.execute(f"SET disabled_optimizers = '{disabled_optimizers(*_MOVING)}'")
         try:
             self._make(connection, [*self._within, *owners.values()])
             self._add_public_keys(connection, None)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from typing import NamedTuple
 
 import duckdb
 
+from sfumato.dialect.tree import ask
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
@@ -26,8 +27,19 @@ from sfumato.errors import ParameterError, in_own_words, nearest
 from sfumato.ownership import process
 from sfumato.query import sizes
 
-# These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
-NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
+# Optimizers that leave expressions where they stand. Any other, as common_subexpressions, may evaluate an
+# expression outside of its TRY or in a reader of files, so it is off, and so is one that a new DuckDB has.
+_OPTIMIZERS = (
+    "aggregate_function_rewriter aggregate_reuse build_side_probe_side column_lifetime "
+    "common_aggregate common_subplan compressed_materialization cte_filter_pusher cte_inlining "
+    "deliminator distinct_aggregate_rewrite duplicate_groups empty_result_pullup expression_rewriter "
+    "extension filter_pullup filter_pushdown grouping_sets in_clause join_elimination "
+    "join_filter_pushdown join_order late_materialization limit_pushdown materialized_cte "
+    "outer_join_simplification partial_aggregate_pushdown partitioned_execution projection_placement "
+    "projection_pullup redundant_order_keys regex_range remote_pushdown reorder_filter "
+    "row_group_pruner sampling_pushdown statistics_propagation top_n top_n_window_elimination "
+    "unnest_rewriter unused_columns window_rewriter window_self_join"
+)
 # In seconds of CPU time of this process, as DuckDB's threads do the work: waiting does not count, so that
 # other processes make no release dearer. After more work, the time to open a database does not matter, and
 # closing it frees memory that its threads hold.
@@ -102,7 +114,7 @@ def connect(
             "arrow_large_buffer_size": large_texts,
             "arrow_lossless_conversion": own_types,
             "autoinstall_known_extensions": False,
-            "disabled_optimizers": NO_OPTIMIZERS,
+            "disabled_optimizers": disabled_optimizers(),
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
             # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
@@ -114,6 +126,22 @@ def connect(
     spill.keep(connection)
     connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
     return connection
+
+
+@cache
+def disabled_optimizers(*more: str) -> str:
+    """Return the optimizers that a database does without, as a setting of the running DuckDB.
+
+    Args:
+        more: names of others to do without.
+    """
+    names = [name for (name,) in ask("SELECT name FROM duckdb_optimizers()")]
+    return ",".join(sorted({*unknown_optimizers(names), *more} & {*names}))
+
+
+def unknown_optimizers(names: Iterable[str]) -> list[str]:
+    """Return optimizers that may evaluate an expression elsewhere than it stands."""
+    return [name for name in names if name not in _OPTIMIZERS.split(" ")]
 
 
 def closed(

@@ -14,8 +14,9 @@ from typing import Any
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
-from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children
+from sfumato.dialect.overloads import functions
+from sfumato.dialect.tree import Node, NotSql, ask, children, column, descendants, with_children, written
+from sfumato.engines.duckdb.expressions.syntax import NULL, parsed, said
 from sfumato.engines.duckdb.nested import is_nested
 
 # Of each type some are values.
@@ -68,10 +69,27 @@ def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
         raise DoesNotBind(said(error)) from None
     except NotSql:
         raise DoesNotBind("it cannot be judged; write it in another way") from None
+    _check_overloads(tree, types)
     return Bound(str(type_name), _implicit_casts(tree))
 
 
 _remembered = lru_cache(maxsize=4096)(_bound)
+
+
+def _check_overloads(tree: Node, types: tuple[str | None, ...]) -> None:
+    """Refuse a call of a function, as DuckDB has bound it, that this DuckDB has with other properties."""
+    for node in descendants(tree):
+        if node["class"] == "FUNCTION":
+            given = [_type_in_plan(argument, types) for argument in children(node)]
+            if why := functions().refusal(node["function_name"].lower(), given):
+                raise DoesNotBind(why)
+
+
+def _type_in_plan(node: Node, types: tuple[str | None, ...]) -> str | None:
+    """Return the type of an argument, if the plan shows it."""
+    if node["class"] == "COLUMN_REF":
+        return types[int(node["column_names"][0][1:])]
+    return cast_type(node) if node["class"] == "CAST" else None
 
 
 def types_of_constants(texts: str) -> list[str]:

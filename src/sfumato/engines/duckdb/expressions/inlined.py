@@ -14,8 +14,8 @@ from types import MappingProxyType
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, descendants, slots, written
-from sfumato.engines.duckdb.expressions.syntax import column, parsed
+from sfumato.dialect.tree import Node, NotSql, column, descendants, slots, written
+from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.text import same_name
 from sfumato.query.schema import Derive, Filter, Step
 

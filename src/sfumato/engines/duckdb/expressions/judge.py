@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
+import duckdb
+
 from sfumato.dataclass import dataclass
+from sfumato.dialect.overloads import functions
 from sfumato.dialect.slips import slip, with_slip
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.dialect.words import hostile, scan
@@ -46,6 +49,13 @@ _REFUSED = {
     "LAMBDA": "a lambda; use plain functions of the row",
     "PARAMETER": "a parameter; write the value itself",
 }
+# What DuckDB's parser says of these. A part that it says nothing about is null or empty.
+_PARTS = (
+    "alias arguments case_checks catalog child children class column_names distinct else_expr export_state "
+    "filter function_name input is_legacy_function_call is_operator left literal lower order_bys "
+    "qualified_name query_location query_location_length right schema try_cast type type_expr upper"
+)
+_KNOWN_PARTS = frozenset(_PARTS.split(" "))
 _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
@@ -179,6 +189,8 @@ def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> 
         raise QueryError(_marked(where, text, _at(node), f"holds {node['type'].lower()}"))
     elif kind not in _ALLOWED:
         raise QueryError(_marked(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
+    if new := [name for name, value in node.items() if value and name not in _KNOWN_PARTS]:
+        raise QueryError(_marked(where, text, _at(node), f"holds {new[0]}, which is new in DuckDB's SQL"))
 
 
 def _meant(name: str, text: str, columns: Mapping[str, Column]) -> str:
@@ -196,6 +208,8 @@ def _check_function(where: str, text: str, node: Node) -> None:
         why = f"names the schema of {name}; write the function alone"
     elif node.get("filter") or node.get("distinct") or node["order_bys"]["orders"]:
         why = f"gives {name} a clause of aggregates"
+    elif name in functions().missing:
+        why = f"uses {name}, which DuckDB {duckdb.__version__} does not have"
     elif name in FORMS or (name in OF_CONSTANTS and is_constant(node)):
         return
     else:

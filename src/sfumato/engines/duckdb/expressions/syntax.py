@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from functools import cache
 
 import duckdb
 
-from sfumato.dialect.tree import Node, NotSql, descendants, slots, statements
+from sfumato.dialect.tree import UNNAMED, Node, NotSql, descendants, slots, statements
 
-# Of a node that stands nowhere in a text.
-_UNNAMED = {"alias": "", "query_location": 2**64 - 1, "query_location_length": 0}
 NULL: Node = {
     "class": "CONSTANT",
     "type": "VALUE_CONSTANT",
-    **_UNNAMED,
+    **UNNAMED,
     "literal": {"kind": "NULL_LITERAL", "text": ""},
 }
 
@@ -41,22 +38,6 @@ def parsed(select: str) -> list[Node]:
         raise NotSql("is more than one SQL expression", -1)
     selected: list[Node] = node["select_list"]
     return selected
-
-
-def with_children(node: Node, new: Sequence[Node]) -> Node:
-    """Return a copy of a node over other children."""
-    shallow = dict(node)
-    for name in ("arguments", "case_checks", "children"):
-        if isinstance(shallow.get(name), list):
-            shallow[name] = [dict(e) if name != "children" else e for e in shallow[name]]
-    for (container, place), child in zip(slots(shallow), new, strict=True):
-        container[place] = child
-    return shallow
-
-
-def column(name: str) -> Node:
-    """Return a reference to a column."""
-    return {"class": "COLUMN_REF", "type": "COLUMN_REF", **_UNNAMED, "column_names": [name]}
 
 
 def made(template: str, *parts: Node) -> Node:

@@ -13,7 +13,7 @@ from itertools import islice
 
 import duckdb
 
-from sfumato.dialect.tree import Node, ask, children, descendants, written
+from sfumato.dialect.tree import Node, ask, children, descendants, with_children, written
 from sfumato.engines.duckdb.expressions import numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import (
     DoesNotBind,
@@ -33,7 +33,7 @@ from sfumato.engines.duckdb.expressions.part import (
     plain,
     tried,
 )
-from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
+from sfumato.engines.duckdb.expressions.syntax import made, said
 from sfumato.query import sizes
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
