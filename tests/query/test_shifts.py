@@ -399,9 +399,16 @@ def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
 
 
 @STILL
+def test_many_bins_have_one_shift_of_all_together(all_rows):
+    found = shifts(in_two_towns(h=sf.histogram("a", list(range(2, 80)), outside="drop")))
+    inside = A_HERE & (A >= 2) & (A <= 79)
+    assert found["h"].shift == pytest.approx(KEPT[inside].sum() / inside.sum() - 1, abs=5e-3)
+
+
+@STILL
 def test_what_has_no_estimate_is_named():
-    bins = list(range(200))
-    asked = {"n": sf.count(), "h": sf.histogram("x", bins, per="unit"), "d": sf.difference("n", "h_0_1")}
+    bins = list(range(70))
+    asked = {"n": sf.count(), "h": sf.histogram("x", bins, shares=True), "d": sf.difference("n", "h_0_1")}
     told = by_town(**asked).diagnose(epsilon=EXACT)
     (said,) = (one for one in told.sentences() if one.startswith("The shift of "))
     assert said.startswith("The shift of h_0_1, h_1_2")

@@ -365,7 +365,7 @@ class Request:
         if isinstance(of, Stratified):
             conditions = [f"{one} AND {quoted(of.answer)}" for one in conditions]
         elif not of.shares and len(conditions) > self._room:
-            conditions, outputs = [" OR ".join(f"({one})" for one in conditions)], [name]
+            conditions, outputs = [self._in_any(of, conditions)], [name]
         if len(conditions) > self._room or len(conditions[0]) > LONGEST:
             return []
         bins = [self._records([], weights, one) for one in conditions]
@@ -388,6 +388,16 @@ class Request:
             Question(output, pair, part_of_bins([pair], [1.0]), True, absolute=False)
             for output, pair in zip(outputs, entries, strict=True)
         ]
+
+    def _in_any(self, of: InBins, conditions: Sequence[str]) -> str:
+        """Return SQL of whether a row is in a bin at all."""
+        if not isinstance(of.bins, Edges):
+            return " OR ".join(f"({one})" for one in conditions)
+        value, edges = self._number(of.column), of.bins.edges
+        ends = [f"{value} IS NOT NULL"]
+        ends += [] if of.bins.below else [f"{value} >= {double(edges[0])}"]
+        ends += [] if of.bins.above else [f"{value} <= {double(edges[-1])}"]
+        return " AND ".join(ends)
 
     def _conditions(self, of: InBins) -> list[str]:
         """Return SQL of which bin a row is in."""
@@ -446,10 +456,11 @@ class Request:
             [f"len({quoted(of.column)}) = {of.length}", *(f"NOT isnan({one})" for one in entries)]
         )
         known = self.sums.row(f"coalesce({whole}, false)")
-        entries = [self.sums.row(f"CASE WHEN {known} THEN {one} ELSE 0.0 END") for one in entries]
         if not by_row:
-            entries = [self.sums.pair(f"sum({one})") for one in entries]
+            entries = [self.sums.pair(f"sum(CASE WHEN {known} THEN {one} ELSE 0.0 END)") for one in entries]
         size = f"({_norm(of, entries)}) / {double(float(of.bound))}"
+        if by_row:  # in columns of their own, or it would be written out many times
+            size = self.sums.row(f"CASE WHEN {known} THEN {self.sums.row(size)} ELSE 0.0 END")
         if by_row:
             long, short = (self.sums.row(_within(size, most)) for most in (1 + BEYOND, 1.0))
         else:
