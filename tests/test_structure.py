@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import sfumato
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sfumato"
+FACES = sorted(PACKAGE.rglob("__init__.py"))
 # What each room may import, besides itself and `dataclass`.
 BELOW = {
     "dataclass": set(),
@@ -158,11 +160,24 @@ def packages(name: str) -> set[str]:
     return {".".join(parts[:end]) for end in range(1, len(parts))}
 
 
+@cache
+def homes() -> dict[str, str]:
+    """The module of each name that a package loads when it is first used."""
+    tables = {module(p): re.search(r"^_HOMES = (\{.*?^\})", p.read_text(), re.M | re.S) for p in FACES}
+    return {
+        f"{package}.{name}": f"sfumato.{home}"
+        for package, table in tables.items()
+        if table and package not in ("sfumato", "sfumato.testing")  # which list homes by name
+        for home, held in ast.literal_eval(table[1]).items()
+        for name in held.split()
+    }
+
+
 def imported(path: Path, modules: set[str]) -> set[str]:
     """Modules that a file imports, and the packages that are run for these before."""
     own, found = module(path), set()
     for name in names(path):
-        home = name if name in modules else name.rpartition(".")[0]
+        home = homes().get(name) or (name if name in modules else name.rpartition(".")[0])
         if home in modules:
             found |= {home} | packages(home) - packages(own)
     return found - {own}
@@ -195,6 +210,25 @@ def test_no_circle_of_imports() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" is imported by ".join(error.args[1]))
+
+
+def test_names_that_are_loaded_late_are_those_of_type_checkers() -> None:
+    """Of the module that a type checker sees, and no module of the package may take the name's place."""
+    seen = {}
+    for path in FACES:
+        for block in ast.parse(path.read_text()).body:
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+                for node in block.body:
+                    assert isinstance(node, ast.ImportFrom)
+                    seen |= {f"{module(path)}.{a.name}": node.module for a in node.names}
+    packages_of = {name.rpartition(".")[0] for name in homes()}
+    late = {name: home for name, home in seen.items() if name.rpartition(".")[0] in packages_of}
+    assert len(late) > 50 and late == homes()
+    for name, home in late.items():
+        package, _, short = name.rpartition(".")
+        assert not (PACKAGE.parent / Path(*name.split("."))).with_suffix(".py").exists(), name
+        assert not (PACKAGE.parent / Path(*name.split(".")) / "__init__.py").exists(), name
+        assert getattr(import_module(package), short) is getattr(import_module(home), short)
 
 
 def test_no_circle_of_rooms_of_the_query() -> None:

@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.budget.calibration import calibrate, gaussian_mu, gaussian_sigma, split_delta
-from sfumato.budget.filters import Spent
-from sfumato.budget.loss import Loss
-from sfumato.budget.spending import Budget, Remaining
 from sfumato.names import face
+
+if TYPE_CHECKING:
+    from sfumato.budget.calibration import calibrate, gaussian_mu, gaussian_sigma, split_delta
+    from sfumato.budget.filters import Spent
+    from sfumato.budget.loss import Loss
+    from sfumato.budget.spending import Budget, Remaining
 
 __all__ = [
     "Budget",
@@ -19,5 +21,13 @@ __all__ = [
     "split_delta",
 ]
 
+# The names of each module, which is loaded when one of them is first used.
+_HOMES = {
+    "budget.calibration": "calibrate gaussian_mu gaussian_sigma split_delta",
+    "budget.filters": "Spent",
+    "budget.loss": "Loss",
+    "budget.spending": "Budget Remaining",
+}
+
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__, __dir__ = face("budget", __all__)
+    __getattr__, __dir__ = face("budget", __all__, _HOMES)

@@ -1,6 +1,20 @@
 """SQL text to question: words, syntax, meaning, and the question itself."""
 
-from sfumato.dialect.meaning import parse
-from sfumato.dialect.question import SqlQuery
+from typing import TYPE_CHECKING
+
+from sfumato.names import face
+
+if TYPE_CHECKING:
+    from sfumato.dialect.meaning import parse
+    from sfumato.dialect.question import SqlQuery
 
 __all__ = ["SqlQuery", "parse"]
+
+# The names of each module, which is loaded when one of them is first used.
+_HOMES = {
+    "dialect.meaning": "parse",
+    "dialect.question": "SqlQuery",
+}
+
+if not TYPE_CHECKING:  # a checker of types says which names are none
+    __getattr__, __dir__ = face("dialect", __all__, _HOMES)

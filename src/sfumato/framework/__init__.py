@@ -7,50 +7,59 @@ privacy map). `>>` chains them after checking that the spaces meet.
 
 from typing import TYPE_CHECKING
 
-from sfumato.framework.balls import Ball, BallBody
-from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
-from sfumato.framework.centred import CentredDistance
-from sfumato.framework.combinators import compose, postprocess, product
-from sfumato.framework.cones import ConeBody, CubeBody, KNormDistance
-from sfumato.framework.core import Linear, Measurement, Transformation
-from sfumato.framework.domains import (
-    WEIGHT_BITS,
-    WHOLE,
-    AtomDomain,
-    CategoryDomain,
-    ContributionDomain,
-    Domain,
-    GroupedIntegers,
-    Part,
-    ProductDomain,
-    Row,
-    RowsDomain,
-    TableDomain,
-    VectorDomain,
-)
-from sfumato.framework.levels import LevelsDistance
-from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
-from sfumato.framework.metrics import (
-    AbsoluteDistance,
-    ChangeOneDistance,
-    ContributionDistance,
-    DiscreteDistance,
-    L1Distance,
-    L2Distance,
-    LInfDistance,
-    Metric,
-    OneSidedDistance,
-    ProductMetric,
-    SpreadDistance,
-    SymmetricDistance,
-)
-from sfumato.framework.odometer import Odometer
-from sfumato.framework.parabolas import ParabolaBody
-from sfumato.framework.privacy_units import PrivacyUnitDistance
-from sfumato.framework.series import SeriesDistance
-from sfumato.framework.time_steps import TimeStepsDistance
-from sfumato.framework.trees import TreeDistance
 from sfumato.names import face
+
+if TYPE_CHECKING:
+    from sfumato.framework.balls import Ball, BallBody
+    from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
+    from sfumato.framework.centred import CentredDistance
+    from sfumato.framework.combinators import compose, postprocess, product
+    from sfumato.framework.cones import ConeBody, CubeBody, KNormDistance
+    from sfumato.framework.core import Linear, Measurement, Transformation
+    from sfumato.framework.domains import (
+        WEIGHT_BITS,
+        WHOLE,
+        AtomDomain,
+        CategoryDomain,
+        ContributionDomain,
+        Domain,
+        GroupedIntegers,
+        Part,
+        ProductDomain,
+        Row,
+        RowsDomain,
+        TableDomain,
+        VectorDomain,
+    )
+    from sfumato.framework.levels import LevelsDistance
+    from sfumato.framework.measures import (
+        ApproximateDP,
+        Filter,
+        GaussianDP,
+        Measure,
+        PureDP,
+        ZeroConcentratedDP,
+    )
+    from sfumato.framework.metrics import (
+        AbsoluteDistance,
+        ChangeOneDistance,
+        ContributionDistance,
+        DiscreteDistance,
+        L1Distance,
+        L2Distance,
+        LInfDistance,
+        Metric,
+        OneSidedDistance,
+        ProductMetric,
+        SpreadDistance,
+        SymmetricDistance,
+    )
+    from sfumato.framework.odometer import Odometer
+    from sfumato.framework.parabolas import ParabolaBody
+    from sfumato.framework.privacy_units import PrivacyUnitDistance
+    from sfumato.framework.series import SeriesDistance
+    from sfumato.framework.time_steps import TimeStepsDistance
+    from sfumato.framework.trees import TreeDistance
 
 __all__ = [
     "WEIGHT_BITS",
@@ -110,5 +119,32 @@ __all__ = [
     "product",
 ]
 
+# The names of each module, which is loaded when one of them is first used.
+_HOMES = {
+    "framework.balls": "Ball BallBody",
+    "framework.bodies": "Body Norm Product RowsBody Segment",
+    "framework.centred": "CentredDistance",
+    "framework.combinators": "compose postprocess product",
+    "framework.cones": "ConeBody CubeBody KNormDistance",
+    "framework.core": "Linear Measurement Transformation",
+    "framework.domains": (
+        "WEIGHT_BITS WHOLE AtomDomain CategoryDomain ContributionDomain Domain GroupedIntegers Part "
+        "ProductDomain Row RowsDomain TableDomain VectorDomain"
+    ),
+    "framework.levels": "LevelsDistance",
+    "framework.measures": "ApproximateDP Filter GaussianDP Measure PureDP ZeroConcentratedDP",
+    "framework.metrics": (
+        "AbsoluteDistance ChangeOneDistance ContributionDistance DiscreteDistance L1Distance "
+        "L2Distance LInfDistance Metric OneSidedDistance ProductMetric SpreadDistance "
+        "SymmetricDistance"
+    ),
+    "framework.odometer": "Odometer",
+    "framework.parabolas": "ParabolaBody",
+    "framework.privacy_units": "PrivacyUnitDistance",
+    "framework.series": "SeriesDistance",
+    "framework.time_steps": "TimeStepsDistance",
+    "framework.trees": "TreeDistance",
+}
+
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__, __dir__ = face("framework", __all__)
+    __getattr__, __dir__ = face("framework", __all__, _HOMES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 from sfumato.names.foreign import said
@@ -155,16 +157,32 @@ def advising(module: str, known: Iterable[str]) -> Callable[[str], Any]:
     return missing
 
 
-def face(module: str, known: Iterable[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return what a module of ours has as `__getattr__`, which advises, and as `__dir__`: its public names.
+def face(
+    module: str, known: Iterable[str], homes: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return what a module of ours has as `__getattr__` and as `__dir__`.
+
+    The first loads the module that has a name, where that is not loaded, and advises on unknown names. A name
+    must not be that of a module in the same package, which would take its place.
 
     Args:
         module: its name, behind `sfumato.`.
         known: its public names.
+        homes: by module, likewise behind `sfumato.`, which names it has, with spaces between them.
 
     >>> missing, listed = face("noise", ["Laplace", "Gaussian"])
     >>> listed()
     ['Gaussian', 'Laplace']
     """
     names = sorted(known)
-    return advising(module, names), lambda: list(names)
+    places = {name: home for home, held in (homes or {}).items() for name in held.split()}
+    missing = advising(module, names)
+
+    def found(name: str) -> Any:
+        if name not in places:
+            return missing(name)
+        value = getattr(import_module(f"sfumato.{places[name]}"), name)
+        setattr(sys.modules[f"sfumato.{module}"], name, value)
+        return value
+
+    return found, lambda: list(names)

@@ -10,40 +10,48 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 
 from typing import TYPE_CHECKING
 
-from sfumato.framework import Ball, Norm, Row
 from sfumato.names import face
-from sfumato.transformations.grid import Grid, ValueGrid
-from sfumato.transformations.lattice import Lattice
-from sfumato.transformations.records.bounded_sum import bounded_sum
-from sfumato.transformations.records.cast import cast
-from sfumato.transformations.records.clamp import clamp
-from sfumato.transformations.records.column import column
-from sfumato.transformations.records.count import count, count_by_categories, histogram
-from sfumato.transformations.records.impute import impute
-from sfumato.transformations.records.mean import mean
-from sfumato.transformations.records.variance import covariance, variance
-from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
-from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
-from sfumato.transformations.statistics.cone import body_of, cone_of
-from sfumato.transformations.statistics.count import Count, CountUnits
-from sfumato.transformations.statistics.cross import Axis, CrossMoments
-from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
-from sfumato.transformations.statistics.leaves import Leaves
-from sfumato.transformations.statistics.margin import Margin
-from sfumato.transformations.statistics.moments import Moments
-from sfumato.transformations.statistics.quantile_tree import QuantileTree
-from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
-from sfumato.transformations.statistics.strata import YesInStrata
-from sfumato.transformations.statistics.unit_sum import UnitSum
-from sfumato.transformations.statistics.vector_count import VectorCount
-from sfumato.transformations.statistics.vector_sum import VectorSum
-from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
-from sfumato.transformations.statistics.weighted_bins import WeightsInBins
-from sfumato.transformations.stratified import (
-    make_lipschitz_sized_proportion_ci_mean,
-    make_lipschitz_sized_proportion_ci_variance,
-    stratum_sums,
-)
+
+if TYPE_CHECKING:
+    from sfumato.framework import Ball, Norm, Row
+    from sfumato.transformations.grid import Grid, ValueGrid
+    from sfumato.transformations.lattice import Lattice
+    from sfumato.transformations.records.bounded_sum import bounded_sum
+    from sfumato.transformations.records.cast import cast
+    from sfumato.transformations.records.clamp import clamp
+    from sfumato.transformations.records.column import column
+    from sfumato.transformations.records.count import count, count_by_categories, histogram
+    from sfumato.transformations.records.impute import impute
+    from sfumato.transformations.records.mean import mean
+    from sfumato.transformations.records.variance import covariance, variance
+    from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
+    from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
+    from sfumato.transformations.statistics.cone import body_of, cone_of
+    from sfumato.transformations.statistics.count import Count, CountUnits
+    from sfumato.transformations.statistics.cross import Axis, CrossMoments
+    from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
+    from sfumato.transformations.statistics.leaves import Leaves
+    from sfumato.transformations.statistics.margin import Margin
+    from sfumato.transformations.statistics.moments import Moments
+    from sfumato.transformations.statistics.quantile_tree import QuantileTree
+    from sfumato.transformations.statistics.statistic import (
+        Coordinate,
+        Role,
+        Statistic,
+        body_in_all,
+        per_group,
+    )
+    from sfumato.transformations.statistics.strata import YesInStrata
+    from sfumato.transformations.statistics.unit_sum import UnitSum
+    from sfumato.transformations.statistics.vector_count import VectorCount
+    from sfumato.transformations.statistics.vector_sum import VectorSum
+    from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
+    from sfumato.transformations.statistics.weighted_bins import WeightsInBins
+    from sfumato.transformations.stratified import (
+        make_lipschitz_sized_proportion_ci_mean,
+        make_lipschitz_sized_proportion_ci_variance,
+        stratum_sums,
+    )
 
 __all__ = [
     "Axis",
@@ -100,5 +108,40 @@ __all__ = [
     "variance",
 ]
 
+# The names of each module, which is loaded when one of them is first used.
+_HOMES = {
+    "framework": "Ball Norm Row",
+    "transformations.grid": "Grid ValueGrid",
+    "transformations.lattice": "Lattice",
+    "transformations.records.bounded_sum": "bounded_sum",
+    "transformations.records.cast": "cast",
+    "transformations.records.clamp": "clamp",
+    "transformations.records.column": "column",
+    "transformations.records.count": "count count_by_categories histogram",
+    "transformations.records.impute": "impute",
+    "transformations.records.mean": "mean",
+    "transformations.records.variance": "covariance variance",
+    "transformations.rows": "bound_groups bound_rows bound_total_rows scale_groups",
+    "transformations.statistics.bins": "Edges Listed RowsInBins UnitsInBins",
+    "transformations.statistics.cone": "body_of cone_of",
+    "transformations.statistics.count": "Count CountUnits",
+    "transformations.statistics.cross": "Axis CrossMoments",
+    "transformations.statistics.distinct": "DistinctMatched DistinctShared",
+    "transformations.statistics.leaves": "Leaves",
+    "transformations.statistics.margin": "Margin",
+    "transformations.statistics.moments": "Moments",
+    "transformations.statistics.quantile_tree": "QuantileTree",
+    "transformations.statistics.statistic": "Coordinate Role Statistic body_in_all per_group",
+    "transformations.statistics.strata": "YesInStrata",
+    "transformations.statistics.unit_sum": "UnitSum",
+    "transformations.statistics.vector_count": "VectorCount",
+    "transformations.statistics.vector_sum": "VectorSum",
+    "transformations.statistics.weighted": "WeightedSum WeightGrid",
+    "transformations.statistics.weighted_bins": "WeightsInBins",
+    "transformations.stratified": (
+        "make_lipschitz_sized_proportion_ci_mean make_lipschitz_sized_proportion_ci_variance stratum_sums"
+    ),
+}
+
 if not TYPE_CHECKING:  # a checker of types says which names are none
-    __getattr__, __dir__ = face("transformations", __all__)
+    __getattr__, __dir__ = face("transformations", __all__, _HOMES)
