@@ -66,6 +66,8 @@ WITHOUT_CONTEXT = {
     "mpq",
     "mpz",
     "iroot",
+    "pack",
+    "unpack",
     "get_exp",
     "is_finite",
     "RoundDown",

@@ -25,6 +25,7 @@ from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import crossing, log_ratio
 
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
+SMALLEST = Fraction(1, 2**56)  # below this, masses of distributions are rounded too much to be used alone
 WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution
 
 
@@ -255,13 +256,12 @@ class Loss(Isolated, Spelled):
     def _by_distribution(
         self, epsilon: Fraction, known: Sequence[tuple[Fraction, int]], bounds: list[Fraction], atoms: int
     ) -> bool:
-        """Append the bound by privacy loss distributions; whether its float error is negligible."""
+        """Append the bound by privacy loss distributions; whether what it is rounded by is negligible."""
         losses = mixture(known, atoms)
         if losses is None:
             return False
-        found = pld_deltas(tuple(epsilon - loss for loss in losses), epsilon, self.laplace, self.gaussian)
-        if found is None:
+        deltas = pld_deltas(tuple(epsilon - loss for loss in losses), self.laplace, self.gaussian)
+        if deltas is None:
             return False
-        deltas, error = found
         bounds.append(average(losses.values(), deltas))
-        return error * 1000 < bounds[-1]
+        return bounds[-1] > SMALLEST

@@ -1,144 +1,265 @@
-"""Laplace and Gaussian noise together: privacy loss distributions, by the dp_accounting library.
+"""Laplace and Gaussian noise together: privacy-loss distributions on a grid, in whole numbers rounded up.
 
-The library puts each noise's privacy loss on a grid of step h so that delta is never below the
-truth at any epsilon ("connect the dots"; Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022),
-and composes by fast Fourier transforms in float64. Neighbours are its ADD_OR_REMOVE_ONE: a
-shift by the whole sensitivity, in either direction (both have the same distribution without
-subsampling). What float64 adds is bounded by `float_error`, and added to delta.
+The privacy profile of a noise, delta as a function of e^epsilon, is convex. Chords between its values at grid
+points l_i = i log q are nowhere below it ("connect the dots"; Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
+2022), and they are the profile of a distribution of losses on the grid. Losses of independent noises add up,
+so their distributions are convolved.
 
-**The float bound.** Let u = 2^-53, n the length of the grid, X its largest |loss|.
-
-1. *The noise's delta at the grid points.* Each value, Phi(a) - exp(epsilon + log Phi(b)) or its
-   Laplace twin, is off by at most 64 u (1 + X) (a few ulps of each function, and of the exponent
-   relative to its size; a test compares them with mpmath). The grid's distribution is the
-   one whose delta interpolates these values, linearly in e^epsilon; composed with any other
-   distribution it gives an average of interpolated values, so the error is not amplified by 1/h.
-2. *Masses from differences of these.* A mass is (d'' - e^h d') / (e^h - 1), with d', d'' adjacent
-   differences of delta, which sum to at most 1 in size. Four roundings of each: in sum at most
-   4 u (e^h + 1) / (e^h - 1) = 4 u coth(h/2). Masses below zero are raised to zero: upward.
-3. *Transforms.* A transform of length N errs by at most 8 u log2(N) relative in the 2-norm (Higham
-   2002, section 24.1, gives 7 u log2(N) for radix 2). Masses sum to at most 1, so no transform
-   exceeds 1 in size and a product of two errs by the sum of their errors. A c-fold power errs by
-   (c + 1) transforms and c roundings of the power, of 16 u each; a product of two by three
-   transforms. The 1-norm, which bounds what a delta can change, is at most sqrt(N) times the
-   2-norm. Errors of factors add up under convolution.
-4. *Reading delta off.* n products and sums: a relative n u; and losses that are off by a few u X.
-5. *Truncation.* The library moves what it truncates to an infinite loss: upward.
-
-Parameters are rounded so that the noise is smaller and epsilon is smaller: upward again.
+A mass is a whole number of 2^-96, rounded up. One product of two long integers, whose digits are the masses,
+convolves exactly (Kronecker substitution); the digits of the product are rounded up again. The masses need
+not sum to 1: a larger mass only raises delta (docs/proofs/privacy_loss.md), so no error has to be tracked.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from bisect import bisect
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, reduce
+from itertools import accumulate, pairwise
+from math import ceil, expm1, floor, log2, sqrt
+from typing import NamedTuple
 
-from sfumato.exact import round_down, round_up
-from sfumato.exact.directed import convert, directed, exactly
+from sfumato.exact.directed import Real, convert, directed, exactly, from_digits, to_digits
+from sfumato.exact.normal import tail
 
-UNIT = 2.0**-53
-RESOLUTION = 256  # grid steps per epsilon: delta is mostly within 1e-5 of the truth, at worst seen 3e-3
-POINTS = 2**14  # on the grid at most: beyond it coarsens, and delta is still an upper bound
-GAUSSIAN_TAIL = -60.0  # log of the mass that is moved to an infinite loss
-LAPLACE_TAIL = 1e-18
-COARSEST = 256.0
+BITS = 96  # of a mass
+TAIL = 1 << 12  # masses of up to 2^-84 together are cut off at each end, and moved up
+FINEST, COARSEST = 2.0**-200, 64.0  # of the grid's steps
+POINTS = 1 << 14  # of the grid, about; beyond this it coarsens
+RESOLUTION = 1 << 12  # the grid adds about a sixth of 2^-12 to the variance of the loss
+LARGEST = 1024  # of a rate, and of mu^2: larger losses are not worth a grid
+PANEL = 15  # grid points on each side of one about which the profile of Gaussian noise is expanded
+
+Laplace = tuple[tuple[Fraction, int], ...]
 
 
-@lru_cache(maxsize=1024)  # a question that is asked again asks for the same
-def pld_deltas(
-    epsilons: tuple[Fraction, ...],
-    scale: Fraction,
-    laplace: tuple[tuple[Fraction, int], ...],
-    gaussian: Fraction,
-) -> tuple[tuple[Fraction, ...], float] | None:
-    """Return upper bounds on delta at several epsilons of Laplace and Gaussian noise together.
+class Masses(NamedTuple):
+    """A distribution of losses: the mass of each grid point from `lowest` on, and the mass at infinity."""
+
+    lowest: int
+    finite: list[int]
+    infinite: int
+
+    def convolved(self, other: Masses) -> Masses:
+        """Return the distribution of the sum of independent losses."""
+        here, there = sum(self.finite), sum(other.finite)
+        width = here.bit_length() + there.bit_length()
+        product = to_digits(from_digits(self.finite, width) * from_digits(other.finite, width), width)
+        infinite = self.infinite * (there + other.infinite) + here * other.infinite
+        finite = [-(-mass >> BITS) for mass in product]
+        return Masses(self.lowest + other.lowest, finite, -(-infinite >> BITS)).trimmed()
+
+    def trimmed(self) -> Masses:
+        """Move the tails up: the largest losses to infinity, the smallest ones to the next that is kept."""
+        masses = self.finite
+        low = bisect(list(accumulate(masses)), TAIL)
+        end = len(masses) - bisect(list(accumulate(reversed(masses))), TAIL)
+        if low >= end:
+            return self
+        kept = [sum(masses[: low + 1]), *masses[low + 1 : end]]
+        return Masses(self.lowest + low, kept, self.infinite + sum(masses[end:]))
+
+    def power(self, count: int) -> Masses:
+        """Return the distribution of the sum of `count` independent losses."""
+        result = self
+        for bit in bin(count)[3:]:
+            result = result.convolved(result)
+            if bit == "1":
+                result = result.convolved(self)
+        return result
+
+
+class Grid:
+    """Losses that are multiples of log q, for a rational number q.
 
     Args:
-        epsilons: where delta is asked for; negative ones too.
-        scale: the epsilon that the grid resolves, greater than 0.
-        laplace: (sensitivity / scale, count) of each kind of Laplace noise.
+        step: log q, up to rounding, and what decides on the number of bits.
+        rate: a loss that lies on the grid, up to rounding; None where none has to.
+        parts: how many steps that loss is.
+    """
+
+    def __init__(self, step: float, rate: Fraction | None = None, parts: int = 1) -> None:
+        fine = max(0, ceil(-log2(step)))
+        self.bits = BITS + 16 + fine  # of the values of a profile, whose second differences are masses
+        self.shift = self.bits + 32 + fine
+        self.down, self.up = directed(self.shift + ceil(1.5 * step))
+        wanted = Fraction(step) if rate is None else rate / parts
+        self.numerator = _in_units(self.up.exp(convert(wanted, self.up)), self.shift, up=True)
+        q = Fraction(self.numerator, 1 << self.shift)
+        self.low, self.high = (context.log(convert(q, context)) for context in (self.down, self.up))
+
+    def laplace(self, rate: Fraction) -> list[int]:
+        """Return delta at the grid points from 0 on, of Laplace noise: 1 - e^((epsilon - rate) / 2).
+
+        Args:
+            rate: sensitivity / scale.
+        """
+        down, largest = self.down, convert(rate, self.up)
+        top = int(self.up.ceil(self.up.div(largest, self.low)))  # delta is 0 from here on
+        last = down.div(down.sub(down.mul(top - 1, self.low), largest), 2)
+        ratio = _in_units(down.exp(down.div(down.minus(self.high), 2)), self.bits)
+        kept = min(1 << self.bits, _in_units(down.exp(last), self.bits))  # 1 - delta
+        profile = [0]
+        for _ in range(top):
+            profile.append((1 << self.bits) - kept)
+            kept = kept * ratio >> self.bits
+        return profile[::-1]
+
+    def gaussian(self, mu_squared: Fraction) -> list[int]:
+        """Return delta at the grid points from 0 on, of Gaussian noise, until it is below 2^-88.
+
+        Args:
+            mu_squared: (L2 sensitivity / sigma)^2.
+        """
+        mu = sqrt(mu_squared)
+        half = min(PANEL, int(min(mu, 1.0) / (8.01 * float(self.low))))
+        degree = self.bits // 4 if half else 0
+        bits = self.bits + 16 + degree * half.bit_length()
+        profile: list[int] = []
+        while len(profile) < 2 or profile[-1] >> (self.bits - 88):
+            coefficients = self._expand(mu_squared, len(profile) + half, degree, bits)
+            for offset in range(-half, half + 1):
+                value = 0
+                for coefficient in coefficients:
+                    value = value * offset + coefficient
+                profile.append((value >> (bits - self.bits)) + 2)
+        return profile
+
+    def _expand(self, mu_squared: Fraction, index: int, degree: int, bits: int) -> list[int]:
+        """Expand the profile of Gaussian noise about a grid point, in grid steps.
+
+        Returns:
+            The coefficients in units of 2^-bits, the highest first.
+        """
+        _, up = directed(bits + 32)
+        mu = up.sqrt(convert(mu_squared, up))
+        epsilon, ratio = up.mul(index, self.low), up.div(self.low, mu)
+        place = up.sub(up.div(epsilon, mu), up.div(mu, 2))
+        above = up.div(tail(place, bits + 32, up=True), 2)
+        second = up.mul(up.exp(epsilon), up.div(tail(up.add(place, mu), bits + 32, up=True), 2))
+        density = up.div(up.exp(up.div(up.square(place), -2)), up.sqrt(up.mul(2, up.const_pi())))
+        step, slope, square = (_in_units(x, bits) for x in (self.low, up.mul(ratio, place), up.square(ratio)))
+        delta, e, g = (_in_units(x, bits) for x in (up.sub(above, second), second, up.mul(ratio, density)))
+        coefficients, before = [delta], 0
+        for n in range(1, degree + 1):
+            change = step * e >> bits
+            coefficients.append(-change // n)
+            e, g, before = (change - g) // n, -((slope * g + square * before) >> bits) // n, g
+        return coefficients[::-1]
+
+    def masses(self, profile: list[int]) -> Masses:
+        """Return the distribution of losses, negative ones too, whose profile joins these values by chords.
+
+        Args:
+            profile: at least two values of delta, at l_0 = 0, l_1, ..., rounded up to units of 2^-bits.
+        """
+        q, one = self.numerator, 1 << self.shift
+        # Neighbours can be exchanged, so that delta(-epsilon) = 1 - e^-epsilon + e^-epsilon delta(epsilon).
+        before = ((q - one) << self.bits) + one * profile[1] - q * profile[0]
+        drops = [before, *(q * (a - b) for a, b in pairwise(profile))]
+        after = [*(one * (a - b) for a, b in pairwise(profile)), 0]
+        unit = (q - one) << (self.bits - BITS)
+        positive = [max(0, -((y - x) // unit)) for x, y in zip(drops, after, strict=True)]
+        inverse, power, negative = -(-(one << self.shift) // q), one, []
+        for mass in positive[1:]:
+            power = -(-power * inverse >> self.shift)
+            negative.append(-(-mass * power >> self.shift))
+        infinite = -(-profile[-1] >> (self.bits - BITS))
+        return Masses(1 - len(profile), negative[::-1] + positive, infinite).trimmed()
+
+
+class Profile:
+    """Upper bounds of delta at any epsilon, for a distribution of losses on a grid."""
+
+    def __init__(self, grid: Grid, losses: Masses) -> None:
+        self._grid, self._first = grid, losses.lowest - 1
+        above, weighted = [losses.infinite], [0]
+        for mass in reversed(losses.finite):
+            above.append(above[-1] + mass)
+            weighted.append(((weighted[-1] + mass) << grid.shift) // grid.numerator)
+        # At each grid point: the mass of all larger losses, and the same with weights e^-(their distance).
+        self._above, self._weighted = above[::-1], weighted[::-1]
+
+    def delta(self, epsilon: Fraction) -> Fraction:
+        """Return an upper bound of delta.
+
+        Args:
+            epsilon: any number; it is rounded down.
+        """
+        (down, up), grid = (self._grid.down, self._grid.up), self._grid
+        place = down.div(convert(epsilon, down), grid.high if epsilon >= 0 else grid.low)
+        place = min(down.sub(place, self._first), convert(len(self._above) - 1, down))
+        index = max(int(down.floor(place)), 0)
+        beyond = down.sub(place, index)
+        growth = down.exp(down.mul(beyond, grid.low if beyond >= 0 else grid.high))
+        delta = up.sub(self._above[index], down.mul(growth, self._weighted[index]))
+        return min(Fraction(1), exactly(delta) / (1 << BITS))
+
+
+@lru_cache(maxsize=1024)  # a query that is repeated needs the same
+def pld_deltas(
+    epsilons: tuple[Fraction, ...], laplace: Laplace, gaussian: Fraction
+) -> tuple[Fraction, ...] | None:
+    """Return upper bounds of delta at several epsilons, for Laplace and Gaussian noise together.
+
+    Args:
+        epsilons: negative ones too.
+        laplace: (sensitivity / scale, count) of each kind of Laplace noise, at least one.
         gaussian: mu^2 of all Gaussian noise.
     Returns:
-        The bounds, the float error included in each of them; and that float error. None where losses are
-        so large that their grid would be too coarse to compute with (e^256 per step).
+        The bounds; None where losses are so large or so small that a grid is of no use.
+    Source:
+        Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, "Connect the dots: tighter discrete
+        approximations of privacy loss distributions"; docs/proofs/privacy_loss.md.
     """
-    rates = [(round_up(rate), count) for rate, count in laplace]
-    up = directed(64).up
-    mu = round_up(exactly(up.sqrt(convert(gaussian, up)))) if gaussian else 0.0
-    step = _grid_step(float(scale), rates, mu)
-    if step > COARSEST:
+    profile = _composed(laplace, gaussian)
+    return None if profile is None else tuple(map(profile.delta, epsilons))
+
+
+@lru_cache(maxsize=8)  # the search for an epsilon asks for the same composition many times
+def _composed(laplace: Laplace, gaussian: Fraction) -> Profile | None:
+    if max(gaussian, *(rate for rate, _ in laplace)) > LARGEST:
         return None
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    composed: Any = None
-    for rate, count in rates:
-        part = pld.from_laplace_mechanism(round_down(1 / Fraction(rate)), value_discretization_interval=step)
-        part = part.self_compose(count, LAPLACE_TAIL) if count > 1 else part
-        composed = part if composed is None else composed.compose(part, 0)
-    if mu:
-        part = pld.from_gaussian_mechanism(
-            round_down(1 / Fraction(mu)),
-            value_discretization_interval=step,
-            log_mass_truncation_bound=GAUSSIAN_TAIL,
-        )
-        composed = part if composed is None else composed.compose(part, 0)
-    error, length = float_error(step, rates, mu)
-    deltas = []
-    for epsilon in epsilons:
-        value = float(composed.get_delta_for_epsilon(round_down(epsilon)))
-        deltas.append(Fraction(max(value, 0.0)) * (1 + Fraction(2 * length * UNIT)) + Fraction(error))
-    return tuple(deltas), error
+    step, parts = _grid_step([(float(rate), count) for rate, count in laplace], sqrt(gaussian))
+    if not FINEST <= step <= COARSEST:
+        return None
+    grid = Grid(step, max(laplace, key=_variance)[0] if parts else None, parts)
+    kinds = [grid.masses(grid.laplace(rate)).power(count) for rate, count in laplace]
+    if gaussian:
+        kinds.append(grid.masses(grid.gaussian(gaussian)))
+    return Profile(grid, reduce(Masses.convolved, kinds))
 
 
-def float_error(step: float, rates: Sequence[tuple[float, int]], mu: float) -> tuple[float, int]:
-    """Bound what float64 adds to delta; the derivation is at the top of this module.
+def _variance(kind: tuple[Fraction | float, int]) -> float:
+    """Return roughly the variance of the loss of Laplace noises."""
+    return kind[1] * min(float(kind[0]) ** 2, 3)
 
-    Args:
-        step: the grid's step, in privacy loss.
-        rates: (sensitivity / scale, count) of each kind of Laplace noise.
-        mu: of the Gaussian noise, 0 for none.
+
+def _grid_step(rates: list[tuple[float, int]], mu: float) -> tuple[float, int]:
+    """Choose a grid that adds little to the variance of the loss and does not have too many points.
+
+    With probability 1/2 the loss of a Laplace noise is its rate. For the kind with most variance, this rate
+    is put on the grid: between two points its mass would be split.
+
     Returns:
-        The absolute error in delta, and the number of grid points.
+        The step, and how many steps that rate is; 0 where it is less than one.
     """
-    parts = [(rate, count) for rate, count in rates] + ([(_gaussian_reach(mu), 1)] if mu else [])
-    length = sum(count * (2 * math.ceil(reach / step) + 3) for reach, count in parts)
-    reach = sum(reach * count for reach, count in parts)
-    transform = 8 * math.log2(2 * length)
-    masses = 4 / math.tanh(step / 2)
-    total = 8 * (1 + reach)
-    for single, count in parts:
-        total += count * (64 * (1 + single) + masses)
-        if count > 1:
-            total += math.sqrt(2 * length) * ((count + 1) * transform + 16 * count)
-    total += (len(parts) - 1) * math.sqrt(2 * length) * 3 * transform
-    return total * UNIT * 1.01, length
+    main, main_count = max(rates, key=_variance)
+    variance = sum(map(_variance, rates)) + mu * mu
+    split = sum(count for _, count in rates) - main_count * max(0, 1 - main / 2) + (mu > 0)
+    mean = sum(count * (rate + expm1(-rate)) for rate, count in rates) + mu * mu / 2
+    largest = sum(count * rate for rate, count in rates) + mu * (11 + mu / 2)
+    reach = max(min(largest, mean + 11 * sqrt(variance)), *(rate for rate, _ in rates))
+    coarsest = 2 * reach / POINTS
+    step = max(sqrt(variance / (RESOLUTION * (1 + split))), coarsest)
+    if main < step:
+        return step, 0
+    parts = min(ceil(main / step), max(1, floor(main / coarsest)))
+    return main / parts, parts
 
 
-def _grid_step(scale: float, rates: Sequence[tuple[float, int]], mu: float) -> float:
-    """Resolve epsilon and each noise's own loss, within the number of points.
-
-    A Laplace noise has atoms at plus and minus its rate. Those of the kind with most variance lie
-    on the grid, where they can: between its points they would be spread to both.
-    """
-    resolved = [scale / RESOLUTION] + [rate / 16 for rate, _ in rates] + ([mu / 16] if mu else [])
-    finest = max(min(resolved), scale / 2**16)
-    singles = [2 * rate for rate, _ in rates] + ([2 * _gaussian_reach(mu)] if mu else [])
-    composed = sum(
-        min(count * rate, 10 * math.sqrt(count) * rate + count * rate * rate) for rate, count in rates
-    )
-    limit = max(*singles, 2 * composed) / POINTS
-    if not rates:
-        return max(finest, limit)
-    main = max(rates, key=lambda kind: kind[1] * kind[0] ** 2)[0]
-    if main < max(finest, limit):
-        return max(finest, limit)
-    parts = math.ceil(main / finest)
-    return main / (parts if main / parts >= limit else math.floor(main / limit))
-
-
-def _gaussian_reach(mu: float) -> float:
-    # e^-60 is the mass beyond 11 sigma; losses are mu times a normal, plus or minus mu^2 / 2
-    return 11.5 * mu + mu * mu
+def _in_units(number: Real, bits: int, *, up: bool = False) -> int:
+    """Return a number in units of 2^-bits, rounded to a whole number of them."""
+    context = directed(bits + 256)[up]
+    scaled = context.mul_2exp(number, bits)
+    return int(context.ceil(scaled) if up else context.floor(scaled))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gmpy2
 
@@ -84,6 +84,20 @@ def whole_root(number: int, degree: int) -> int:
     2
     """
     return int(gmpy2.iroot(gmpy2.mpz(number), degree)[0])
+
+
+def from_digits(digits: list[int], bits: int) -> int:
+    """Return the long integer with these digits, the lowest first, each of so many bits.
+
+    >>> int(from_digits([1, 2], 8)), [int(digit) for digit in to_digits(513, 8)]
+    (513, [1, 2])
+    """
+    return cast(int, gmpy2.pack(digits, bits))
+
+
+def to_digits(number: int, bits: int) -> list[int]:
+    """Return the digits of a long integer, the lowest first, each of so many bits."""
+    return cast(list[int], gmpy2.unpack(gmpy2.mpz(number), bits))
 
 
 def exactly(number: Real) -> Fraction:
