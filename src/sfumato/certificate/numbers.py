@@ -70,7 +70,9 @@ def any_of_many(chance: Fraction, times: int) -> Fraction:
         return min(Fraction(1), times * chance)
     whole = chance.denominator**times
     some = whole - (chance.denominator - chance.numerator) ** times
-    shift = whole.bit_length() - some.bit_length() + 200
+    if whole.bit_length() < 1 << 12:
+        return Fraction(some, whole)
+    shift = whole.bit_length() - some.bit_length() + 200  # a short number, rounded up
     return Fraction(-(-(some << shift) // whole), 1 << shift)
 
 
@@ -93,7 +95,7 @@ def gaussian_delta(mu_squared: Fraction, epsilon: Fraction, enough: Fraction) ->
         with localcontext(Context(70, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])):
             one, other, power = (Decimal(x.numerator) / Decimal(x.denominator) for x in (*ends, epsilon))
             near, far = _tail(one), power.exp() * _tail(other)
-            return min(Fraction(near - far + (near + far) * _NEAR), Fraction(1))
+            return min(Fraction(max(near - far + (near + far) * _NEAR, Decimal(_TINY))), Fraction(1))
     return min(high - low, Fraction(1))
 
 

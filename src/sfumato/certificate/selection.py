@@ -19,7 +19,7 @@ def lone_chance(part: Description) -> Fraction:
     Args:
         part: of kind "groups", with a threshold.
     Raises:
-        CertificateError: the number with the noise is none of units, counted one by one, or its noise has another law.
+        CertificateError: the number is none of units, counted one by one, or has noise of another law.
     """
     rule, noise = part["selection"], part["noise"]
     units = [s for s in part["statistics"] if s["kind"] == "units" and s["name"] == rule["name"]]
