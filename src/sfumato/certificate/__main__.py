@@ -12,26 +12,32 @@ from typing import Any
 from sfumato.certificate.certificate import Certificate, certify
 from sfumato.certificate.description import CertificateError
 
+_TABLES = {
+    "one_unit": "tables that differ by all rows of one privacy unit",
+    "one_answer": "samples of the same respondents in which one answer differs",
+}
+
 
 def main(arguments: Sequence[str]) -> int:
     """Print what a file is certified to stay within; return 0, 1 if it is refused, or 2 if it cannot be read.
 
     Args:
-        arguments: the path of a JSON file.
+        arguments: the path of a JSON file: a description, or an object whose field `description` is one.
     """
-    try:
-        (path,) = arguments
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file, object_pairs_hook=_without_twins)
-    except (OSError, ValueError) as error:
-        print(f"cannot be read: {error}\nWrite python -m sfumato.certificate receipt.json", file=sys.stderr)
+    if len(arguments) != 1:
+        print("Write the path of one JSON file, a receipt or a description.", file=sys.stderr)
         return 2
-    if isinstance(found, dict) and "parts" not in found:
-        found = found.get("description")
     try:
-        print(report(certify(found)))
-    except CertificateError as refusal:
-        print(f"Refused: {refusal}")
+        with open(arguments[0], encoding="utf-8") as file:
+            found = json.load(file, object_pairs_hook=_fields)
+        known = found.get("description", found)
+    except (OSError, ValueError, AttributeError) as error:
+        print(f"{arguments[0]} cannot be read: {error}", file=sys.stderr)
+        return 2
+    try:
+        print(report(certify(known)))
+    except CertificateError as error:
+        print(f"Refused: {error}")
         return 1
     return 0
 
@@ -43,25 +49,22 @@ def report(certificate: Certificate) -> str:
         certificate: of a release.
     """
     known = certificate.description
-    tables = {
-        "one_unit": f"tables that differ by all rows of one {known['unit']}",
-        "one_answer": "samples of the same respondents in which one answer differs",
-    }
-    lines = [f"Certified: epsilon {_up(certificate.epsilon)}, delta {_up(certificate.delta)}."]
-    lines.append(f"Claimed: epsilon {_up(known['epsilon'])}, delta {_up(known['delta'])}.")
-    lines.append(f"Neighbours: {tables[known['neighbours']]}.")
-    for place, part in enumerate(certificate.parts, 1):
-        lines.append(f"Part {place}: epsilon {_up(part.epsilon)}, delta {_up(part.delta)}.")
-    return "\n".join(lines)
+    lines = [f"Certified: {_pair(certificate)}. Claimed: epsilon {known['epsilon']}, delta {known['delta']}."]
+    lines.append(f"Protected: {known['unit']}. Neighbours: {_TABLES[known['neighbours']]}.")
+    return "\n".join([*lines, *(f"Part {i}: {_pair(own)}." for i, own in enumerate(certificate.parts, 1))])
 
 
-def _up(x: Fraction) -> str:
-    """Write a number to six digits, rounded up."""
+def _pair(proof: Any) -> str:
+    return f"epsilon {_rounded_up(proof.epsilon)}, delta {_rounded_up(proof.delta)}"
+
+
+def _rounded_up(x: Fraction) -> Decimal:
+    """Return a number in six digits."""
     context = Context(prec=6, rounding=ROUND_CEILING)
-    return f"{context.divide(Decimal(x.numerator), Decimal(x.denominator)).normalize(context):g}"
+    return context.divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("a field is there twice")
     return dict(pairs)

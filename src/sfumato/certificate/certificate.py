@@ -64,5 +64,7 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     if mu_squared is not None and (epsilon > claim[0] or delta > claim[1]):
         # Gaussian parts, whose sizes may depend on earlier results, add up as squares under a fixed sum.
         epsilon, delta = claim[0], events + gaussian_delta(mu_squared, claim[0], claim[1])
-    require(epsilon <= claim[0] and delta <= claim[1], "epsilon", "the parts may lose more than that")
+    require(
+        epsilon <= claim[0] and delta <= claim[1], "epsilon", "the parts may lose more than that together"
+    )
     return Certificate(epsilon, delta, pure, mu_squared, rho, events, known, tuple(proofs))

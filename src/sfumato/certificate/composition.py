@@ -65,7 +65,7 @@ class Loss:
             return min(Fraction(1), Fraction(math.fsum(w * part for w, part in parts) * WIDE))
         largest, best = max(loss for loss, _ in laplace), Fraction(1)
         bits = 64 + (max(0, math.ceil(-math.log2(above(enough)))) if enough else 0)
-        for cells in _CELLS:
+        for cells in _CELLS if enough else _CELLS[:1]:  # no grid shows a delta of 0
             step = largest / cells
             places = sum(times * (loss / step + 1) for loss, times in laplace)
             if self.mu_squared or largest > _LARGEST_LOSS or places > _MOST_PLACES or best <= enough:

@@ -1,0 +1,156 @@
+"""Each field of a description, weakened alone: it is refused, or the bound shows that it does no harm."""
+
+import copy
+
+import pytest
+
+from sfumato.certificate import CertificateError, certify
+from tests.certificate.plans import PLANS
+
+# Where more of it is worse, or less; numbers are changed by some percent, whole numbers by 1 at least.
+MORE = {
+    "one", "rows", "per_unit", "values", "levels", "length", "radius", "weight", "picks", "rate", "upper",
+    "total_rows", "candidates", "weights", "rank", "square_centre", "within",
+}  # fmt: skip
+LESS = {"lower", "threshold", "margin", "size", "common", "scale", "scales", "epsilon", "delta"}
+SWITCHES = {
+    "keys": ["public", "private", "brought"],
+    "beyond": ["sample", "scale"],
+    "neighbours": ["one_unit", "one_answer"],
+    "law": ["laplace", "gaussian"],
+    "body": ["cone", "cube"],
+    "ball": ["l1", "l2", "linf"],
+}
+# What is certified all the same, and why it does no harm.
+SCALING = "scaled contributions are means of those of fewer groups; here no count must be divisible"
+HARMLESS = {
+    ("squares", "parts.0.groups.beyond"): SCALING,
+    ("vector", "parts.0.groups.beyond"): SCALING,
+    ("cross", "parts.0.groups.beyond"): SCALING,
+    ("vector", "parts.0.statistics.0.ball"): "the L1 ball is inside the L2 ball",
+    ("cross", "parts.0.statistics.0.columns.1.square_centre"): "nobody adds up squares of that column",
+    ("units of their own", "parts.0.statistics.1.missing"): "0 is within the bounds",
+    (
+        "units of their own",
+        "parts.0.statistics.2.matched",
+    ): "a matching moves by no more than a sum over units",
+    ("rows in all", "parts.0.groups.per_unit"): "three rows are in at most three groups",
+    ("rows in all", "parts.0.statistics.1.rows"): "three rows in all are at most three in a group",
+    ("gaussian", "parts.0.noise.law"): "Laplace noise of these scales has a pure epsilon of 0.47",
+    ("joint", "parts.0.groups.per_unit"): "one draw hides any number of groups",
+    ("values", "parts.0.groups.per_unit"): "one draw hides any number of groups",
+    ("joint", "parts.0.noise.units"): "units limit the rest without rows between them, with the same norm",
+    ("centred", "parts.0.noise.counts.0.weight"): "twice as much of the number in common is more noise",
+    ("two gaussian parts", "parts.0.epsilon"): "squares of Gaussian parts add up, whatever each claims",
+    ("two gaussian parts", "parts.0.delta"): "squares of Gaussian parts add up, whatever each claims",
+    ("two gaussian parts", "parts.1.epsilon"): "squares of Gaussian parts add up, whatever each claims",
+    ("two gaussian parts", "parts.1.delta"): "squares of Gaussian parts add up, whatever each claims",
+}
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        for name, own in value.items():
+            yield from leaves(own, (*path, name))
+    elif isinstance(value, list):
+        for i, own in enumerate(value):
+            yield from leaves(own, (*path, i))
+    else:
+        yield path, value
+
+
+def replaced(description, path, value):
+    found = copy.deepcopy(description)
+    at = found
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    return found
+
+
+def named(path):
+    """The field of a leaf: of a list, or of scales, what these are called."""
+    if "scales" in path:
+        return "scales"
+    return [step for step in path if isinstance(step, str)][-1]
+
+
+def weakened(path, value):
+    field = named(path)
+    if field in SWITCHES:
+        return [other for other in SWITCHES[field] if other != value]
+    if isinstance(value, bool):
+        return [not value]
+    if field not in MORE | LESS:
+        return []
+    part = 4 if field in MORE or ("selection" in path and field in ("epsilon", "delta")) else -4
+    if isinstance(value, int):
+        return [value + (1 if part > 0 else -1)]
+    if value is None or (field in ("epsilon", "delta") and value == "0"):
+        return []
+    over, _, under = value.partition("/")
+    if field in ("lower", "upper", "one", "radius", "weight", "square_centre"):  # whole steps
+        return [str(int(over) + (1 if part > 0 else -1) * max(1, abs(int(over)) // 25))]
+    return [f"{int(over) * (100 + part)}/{int(under or 1) * 100}"]
+
+
+def certified(description):
+    try:
+        certify(description)
+    except CertificateError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_plans_are_certified(plan):
+    assert certified(PLANS[plan])
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_fields_that_are_missing_or_unknown_are_refused(plan):
+    def records(value, path=()):
+        if isinstance(value, dict):
+            yield path
+            for name, own in value.items():
+                yield from records(own, (*path, name))
+        elif isinstance(value, list):
+            for i, own in enumerate(value):
+                yield from records(own, (*path, i))
+
+    for path in records(PLANS[plan]):
+        for change in ("missing", "unknown"):
+            found = copy.deepcopy(PLANS[plan])
+            at = found
+            for step in path:
+                at = at[step]
+            for name in list(at) if change == "missing" else ["more"]:
+                kept = dict(at)
+                at.pop(name, None)
+                if change == "unknown":
+                    at[name] = "1"
+                assert not certified(found), (path, change, name)
+                at.clear()
+                at.update(kept)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("value", [None, "x", 1.5, [], {}, "1e3", "01", "-0", "1/0", True, -1, "²"])
+def test_values_of_another_form_are_refused(plan, value):
+    for path, old in leaves(PLANS[plan]):
+        admitted = value == old or named(path) in ("unit", "name", "column", "names", "order") or (
+            value is None and named(path) in ("total_rows", "rows", "nulls", "squares", "complete", "shown",
+                                              "per_unit", "noise", "selection", "candidates", "margin")
+        ) or (value is True and isinstance(old, bool)) or (value == -1 and named(path) == "threshold")  # fmt: skip
+        if not admitted:
+            assert not certified(replaced(PLANS[plan], path, value)), path
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_weaker_fields_are_refused_or_harmless(plan):
+    found = set()
+    for path, old in leaves(PLANS[plan]):
+        for new in weakened(path, old):
+            if certified(replaced(PLANS[plan], path, new)):
+                found.add((plan, ".".join(map(str, path))))
+    assert found == {one for one in HARMLESS if one[0] == plan}
