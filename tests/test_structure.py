@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -311,6 +312,32 @@ print(sorted(name for name in sys.modules if name.startswith("scipy")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_first_release_loads_what_it_needs_alone() -> None:
+    """What takes long to load, and what a plain release has no use for."""
+    code = """
+import sys
+import duckdb, sfumato as sf
+file = sys.argv[1]
+duckdb.sql("SELECT i % 50 AS unit, i % 3 AS k, i % 7 AS x FROM range(500) t(i)").write_parquet(file)
+asked = {"n": sf.count(), "s": sf.sum("x", lower=0, upper=6), "m": sf.mean("x", lower=0, upper=6)}
+table = sf.scan(file, privacy_unit="unit").group_by("k").bound(groups=2, rows=1)
+table.agg(**asked).release(epsilon=1, delta=1e-6).to_arrow()
+print(*sys.modules)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", code, f"{folder}/rows.parquet"]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "sfumato.query.released.release" in loaded
+    ours = (
+        "audit cli client service testing snapping dialect.meaning dialect.inside.text budget.ledger.ledger"
+    )
+    ours += " query.previews.preview query.analysis.analyse transformations.records.mean"
+    slow = {"scipy", "pandas", "mpmath", "dp_accounting", "typer", "rich", "matplotlib"}
+    slow |= {"pyarrow.compute", "numpy.polynomial", "sqlite3", "difflib"}
+    assert not (slow | {f"sfumato.{name}" for name in ours.split()}) & loaded
 
 
 def test_files_named_in_the_docs_exist() -> None:

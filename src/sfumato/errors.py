@@ -17,7 +17,6 @@ No text of an error, and not whether it comes, depends on private rows.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -254,5 +253,7 @@ def listed(columns: Sequence[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like `name`, or None where nothing is."""
     by_fold = {k.casefold(): k for k in known}
+    import difflib
+
     found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[found[0]] if found else None

@@ -237,7 +237,7 @@ def test_a_file_that_is_refused_is_closed(tmp_path, monkeypatch):
     path.write_bytes(b"SQLite format 3\0" + b"damaged" * 500)
     opened, connect = [], sqlite3.connect
     monkeypatch.setattr(
-        sqlite.sqlite3,
+        sqlite3,
         "connect",
         lambda *args, **options: opened.append(connect(*args, **options)) or opened[-1],
     )

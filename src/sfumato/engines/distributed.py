@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.hops import Hop
@@ -214,6 +213,8 @@ class DistributedEngine:
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
+        from sfumato.dialect.inside.text import table_of
+
         return table_of(text, tables)
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:

@@ -32,11 +32,11 @@ from sfumato.query.payment import Paid, Pay, paying, payment, same_question
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.plans.shares import Share
-from sfumato.query.previews.preview import Preview, plans_of, previewed, smallest_epsilon
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.result import NonPrivateAnalysis
+    from sfumato.query.previews.preview import Preview
     from sfumato.query.table import Table
 
 Released = TypeVar("Released")
@@ -262,6 +262,8 @@ class Question(Helpful, Displayed, Generic[Released]):
         >>> len(question.preview(share="1/12", budget=year, units=100).to_arrow()), year.remaining.share
         (1, 1.0)
         """
+        from sfumato.query.previews.preview import plans_of, previewed
+
         self._check_nothing_left("preview")
         if share is not None:
             if epsilon is not None or admissible_delta(options.pop("delta", 0)):
@@ -341,6 +343,8 @@ class Question(Helpful, Displayed, Generic[Released]):
         0.3
         """
         self._check_nothing_left("epsilon_for")
+        from sfumato.query.previews.preview import smallest_epsilon
+
         return smallest_epsilon(
             self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}, means
         )

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
@@ -126,6 +125,8 @@ def _codes(keys: Sequence[pa.Array], over: int) -> tuple[Places, Places]:
             own = column.dictionary_encode(null_encoding="encode")
             both = others * max(len(own.dictionary), 1) + _numbers(own.indices)
             others = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    import pyarrow.compute as pc
+
     return others, _numbers(pc.rank(keys[over], tiebreaker="dense")) - 1
 
 

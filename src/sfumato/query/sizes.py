@@ -14,6 +14,9 @@ COPIES = 1 << 11
 BIGINT_ROOM = 1 << 62
 # More values than this are looked up in a list, in a fifth of the time.
 LISTED_BINS = 64
+# Parts of a column, between rows left out, that are put together one by one; for more, functions
+# of pyarrow are loaded, which takes longer than a small release.
+KEPT_PARTS = 64
 # Groups that a release handles at a time; a walk down a quantile tree holds about 20 kB for each group.
 BATCH_GROUPS, BATCH_TREES = 1 << 16, 1 << 10
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
@@ -213,6 +212,8 @@ def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
     ranks, values = [], []
     for column in keys:
         own = column.dictionary_encode(null_encoding="encode")
+        import pyarrow.compute as pc
+
         order = np.array(pc.sort_indices(own.dictionary).to_pylist(), np.int64)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))

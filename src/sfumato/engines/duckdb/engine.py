@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 import duckdb
 import pyarrow as pa
 
-from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combinations import COMPOSED, combination, taken_over
 from sfumato.engines.duckdb.combined import Rows
 from sfumato.engines.duckdb.composite import composite
@@ -375,6 +374,8 @@ class DuckDBEngine(Owned):
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
+        from sfumato.dialect.inside.text import table_of
+
         return table_of(text, tables)
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:

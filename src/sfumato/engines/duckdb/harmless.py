@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.nested import (
     is_nested,
@@ -222,6 +221,8 @@ def decoded(column: pa.DictionaryArray) -> pa.Array:
     values = column.dictionary
     long = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(values.type)
     # Under a NULL a code may stand for nothing.
+    import pyarrow.compute as pc
+
     codes = pc.if_else(pc.less(column.indices, len(values)), column.indices, None)
     return (values if long is None else values.cast(long)).take(codes)
 
@@ -253,6 +254,8 @@ def _harmless_dictionary(column: pa.DictionaryArray) -> pa.Array:
     if values is column.dictionary:
         return column
     valid = values.is_valid().take(column.indices)
+    import pyarrow.compute as pc
+
     indices = pc.if_else(valid, column.indices, pa.scalar(None, column.indices.type))
     return pa.DictionaryArray.from_arrays(indices, values, ordered=column.type.ordered)
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from itertools import chain, islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
@@ -202,6 +201,8 @@ def json_lines(path: str) -> Iterator[pa.RecordBatch]:
     for block in _blocks(path):
         column = lines_of(b"\n".join(map(_of_utf8, block.split(b"\n"))) if _is_odd(block) else block)
         if len(block) > MOST_JSON:
+            import pyarrow.compute as pc
+
             column = pc.if_else(pc.less_equal(pc.binary_length(column), MOST_JSON), column, None)
         yield pa.RecordBatch.from_arrays([column], ["line"])
 

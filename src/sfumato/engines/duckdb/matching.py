@@ -7,7 +7,6 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.engines.duckdb.numbering import codes_of
@@ -41,6 +40,8 @@ def numbered(
             _, column = next(given)
             if isinstance(statistic, DistinctMatched):
                 sure, sets = column.flatten()
+                import pyarrow.compute as pc
+
                 column = pc.add(sure, matched(sets, statistic.values))
             columns.append((name, column))
     return pa.RecordBatch.from_arrays([column for _, column in columns], names=[name for name, _ in columns])

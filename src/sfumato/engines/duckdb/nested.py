@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.text import identifier, literal
@@ -139,6 +138,8 @@ def _codes(keys: pa.Array) -> np.ndarray:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
+        import pyarrow.compute as pc
+
         keys = pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), keys.type), keys)
         keys = pc.if_else(pc.equal(keys, 0), pa.scalar(0, keys.type), keys)
     if pa.types.is_decimal(keys.type) and keys.type.bit_width < 128:

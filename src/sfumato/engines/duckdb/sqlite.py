@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -114,6 +113,8 @@ class SqliteReader:
     def __init__(self, file: str, whole: str) -> None:
         if not Path(whole).is_file():
             raise EngineError(f"scan: there is no file {shown(file)} (looked in {os.getcwd()!r})")
+        import sqlite3
+
         opened = None
         with suppress(sqlite3.Error), in_own_words():
             # Rows are read where DuckDB asks for them, one thread after the other.

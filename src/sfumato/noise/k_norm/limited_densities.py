@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.polynomial.legendre import legvander
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.cone import Cone
@@ -153,11 +152,15 @@ class _Panels:
 
 def _basis(x: Floats) -> Floats:
     """Lagrange's polynomials of the nodes of a panel, at places in [0, 1]."""
+    from numpy.polynomial.legendre import legvander
+
     return np.asarray(legvander(2 * x - 1, _nodes - 1) @ _inverse())
 
 
 @cache
 def _inverse() -> Floats:
+    from numpy.polynomial.legendre import legvander
+
     return np.asarray(np.linalg.inv(legvander(rule(_nodes)[0], _nodes - 1)))
 
 

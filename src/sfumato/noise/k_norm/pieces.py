@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebval
 from numpy.typing import NDArray
 
 from sfumato.noise.values import Floats
@@ -37,6 +36,8 @@ class Pieces:
 
     def __call__(self, x: Floats) -> Floats:
         """Return the function at numbers between the first end and the last."""
+        from numpy.polynomial.chebyshev import chebval
+
         found, piece = np.empty_like(x), _place(self._ends, x)
         for i in set(piece.ravel().tolist()):
             own = piece == i

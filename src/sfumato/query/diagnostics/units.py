@@ -10,7 +10,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sfumato.dataclass import dataclass
 from sfumato.query.schema import quoted
@@ -125,6 +124,8 @@ def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, 
     columns are joined on the others.
     """
     numbered = groups.append_column(number, pa.array(range(groups.num_rows), pa.int64()))
+    import pyarrow.compute as pc
+
     missing = [pc.is_null(groups[key]).to_pylist() for key in keys]
     patterns = list(zip(*missing, strict=True))
     parts = []

@@ -26,7 +26,7 @@ from sfumato.noise.levels_gaussian import LevelNoises, LevelsGaussian
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query.noisy.choosing import Choice, Places
-from sfumato.query.noisy.numbers import Cumulated, Levelled, NoisyNumbers, arrow_column
+from sfumato.query.noisy.numbers import Cumulated, Levelled, NoisyNumbers, arrow_column, kept_batch, kept_rows
 from sfumato.query.noisy.quantiles import PROFILE, LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
 from sfumato.query.series import Series
@@ -88,8 +88,7 @@ class Noising(Isolated, Spelled):
             keys, values, chosen = self._together(self.together, keys, exact, words)
         elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
-            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
-            keys, exact = keys.take(shown), self.columns(batch.take(shown))
+            keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))
             if noisy is not None:
                 values["units"] = WideIntegers.from_int64(noisy[kept])
         trees: dict[str, NoisyTree] = {}
@@ -152,9 +151,8 @@ class Noising(Isolated, Spelled):
         if isinstance(self.selection, KNormThreshold):
             noisy = self.selection.with_noise(int64_values(exact["units"]), drawn[0])
             kept = self.selection.keep(noisy)
-            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
-            keys, drawn = keys.take(shown), drawn[:, kept]
-            exact = {name: column.take(shown) for name, column in exact.items()}
+            keys, drawn = kept_batch(keys, kept), drawn[:, kept]
+            exact = {name: kept_rows(column, kept) for name, column in exact.items()}
             values["units"] = WideIntegers.from_int64(noisy[kept])
         # How far they are beyond a rank is a number of each group too, once places are chosen.
         chosen: dict[str, Places] = {}

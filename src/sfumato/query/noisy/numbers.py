@@ -22,6 +22,7 @@ from sfumato.noise.laws import Gaussian
 from sfumato.noise.levels_gaussian import LevelNoises
 from sfumato.noise.mixtures import laplaces_tolerance
 from sfumato.noise.values import Floats
+from sfumato.query import sizes
 from sfumato.query.noisy.choosing import Places
 from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.totals import Totals
@@ -117,6 +118,25 @@ class NoisyNumbers(Spelled):
         steps = {n: float(s) for n, s in self.steps.items()}
         together: dict[str, Any] = {n: law for n, law in self.laws.items() if isinstance(law, Marginal)}
         return DependentNoises(together, steps) if together else Noises(self.laws, steps)
+
+
+def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
+    """Return the rows of a column that are kept, in memory of their own: no other row is in it.
+
+    Args:
+        column: of any type.
+        kept: for each row, whether it is kept.
+    """
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+    if len(edges) > sizes.KEPT_PARTS:
+        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
+    parts = [column.slice(start, end - start) for start, end in edges.tolist()]
+    return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
+
+
+def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows of a batch that are kept, as `kept_rows` does."""
+    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
 
 
 def arrow_column(values: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]) -> pa.Array:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
@@ -216,6 +215,8 @@ def _in_one_cell(column: pa.Array, totals: Totals) -> pa.Array:
     codes = totals.rollup.codes[_finest(totals)]
     first = np.zeros(len(codes), bool)
     first[np.unique(codes, return_index=True)[1]] = True
+    import pyarrow.compute as pc
+
     return pc.if_else(pa.array(first), column, pa.scalar(0).cast(column.type))
 
 
