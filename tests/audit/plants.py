@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.forms.values import Values
 from sfumato.framework import Body, Product, Segment
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Laplace
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.query.plans import together
@@ -258,7 +258,7 @@ second_without_noise = noise_of(lambda noise, call: noise * (1 - call % 2))
 def less_noise(patch: pytest.MonkeyPatch) -> None:
     """All noise is a 64th of what it must be."""
     noise_of(lambda noise, call: noise // 64)(patch)
-    for kind in (LevelsGaussian, SeriesGaussian, SeparateNoise, JointNoise, LimitedNoise):
+    for kind in (LevelsGaussian, SeriesGaussian, SeparateNoise, JointNoise):
         honest = kind.rounded
         patch.setattr(kind, "rounded", lambda self, *given, honest=honest: honest(self, *given) // 64)
     honest_draws = QuantileChoice.draws

@@ -14,21 +14,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
-from sfumato.budget import Loss
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
-from sfumato.measurements.k_norm import noise_of
+from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import (
-    Cone,
-    JointNoise,
-    LimitedNoise,
-    Parabola,
-    SeparateNoise,
-    SeparateParabolas,
-    StretchedNoise,
-)
-from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.query.plans import together
 from sfumato.query.plans.expected import ratio
 from sfumato.query.plans.together import TogetherPlan
@@ -42,7 +31,6 @@ from sfumato.transformations import (
     ValueGrid,
     WeightedSum,
     WeightGrid,
-    body_of,
     bound_groups,
     cone_of,
     per_group,
@@ -102,7 +90,7 @@ def test_the_loss_is_epsilon_and_no_delta(asked, limits):
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
     """With noise that is known, a release has the numbers that the plan's chain computes from the rows."""
-    for kind in (JointNoise, LimitedNoise, SeparateNoise):
+    for kind in (JointNoise, SeparateNoise):
 
         def known(self, *given):
             groups = given[0] if isinstance(self, SeparateNoise) else self.groups
@@ -162,16 +150,6 @@ def vectors(statistics):
             yield [s.contribution(rows)[n] for s in statistics for n in s.names]
 
 
-@pytest.mark.parametrize("name", STATISTICS)
-def test_every_contribution_is_in_the_cone_after_its_rounding(name):
-    body, most = cone_of(STATISTICS[name]), F(0)
-    for vector in vectors(STATISTICS[name]):
-        a, b = body.sides(vector)
-        assert a <= 1 and b == 0, vector
-        most = max(most, a)
-    assert most == 1
-
-
 SQUARES = {
     "units": [CountUnits(), Moments("x", "x", 1, ValueGrid(0, -3, 3), square_bits=0, square_centre=4)],
     "rows": [Count(2), Moments("x", "x", 2, ValueGrid(0, -2, 6), square_bits=1, square_centre=4)],
@@ -199,77 +177,15 @@ SQUARES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SQUARES)
-def test_every_contribution_is_below_the_parabolas_after_its_rounding(name):
-    body, most = body_of(SQUARES[name]), F(0)
-    assert isinstance(body, ParabolaBody)
-    for vector in set(map(tuple, vectors(SQUARES[name]))):
+@pytest.mark.parametrize("name", [*STATISTICS, *(f"squares: {name}" for name in SQUARES)])
+def test_every_contribution_is_in_the_cone_after_its_rounding(name):
+    statistics = STATISTICS[name] if name in STATISTICS else SQUARES[name.removeprefix("squares: ")]
+    body, most = cone_of(statistics), F(0)
+    for vector in set(map(tuple, vectors(statistics))):
         a, b = body.sides(vector)
         assert a <= 1 and b == 0, vector
         most = max(most, a)
     assert most == 1
-
-
-def test_a_parabola_without_an_allowance_for_rounding_is_found():
-    """The square of 7 is 49/16, and counts as 3."""
-    body, moments = body_of(SQUARES["coarse"]), SQUARES["coarse"][1]
-    y = max(moments.square_centre, moments.largest_square - moments.square_centre)
-    bare = replace(body, bounds=(body.bounds[0], F(moments.rows * moments.half_range), F(moments.rows * y)))
-    assert any(bare.sides(v)[1] > 0 for v in vectors(SQUARES["coarse"]))
-
-
-def test_values_that_count_for_no_step_more_are_found():
-    """One value of two in up to 41 rows, of which one counts: squares are cut by more than the count is rounded."""
-    statistics = [
-        Count(1, "x", -4),
-        Moments("x", "x", 1, ValueGrid(0, -20, 20), square_bits=3, square_centre=25),
-    ]
-    body, outside = body_of(statistics), 0
-    assert isinstance(body, ParabolaBody)
-    for values in [(v,) for v in range(21)] + [(v, 20) for v in range(21)]:
-        for nulls in range(1, 40):
-            rows = [{"x": v} for v in (*values, *[None] * nulls)]
-            count, *sums = [s.contribution(rows)[n] for s in statistics for n in s.names]
-            assert body.holds((count, *sums))
-            outside += not body.holds((-(-len(values) * 16 // len(rows)), *sums))
-    assert outside
-
-
-def test_squares_make_the_noise_of_all_numbers_smaller():
-    """Of all groups, of each, and of private ones; a part that groups share is known for cones alone."""
-
-    def plan(groups, keys=(0, 1, 2, 3, 4), **asked):
-        people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=keys and list(keys))
-        limited = people.bound(groups=groups, rows=1, beyond="sample")
-        return limited.agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
-
-    squares, mean = sf.variance("whole", lower=0, upper=30), sf.mean("whole", lower=0, upper=30)
-    for groups, keys, column, drawn in (
-        (5, range(5), "whole", JointNoise),
-        (1, range(5), "whole", SeparateParabolas),
-        (1, None, "whole", SeparateParabolas),
-        (5, range(5), "x", JointNoise),
-        (1, None, "x", SeparateParabolas),
-    ):
-        found = plan(groups, keys, n=sf.count(), v=sf.variance(column, lower=0, upper=30))
-        assert found.body.units is (column == "x")
-        assert isinstance(found.drawn, drawn) and isinstance(found.drawn.cone, Parabola)
-        cube = noise_of(cone_of(found.requirements.statistics), F(1), 5, None if groups == 5 else 1)
-        for law, other in zip(found.laws.values(), marginals(cube), strict=True):
-            assert law.standard_deviation < 0.98 * other.standard_deviation
-    for groups in (2, 3, 4):
-        found = plan(groups, n=sf.count(), v=squares)
-        assert isinstance(found.body, ParabolaBody) is (found.shared == 0)
-    assert not isinstance(plan(5, n=sf.count(), m=mean).body, ParabolaBody)
-
-
-def test_other_numbers_leave_the_cube():
-    squares = SQUARES["rows"][1]
-    for others in ([CountUnits(), Count(2, "x", -1)], [Count(2, "x", -1)], [Count(2, "x", -8)]):
-        assert not isinstance(body_of([*others, squares]), ParabolaBody)
-    for beside in (Moments("x", "x", 2, GRID), replace(squares, null_count_exponent=0), squares):
-        rest = [beside] if beside is not squares else [squares, Moments("y", "y", 2, GRID)]
-        assert body_of([Count(2), *rest]) == cone_of([Count(2), *rest])
 
 
 class Upwards(Moments):
@@ -451,52 +367,27 @@ def limited_plan(groups=12, limit=4, **asked: Any):
     return grouped.bound(groups=limit, rows=1).agg(**asked).plan(epsilon="3/2", noise="k_norm")
 
 
-def test_where_a_unit_is_in_some_of_the_groups_noise_is_shared_in_part():
-    plan = limited_plan()
-    assert isinstance(plan.drawn, LimitedNoise) and plan.drawn.most == 4 and plan.shared == plan.drawn.shared
-    assert plan.exact_chain.output_metric == KNormDistance(plan.body, 4, True, plan.shared)
-    assert plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == F(3, 2)
-    assert plan.drawn.scales == tuple(b / F(3, 2) for b in plan.body.bounds)
-    for shared in together.SHARES:
-        other = together._plan(plan.query, plan.epsilon, 4, shared)
-        assert ratio(plan.expected, other.expected) < 1.01
-    for most in (None, 4):
-        assert ratio(plan.expected, together._plan(plan.query, plan.epsilon, most).expected) < 1
-    assert isinstance(limited_plan(limit=1).drawn, SeparateNoise)
-    assert isinstance(limited_plan(limit=12).drawn, JointNoise)
+@pytest.mark.parametrize(
+    "groups, limit, kind", [(12, 1, SeparateNoise), (12, 4, SeparateNoise), (5, 4, JointNoise)]
+)
+def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups, limit, kind):
+    plan = limited_plan(groups, limit)
+    assert isinstance(plan.drawn, kind) and plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == F(3, 2)
+    for most in (None, limit):
+        other = together._plan(plan.query, plan.epsilon, most)
+        assert ratio(plan.expected, other.expected) == 1 or type(other.drawn) is not kind
+        assert ratio(plan.expected, other.expected) <= 1
 
 
-def test_no_unit_moves_a_plan_with_a_limit_by_more_than_1_and_one_moves_it_as_far():
-    plan = limited_plan(groups=5, limit=3)
-    assert isinstance(plan.drawn, LimitedNoise)
-    found = falsify(of_numbers(plan), 1, evaluations=120)
-    assert not found.violated and found.ratio >= F(99, 100), str(found)
-
-
+@pytest.mark.parametrize("most", [None, 3])
 @pytest.mark.parametrize(
     "asked", [pytest.param(name, marks=pytest.mark.long) if name != "all" else name for name in ASKED]
 )
-def test_no_unit_moves_noise_that_is_shared_in_part_by_more_than_1(asked):
-    """Whatever noise would be chosen; with missing values too, whose counts are rounded up."""
-    query, (groups, rows) = plan_of(asked, 3, 2).query, (3, 2)
-    assert (query.groups, query.rows) == (groups, rows)
-    plan = together._plan(query, F(3, 2), groups, F(1, 4))
+def test_no_unit_moves_either_noise_by_more_than_1(asked, most):
+    """Whichever noise would be chosen; with missing values too, whose counts are rounded up."""
+    plan = together._plan(plan_of(asked, 3, 2).query, F(3, 2), most)
     found = falsify(of_numbers(plan), 1, evaluations=120)
     assert not found.violated and found.ratio >= F(9, 10), str(found)
-
-
-@pytest.mark.parametrize("shared", [F(0), F(1, 4), F(9, 10)])
-def test_the_norm_that_is_shared_in_part_holds_what_a_unit_may_add(shared):
-    """At most 1 for a contribution to at most k groups, and less than the norm of one that is not; beyond, more."""
-    body = ConeBody(("u", "n", "s"), (F(1), F(2), F(30)), units=True)
-    metric = KNormDistance(body, 2, apart=True, shared=shared)
-    corners = [(1, 2, 30), (1, 1, -15), (1, 0, 0), (1, 2, -30), (0, 0, 0)]
-    for vectors in product(corners, repeat=2):
-        sides = [body.sides(v) for v in vectors]
-        assert metric.norm(sides) <= 1
-        assert metric.norm([(b, a) for a, b in sides]) == metric.norm(sides)
-    for vectors in product(corners[:4], repeat=3):
-        assert metric.norm([body.sides(v) for v in vectors]) == 1 + (1 - shared) / 2
 
 
 def test_noise_of_too_many_groups_together_is_refused(monkeypatch):
@@ -615,25 +506,3 @@ def test_auto_spends_no_delta_on_public_groups():
     asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1))
     release = asked.release(epsilon=1, delta=1e-6, unsafe_words=SeededWords(1))
     assert release.plan.noise.name == "k_norm" and release.spent == (1.0, 0.0)
-
-
-def test_squares_of_parts_of_units_and_of_weighed_outputs_are_in_a_cone():
-    """What is cut of a part of a unit can leave the parabola; stretched noise is in a cone."""
-    pair = {"n": sf.count(), "v": sf.variance("x", lower=0, upper=30)}
-    columns = [pa.field(name, pa.int64(), nullable=False) for name in ("id", "g", "x")]
-    rows = sf.scan(pa.table([[1], [1], [1]], pa.schema(columns)), privacy_unit="id")
-
-    def plan(groups, beyond="auto", keys=(1, 2, 3), **weights):
-        given = {} if keys is None else {"keys": list(keys)}
-        bounded = rows.group_by("g", **given).bound(groups=groups, rows=1, beyond=beyond)
-        return bounded.agg(**pair).weigh(**weights).plan(epsilon=1, delta=1e-6, noise="k_norm")
-
-    assert isinstance(plan(3).body, ParabolaBody) and isinstance(plan(1, "sample").body, ParabolaBody)
-    assert type(plan(1).body) is type(plan(2).body) is ConeBody
-    assert isinstance(plan(1, keys=None).drawn, SeparateParabolas)
-    stretched = plan(1, keys=None, n=50)
-    assert isinstance(stretched.drawn, StretchedNoise) and type(stretched.body) is ConeBody
-    assert (
-        stretched.chain.map(1) == Loss(approximate=((1, 0, 1),))
-        and stretched.expected["n"] < plan(1).expected["n"]
-    )

@@ -18,7 +18,6 @@ from sfumato.framework import (
     AtomDomain,
     KNormDistance,
     Norm,
-    ParabolaBody,
     Part,
     RowsDomain,
 )
@@ -33,7 +32,6 @@ from sfumato.transformations import (
     Row,
     UnitSum,
     ValueGrid,
-    body_of,
     bound_groups,
     cone_of,
     per_group,
@@ -107,24 +105,19 @@ def test_counts_without_steps_for_parts_are_found_outside_and_refused():
     assert outside((Count(2, exponent=-3), Moments("x", "x", 2, GRID)), WEIGHTS)
 
 
-def test_squares_of_parts_can_leave_a_parabola_which_is_refused():
-    """And a body that is smaller than what a unit adds, of parts or not."""
+def test_a_body_that_is_smaller_than_what_a_unit_adds_is_refused():
     half = 14_629_888
     statistics = (
         Count(1, exponent=-20),
         Moments("x", "x", 1, ValueGrid(0, -half, half), True, None, 17, 816_473_477),
     )
-    body, cone = body_of(statistics), cone_of(statistics)
-    assert isinstance(body, ParabolaBody)
-    weight = WHOLE // 1024
-    part = vector(statistics, [float(half)], weight)
-    assert cone.sides(part)[0] <= F(weight, WHOLE) < body.sides(part)[0]
-    per_group(statistics, groups=1, together=KNormDistance(body))
-    per_group(statistics, groups=1, together=KNormDistance(cone), scaled=True)
+    cone, weight = cone_of(statistics), WHOLE // 1024
+    assert cone.sides(vector(statistics, [float(half)], weight))[0] <= F(weight, WHOLE)
     smaller = replace(cone, bounds=(*cone.bounds[:-1], cone.bounds[-1] - 1))
-    for scaled, other in ((True, body), (True, smaller), (False, smaller)):
+    for scaled in (True, False):
+        per_group(statistics, groups=1, together=KNormDistance(cone), scaled=scaled)
         with pytest.raises(ParameterError, match="together"):
-            per_group(statistics, groups=1, together=KNormDistance(other), scaled=scaled)
+            per_group(statistics, groups=1, together=KNormDistance(smaller), scaled=scaled)
 
 
 STATISTICS = [

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
         SymmetricDistance,
     )
     from sfumato.framework.odometer import Odometer
-    from sfumato.framework.parabolas import ParabolaBody
     from sfumato.framework.privacy_units import PrivacyUnitDistance
     from sfumato.framework.series import SeriesDistance
     from sfumato.framework.time_steps import TimeStepsDistance
@@ -94,7 +93,6 @@ __all__ = [
     "Norm",
     "Odometer",
     "OneSidedDistance",
-    "ParabolaBody",
     "Part",
     "PrivacyUnitDistance",
     "Product",
@@ -139,7 +137,6 @@ _HOMES = {
         "SymmetricDistance"
     ),
     "framework.odometer": "Odometer",
-    "framework.parabolas": "ParabolaBody",
     "framework.privacy_units": "PrivacyUnitDistance",
     "framework.series": "SeriesDistance",
     "framework.time_steps": "TimeStepsDistance",

@@ -86,31 +86,13 @@ class ConeBody(Spelled, Body):
             vector: a number for each coordinate, in grid steps.
         """
         x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
-        n, *signed = x[self.units :]
-        a = self._least(n, signed)
+        n = x[self.units]
+        a = (max(map(abs, x[self.units :])) + n) / 2
         b = a - n
         if self.units:
             a = max(a, x[0] + b)
             b = a - x[0]
         return a, b
-
-    def largest(self, vector: Sequence[int | Fraction], names: Sequence[str] = ()) -> Fraction:
-        """Return the largest |number| over its bound, but for units; of all, or of those that are named.
-
-        Args:
-            vector: a number for each coordinate, in grid steps.
-            names: of the coordinates that are looked at; none for all.
-
-        >>> body = ConeBody(("rows", "visits"), (Fraction(2), Fraction(30)))
-        >>> body.largest((1, -30)), body.largest((1, -30), names=["rows"])
-        (Fraction(1, 1), Fraction(1, 2))
-        """
-        own = list(zip(self.names, vector, self.bounds, strict=True))[self.units :]
-        return max(abs(Fraction(value) / bound) for name, value, bound in own if not names or name in names)
-
-    def _least(self, n: Fraction, signed: Sequence[Fraction]) -> Fraction:
-        """Return the least a without units, of numbers over their bounds."""
-        return (max(abs(number) for number in (n, *signed)) + n) / 2
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
         """Whether one unit may add this to a group.
@@ -146,7 +128,7 @@ class CubeBody(ConeBody):
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
         """Whether one unit may add this to a group."""
-        return self.largest(vector) <= 1
+        return all(abs(Fraction(value)) <= bound for value, bound in zip(vector, self.bounds, strict=True))
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,10 +140,6 @@ class KNormDistance(Spelled, Metric):
         groups: the most groups that a unit is in; None for all.
         apart: whether each group is measured by itself, and the sum over groups taken, over `groups`: never
             more, and equal for one group. This is the norm of noise that is independent between groups.
-        shared: with `apart`, the part of the norm that is the largest group's after all, from 0 to 1.
-        favoured: with `apart`, and nothing shared, names of numbers that matter more, but for units.
-        part: from 0 to less than 1, the part of the norm that is theirs: in it, all other numbers are not
-            looked at. Less than the norm, and equal for contributions.
     Raises:
         ParameterError: a parameter is out of its range, or does not fit the others.
 
@@ -170,12 +148,6 @@ class KNormDistance(Spelled, Metric):
     >>> metrics = KNormDistance(body), KNormDistance(body, 1), KNormDistance(body, 2, apart=True)
     >>> [metric.distance(*change) for metric in metrics]
     [Fraction(2, 1), Fraction(2, 1), Fraction(1, 1)]
-    >>> KNormDistance(body, 2, apart=True, shared=Fraction(1, 4)).distance(*change)
-    Fraction(5, 4)
-    >>> pair = ConeBody(("rows", "visits"), (Fraction(1), Fraction(1)))
-    >>> stretched = KNormDistance(pair, 1, apart=True, favoured=("visits",), part=Fraction(3, 4))
-    >>> [stretched.of([vector]) for vector in ((1, 1), (0, 1), (1, 0), (4, 0))]
-    [Fraction(1, 1), Fraction(1, 1), Fraction(1, 4), Fraction(1, 1)]
 
     Source:
         Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure
@@ -185,20 +157,10 @@ class KNormDistance(Spelled, Metric):
     body: ConeBody
     groups: int | None = None
     apart: bool = False
-    shared: Fraction = Fraction(0)
-    favoured: tuple[str, ...] = ()
-    part: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        limited = set(self.body.names[self.body.units :])
-        if not set(self.favoured) < limited or (self.favoured and (self.shared or not self.apart)):
-            raise ParameterError("favoured", self.favoured, f"some of {limited}, of groups by themselves")
-        if not 0 <= self.part < 1 or bool(self.part) != bool(self.favoured):
-            raise ParameterError("part", self.part, "from 0 to less than 1, and 0 where nothing is favoured")
-        if not 0 <= self.shared <= int(self.apart):
-            raise ParameterError("shared", self.shared, "from 0 to 1, of groups measured by themselves")
-        if isinstance(self.body, CubeBody) and (self.shared or not self.apart):
-            raise ParameterError("apart", self.apart, "True, and nothing shared, for signed numbers alone")
+        if isinstance(self.body, CubeBody) and not self.apart:
+            raise ParameterError("apart", self.apart, "True, for signed numbers alone")
         if self.groups is not None:
             whole_number(self.groups, "groups", 1)
         elif self.apart:
@@ -227,14 +189,10 @@ class KNormDistance(Spelled, Metric):
         Args:
             vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
         """
-        found = self.norm([self.body.sides(vector) for vector in vectors])
-        if not self.favoured:
-            return found
-        less = [self.body.largest(v) - self.body.largest(v, self.favoured) for v in vectors]
-        return found - self.part * sum(less, Fraction(0)) / (self.groups or 1)
+        return self.norm([self.body.sides(vector) for vector in vectors])
 
     def norm(self, sides: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
-        """Return the norm of the groups' `sides`, where nothing is favoured; else it is not larger.
+        """Return the norm of the groups' `sides`.
 
         Args:
             sides: of each group, as `ConeBody.sides` gives them.
@@ -246,10 +204,9 @@ class KNormDistance(Spelled, Metric):
         >>> KNormDistance(body, groups=1).norm([came, came])  # of a unit that is in one group alone
         Fraction(2, 1)
         """
-        parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
         if self.apart:
-            each = sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)
-            return self.shared * sum(map(max, parts), Fraction(0)) + (1 - self.shared) * each
+            return sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)
+        parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
         return sum((self._one_side(part) for part in parts), Fraction(0))
 
     def _one_side(self, part: Sequence[Fraction]) -> Fraction:

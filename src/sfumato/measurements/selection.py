@@ -29,7 +29,7 @@ from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
-from sfumato.noise.k_norm.separate_laws import ExactMarginal
+from sfumato.noise.k_norm.separate_laws import ErlangMixture
 from sfumato.noise.sums import log10_outside
 
 Units = NDArray[np.int64]
@@ -478,13 +478,13 @@ class KNormThreshold(Spelled, _Threshold):
     (17, 28)
     """
 
-    law: ExactMarginal  # type: ignore[assignment]
+    law: ErlangMixture  # type: ignore[assignment]
     delta_per_group: Fraction
     pre_threshold: int = 1
 
     if TYPE_CHECKING:  # numbers of any kind are made exact
 
-        def __init__(self, law: ExactMarginal, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
+        def __init__(self, law: ErlangMixture, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
 
     def _log10_outside(self, x: float) -> float:
         return float(self.law.log10_outside(x))

@@ -173,11 +173,7 @@ class Design:
 
     def weight_exponent(self) -> int:
         """The log2 of the grid step of rows that are scaled down."""
-        noise = self.multiplier * self.rows
-        if self.together:
-            # A step of them is more than one of squares, which they then limit: see `body_of`.
-            return min(self.whole_exponent, max(-28, Grid.for_noise(noise, 28).exponent))
-        return min(self.whole_exponent, Grid.for_noise(noise).exponent)
+        return min(self.whole_exponent, Grid.for_noise(self.multiplier * self.rows).exponent)
 
     @property
     def whole_exponent(self) -> int:

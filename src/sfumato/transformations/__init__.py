@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sfumato.transformations.records.variance import covariance, variance
     from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
     from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
-    from sfumato.transformations.statistics.cone import body_of, cone_of
+    from sfumato.transformations.statistics.cone import cone_of
     from sfumato.transformations.statistics.count import Count, CountUnits
     from sfumato.transformations.statistics.cross import Axis, CrossMoments
     from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
@@ -85,7 +85,6 @@ __all__ = [
     "WeightsInBins",
     "YesInStrata",
     "body_in_all",
-    "body_of",
     "bound_groups",
     "bound_rows",
     "bound_total_rows",
@@ -123,7 +122,7 @@ _HOMES = {
     "transformations.records.variance": "covariance variance",
     "transformations.rows": "bound_groups bound_rows bound_total_rows scale_groups",
     "transformations.statistics.bins": "Edges Listed RowsInBins UnitsInBins",
-    "transformations.statistics.cone": "body_of cone_of",
+    "transformations.statistics.cone": "cone_of",
     "transformations.statistics.count": "Count CountUnits",
     "transformations.statistics.cross": "Axis CrossMoments",
     "transformations.statistics.distinct": "DistinctMatched DistinctShared",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -47,37 +46,9 @@ def gamma(shape, u, *address):
         attempt += 1
 
 
-def inside(a, b, x, y):
-    """Whether (x, y) is in aM - bM, M the hull of y = 2x² - 1: which ends of x = x1 - x2 make y largest and least."""
-    one, other = max(abs(x) - b, 0), max(abs(x) - a, 0)
-    least = 2 * one**2 / a - a - b if one else -a - b
-    most = a + b - 2 * other**2 / b if other else a + b
-    return abs(x) <= a + b and least <= y <= most
-
-
-def boole(f, ends):
-    """Integrate what is a polynomial of at most degree 5 between two ends: Boole's rule."""
-    total = mpmath.mpf(0)
-    for low, high in pairwise(ends):
-        values = (w * f(low + (high - low) * i / 4) for i, w in enumerate((7, 32, 12, 32, 7)))
-        total += (high - low) * sum(values) / 90
-    return total
-
-
-def volume(signed, units, theta, squares=False):
+def volume(signed, units, theta):
     """One group's volume by quadrature of what its sampler says; not by the polynomial of the package."""
     tau, power = 1 - theta, signed + 1
-    if squares:
-
-        def area(n, lam=theta, mu=tau):
-            a, b = min(lam, n + mu), min(mu, lam - n)
-            return (a + b) ** 2 - (a**2 + b**2) / 3
-
-        def body(u):
-            lam, mu = min(theta, tau + u), min(tau, theta - u)
-            return boole(lambda n: area(n, lam, mu), [-mu, lam - mu, lam])
-
-        return boole(body if units else area, [-tau, theta - tau, theta])
     if not units:
         return (2 - theta**power - tau**power) / power
 
@@ -92,10 +63,10 @@ def volume(signed, units, theta, squares=False):
     return mpmath.quad(inner, [-tau, *sorted([mpmath.mpf(0), theta - tau]), theta])
 
 
-def theta(signed, units, groups, u, squares):
+def theta(signed, units, groups, u):
     if signed + units == 0:
         return u.at(1)
-    c, h, quadratic = family(signed, units, squares)
+    c, h, quadratic = family(signed, units)
     attempt = 0
     while 22 * h**2 > 28 * (groups + mpmath.mpf(3) / 4):
         x = u.at(1, attempt, 0) - 0.5
@@ -114,13 +85,13 @@ def theta(signed, units, groups, u, squares):
 
 
 @cache
-def family(signed, units, squares):
+def family(signed, units):
     """V = c0 + c1 x^2 + c2 x^4 ..., and the h of the Beta proposals, which is part of the contract."""
     count = (signed + units) // 2 + 2
     xs = [mpmath.mpf(i) / (2 * count) for i in range(count)]
     c = mpmath.lu_solve(
         mpmath.matrix([[x ** (2 * j) for j in range(count)] for x in xs]),
-        mpmath.matrix([volume(signed, units, mpmath.mpf(1) / 2 + x, squares) for x in xs]),
+        mpmath.matrix([volume(signed, units, mpmath.mpf(1) / 2 + x) for x in xs]),
     )
     positive = mpmath.mpf(0)
     for j in range(count - 1, 1, -1):
@@ -170,21 +141,16 @@ def within(signed, units, lam, mu, uniform):
     return [first, n, *((2 * t - 1) * v for t in uniform[2:])]
 
 
-def joint(signed, units, scales, groups, words, squares=False):
+def joint(signed, units, scales, groups, words):
     with mpmath.workdps(digits):
         u = Uniforms(words)
         r = gamma(groups * (1 + signed + units) + 2, u, 0)
-        share = theta(signed, units, groups, u, squares)
+        share = theta(signed, units, groups, u)
         lam, mu = share * r, (1 - share) * r
 
         def make(uniform):
             numbers = within(signed, units, lam, mu, uniform)
             if numbers is None:
-                return None
-            n, left, right = numbers[units], lam, mu
-            if units:
-                left, right = min(lam, mu + numbers[0]), min(mu, lam - numbers[0])
-            if squares and not inside(min(left, n + right), min(right, left - n), *numbers[-2:]):
                 return None
             return [
                 x * Fraction(s).numerator / Fraction(s).denominator
@@ -222,174 +188,3 @@ def separate(signed, units, scales, count, words):
             ]
 
         return vectors(2 * signed + 1 + units, count, u, make)
-
-
-def separate_parabolas(units, scales, count, words):
-    with mpmath.workdps(digits):
-        u = Uniforms(words)
-
-        def make(uniform):
-            size = -sum(mpmath.log(abs(2 * t - 1)) for t in uniform[: 4 + units])
-            point = [2 * t - 1 for t in uniform[4 + units :]]
-            a, b = (1 + point[0]) / 2, (1 - point[0]) / 2
-            if units:
-                point[1] = uniform[6] - b
-                a, b = min(a, point[1] + b), min(b, a - point[1])
-            if not inside(a, b, *point[-2:]):
-                return None
-            return [
-                z * size * Fraction(s).numerator / Fraction(s).denominator
-                for z, s in zip(point, scales, strict=True)
-            ]
-
-        return vectors(7 + 2 * units, count, u, make)
-
-
-def tilted_volume(signed, units, tilt, lam, mu):
-    """The integral of exp(-tilt (a + b)) over λC - μC, up to a factor, over the size a + b without units.
-
-    With units, u - n is any number that leaves room: weighed by the integral of its own exp.
-    """
-    m, small, large, whole = signed, *sorted([lam, mu]), lam + mu
-
-    def room(left, right):
-        return (2 - mpmath.exp(-tilt * left) - mpmath.exp(-tilt * right)) / tilt if units else mpmath.mpf(1)
-
-    def rooms(start, end, size):
-        """Of a from start to end, b = size - a."""
-        if not units:
-            return end - start
-
-        def part(one, other):
-            return (mpmath.exp(-tilt * one) - mpmath.exp(-tilt * other)) / tilt
-
-        falls = part(lam - end, lam - start) + part(mu - size + start, mu - size + end)
-        return (2 * (end - start) - falls) / tilt
-
-    def inside(size):
-        start, end = max(size - mu, 0), min(size, lam)
-        return 2 * m * size ** (m - 1) * rooms(start, end, size) if m else 0
-
-    def edges(size):
-        found = room(lam - size, mu) if size <= lam else 0
-        return size**m * (found + (room(lam, mu - size) if size <= mu else 0))
-
-    total = mpmath.mpf(0)
-    for low, high in ((0, small), (small, large), (large, whole)):
-        if low < high:
-            middle = (low + high) / 2
-            on_edge = edges(middle) != 0
-
-            def f(size, on_edge=on_edge):
-                # At the ends of a piece: what it is within.
-                return mpmath.exp(-tilt * size) * (inside(size) + (edges(size) if on_edge else 0))
-
-            total += mpmath.quad(f, [low, high])
-    return total
-
-
-def limited(signed, units, scales, groups, most, shared, hat, uniform_in_body, words):
-    """`hat` and `uniform_in_body` are those of the package, and part of the contract."""
-    with mpmath.workdps(digits):
-        u = Uniforms(words)
-        w = mpmath.mpf(shared.numerator) / shared.denominator
-        tilt = (1 - w) / most
-        top, start, end, left, right = (
-            mpmath.mpf(x.numerator) / x.denominator
-            for x in (hat.top, hat.start, hat.end, hat.left, hat.right)
-        )
-        attempt = 0
-        while True:
-            piece, place, share, chance = (u.at(0, attempt, i) for i in range(4))
-            attempt += 1
-            along = piece * (1 / left + end - start + 1 / right)
-            if along < 1 / left:
-                r, hat_height = start + mpmath.log(place) / left, mpmath.log(place)
-            elif along < 1 / left + end - start:
-                r, hat_height = start + (end - start) * place, 0
-            else:
-                r, hat_height = end - mpmath.log(place) / right, mpmath.log(place)
-            if r <= 0:
-                continue
-            lam, mu = share * r, (1 - share) * r
-            with mpmath.workdps(30):  # the chance that this decides wrongly is next to none
-                volume = tilted_volume(signed, units, tilt, lam, mu)
-                height = groups * mpmath.log(volume) + mpmath.log(r) - w * r
-                taken = mpmath.log(chance) < height - top - hat_height
-            if taken:
-                break
-
-        def size_of(numbers):
-            rest = numbers[units:]
-            found = max(map(abs, rest))
-            return found + abs(numbers[0] - rest[0]) if units else found
-
-        def scaled(numbers, by):
-            return [
-                x * by * Fraction(s).numerator / Fraction(s).denominator
-                for x, s in zip(numbers, scales, strict=True)
-            ]
-
-        def from_within(uniform):
-            numbers = within(signed, units, lam, mu, uniform[:-1])
-            if numbers is None:
-                return None
-            if -mpmath.log(abs(2 * uniform[-1] - 1)) < tilt * size_of(numbers):
-                return None
-            return scaled(numbers, 1)
-
-        def from_anywhere(uniform):
-            numbers = exponentials(signed, units, uniform)
-            size = size_of(numbers)
-            if (size + numbers[0]) / 2 > tilt * lam or (size - numbers[0]) / 2 > tilt * mu:
-                return None
-            return scaled(numbers, 1 / tilt)
-
-        if uniform_in_body:
-            return vectors(2 + signed + units, groups, u, from_within)
-        return vectors(2 * signed + 1 + units, groups, u, from_anywhere)
-
-
-def centred(scale, groups, total, words):
-    with mpmath.workdps(digits):
-        u = Uniforms(words)
-        t = mpmath.mpf(total.numerator) / total.denominator
-        x = -mpmath.log(u.at(1, 0)) * (1 if u.at(1, 1) > 0.5 else -1) / (2 * t)
-        y = gamma(groups + 1, u, 0) / (2 * (1 - t))
-        factor = mpmath.mpf(scale.numerator) / scale.denominator
-        return vectors(1, groups, u, lambda uniform: [(x + y * (2 * uniform[0] - 1)) * factor])
-
-
-def stretched(signed, units, scales, favoured, part, count, words):
-    """Of a body that is stretched: which of M + 1 exponential numbers go beyond the favoured ones is drawn first."""
-    m, p = signed + 1, len(favoured)
-    with mpmath.workdps(digits):
-        u, v = Uniforms(words), 1 - mpmath.mpf(part.numerator) / part.denominator
-        chances = [
-            mpmath.binomial(m - p, j) * mpmath.factorial(m - 1 - j) * mpmath.factorial(j) / v ** (j + 1)
-            for j in range(m - p + 1)
-        ]
-
-        def make(uniform):
-            steps = [(-mpmath.log(abs(2 * t - 1)), 1 if t > 0.5 else -1) for t in uniform]
-            j, place = 0, uniform[m + 1] * sum(chances)
-            while place >= chances[j]:
-                place -= chances[j]
-                j += 1
-            y = sum(e for e, _ in steps[: m - j])
-            t = y + sum(e for e, _ in steps[m - j : m + 1]) / v
-            core, choices = [y * steps[0][1]], uniform[m + 2 : m + 1 + p]
-            if p > 1:
-                face = int(mpmath.floor(choices[0] * p))
-                core += [(2 * a - 1) * y for a in (choices[0] * p - face, *choices[1:])]
-                core[0], core[face] = core[face], core[0]
-            others = [(2 * a - 1) * t for a in uniform[m + 1 + p : 2 * m + 1]]
-            numbers = [core.pop(0) if i in favoured else others.pop(0) for i in range(m)]
-            if units:
-                numbers.insert(0, numbers[0] + steps[-1][0] * steps[-1][1])
-            return [
-                x * Fraction(s).numerator / Fraction(s).denominator
-                for x, s in zip(numbers, scales, strict=True)
-            ]
-
-        return vectors(2 * m + 1 + units, count, u, make)

@@ -11,10 +11,7 @@ from sfumato.noise import FixedWords, SeededWords
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.drawing import Vectors
 from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.limited import LimitedNoise
-from sfumato.noise.k_norm.parabola import ROOM_ERROR, Parabola
 from sfumato.noise.k_norm.separate import SeparateNoise
-from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 from . import reference
 
@@ -28,46 +25,27 @@ SCALES = [
 FIRST = [
     c if c in CONES[:2] or c == Cone(1, True) else pytest.param(c, marks=pytest.mark.long) for c in CONES
 ]
-SQUARES = [Parabola(), Parabola(units=True)]
-# Of all groups the part that a unit is in, and what groups share: one each of proposals within λC - μC, and anywhere.
-LIMITED = {"limited": (F(2, 3), F(3, 4)), "mostly apart": (F(1, 4), F(1, 5))}
 
 
 def name(cone):
-    return ("squares" if cone in SQUARES else str(cone.signed)) + ("u" if cone.units else "")
+    return str(cone.signed) + ("u" if cone.units else "")
 
 
 def draw(kind, cone, scales, groups, words):
     given = scales[: cone.dimensions]
     if kind == "joint":
         return JointNoise(cone, given, groups).rounded(words)
-    if kind in LIMITED:
-        return limited(kind, cone, given, groups).rounded(words)
-    return (SeparateParabolas if cone in SQUARES else SeparateNoise)(cone, given).rounded(groups, words)
-
-
-def limited(kind, cone, scales, groups):
-    part, shared = LIMITED[kind]
-    return LimitedNoise(cone, scales, groups, max(1, int(part * groups)), shared)
+    return SeparateNoise(cone, given).rounded(groups, words)
 
 
 def slowly(kind, cone, scales, groups, words):
     given = scales[: cone.dimensions]
-    if kind in LIMITED:
-        noise = limited(kind, cone, given, groups)
-        rules = noise.most, noise.shared, noise.sizes.hat, noise.within
-        return reference.limited(cone.signed, cone.units, given, groups, *rules, words)
-    if kind == "joint":
-        return reference.joint(cone.signed, cone.units, given, groups, words, cone in SQUARES)
-    if cone in SQUARES:
-        return reference.separate_parabolas(cone.units, given, groups, words)
-    return reference.separate(cone.signed, cone.units, given, groups, words)
+    compute = reference.joint if kind == "joint" else reference.separate
+    return compute(cone.signed, cone.units, given, groups, words)
 
 
 @pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
-@pytest.mark.parametrize(
-    "cone", [*FIRST, *(pytest.param(c, marks=pytest.mark.long) for c in (*MANY, *SQUARES))], ids=name
-)
+@pytest.mark.parametrize("cone", [*FIRST, *(pytest.param(c, marks=pytest.mark.long) for c in MANY)], ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_every_draw_is_the_rounded_real(kind, cone, scales):
     same_as_slowly(kind, cone, scales, (1, 2, 5, 150))
@@ -78,22 +56,6 @@ def test_every_draw_is_the_rounded_real(kind, cone, scales):
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_every_draw_of_very_many_numbers_is_the_rounded_real(kind, cone):
     same_as_slowly(kind, cone, SCALES[0] * 6, (1, 3))
-
-
-@pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
-@pytest.mark.parametrize(
-    "cone",
-    FIRST,
-)
-@pytest.mark.parametrize("kind", LIMITED)
-def test_every_draw_with_a_limit_is_the_rounded_real(kind, cone, scales):
-    same_as_slowly(kind, cone, scales, (1, 12))
-
-
-def test_both_ways_to_propose_are_tried():
-    for cone in CONES:
-        ways = {limited(kind, cone, (F(1),) * cone.dimensions, 12).within for kind in LIMITED}
-        assert ways == {True, False}
 
 
 def same_as_slowly(kind, cone, scales, counts):
@@ -110,8 +72,6 @@ def same_as_slowly(kind, cone, scales, counts):
 def _given(cone, groups, kind, seed):
     """The words of a call whose vectors are all accepted in the first round, as integers."""
     width = cone.dimensions if kind == "joint" else 2 * cone.signed + 1 + cone.units
-    if cone in SQUARES and kind == "separate":
-        width = 2 * cone.dimensions + 1
     return SeededWords(seed).take(4 + width * groups).tolist()
 
 
@@ -120,7 +80,7 @@ def _given(cone, groups, kind, seed):
     [
         Cone(0),
         Cone(1),
-        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True), *SQUARES)),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True))),
     ],
     ids=name,
 )
@@ -137,8 +97,7 @@ def test_words_next_to_boundaries(kind, cone, monkeypatch):
 
     monkeypatch.setattr(Vectors, "settle", counted)
     scales, changes = (F(50), F(40), F(30), F(20)), 0
-    # Most points with squares and units are not accepted, whatever the word is.
-    for seed in range(6 if cone in SQUARES and cone.units and kind == "separate" else 2):
+    for seed in range(2):
         base = _given(cone, 1, kind, seed)
 
         def vector(words, compute=draw):
@@ -201,23 +160,12 @@ def test_words_where_floats_know_nothing(kind, cone, place):
 
 
 @pytest.mark.parametrize("cone", CONES, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate", *LIMITED])
-def test_the_path_does_not_matter(kind, cone, monkeypatch):
-    same_by_either_path(kind, cone, monkeypatch)
-
-
-@pytest.mark.parametrize("cone", SQUARES, ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_the_path_does_not_matter_with_squares(kind, cone, monkeypatch):
-    same_by_either_path(kind, cone, monkeypatch)
-
-
-def same_by_either_path(kind, cone, monkeypatch):
-    groups = 40 if kind in LIMITED else 400
-    fast = draw(kind, cone, SCALES[0], groups, SeededWords(5))
+def test_the_path_does_not_matter(kind, cone, monkeypatch):
+    fast = draw(kind, cone, SCALES[0], 400, SeededWords(5))
     rounding = Vectors._round_into
     monkeypatch.setattr(Vectors, "_round_into", lambda *args: rounding(*args) | True)
-    assert np.array_equal(draw(kind, cone, SCALES[0], groups, SeededWords(5)), fast)
+    assert np.array_equal(draw(kind, cone, SCALES[0], 400, SeededWords(5)), fast)
 
 
 @pytest.mark.parametrize("kind, groups", [("joint", 8191), ("joint", 8193), ("separate", 20_000)])
@@ -262,25 +210,13 @@ def test_the_check_sees_a_wrong_last_bit(monkeypatch):
 
 
 @pytest.mark.parametrize("cone", FIRST, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate", "within", "anywhere"])
-def test_floats_are_within_their_margin(kind, cone):
-    within_their_margin(kind, cone)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cone", SQUARES, ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_floats_are_within_their_margin_with_squares(kind, cone):
-    within_their_margin(kind, cone)
-
-
-def within_their_margin(kind, cone):
+def test_floats_are_within_their_margin(kind, cone):
     """In 400 random vectors of joint noise with θ anywhere, and of separate noise: errors over bounds are below 1.
 
     So they are over closer bounds, which are hardly above the others.
     """
     from sfumato.noise.k_norm.joint import JointVectors
-    from sfumato.noise.k_norm.limited import TiltedVectors, WithinVectors
     from sfumato.noise.k_norm.radii import radii
     from sfumato.noise.k_norm.streams import Streams
 
@@ -290,17 +226,14 @@ def within_their_margin(kind, cone):
             streams = Streams(SeededWords(seed))
             scales = (F(1),) * cone.dimensions
             if kind == "separate":
-                vectors = (SeparateParabolas if cone in SQUARES else SeparateNoise)(cone, scales)
+                vectors = SeparateNoise(cone, scales)
             else:
                 shared = radii(cone.volume, cone.dimensions, groups, streams)
-                made = {"joint": JointVectors, "within": WithinVectors, "anywhere": TiltedVectors}[kind]
-                vectors = made(cone, scales, shared, *(() if kind == "joint" else (F(1, 7),)))
+                vectors = JointVectors(cone, scales, shared)
             words = SeededWords(f"{seed} words").take(20 * vectors.width).view(np.int64).reshape(-1, 20)
             found = vectors.approximate(words)
             with np.errstate(invalid="ignore", divide="ignore"):
                 closer = vectors.closely(found.numbers)
-            if closer is None:
-                closer = [np.full_like(x, m) for x, m in zip(found.numbers, found.margins, strict=True)]
             for i in range(20):
                 if found.known is not None and not found.known[i]:
                     continue
@@ -319,13 +252,6 @@ def within_their_margin(kind, cone):
                         own[i] <= margin * 1.15
                     )  # of which 1.13 are in what bounds the errors of all magnitudes
                 if exact.room is not None:
-                    room = F(*exact.room.low.as_integer_ratio())
-                    if cone in SQUARES and cone.units and kind == "joint":
-                        continue  # so here, over 24 L² or over L
-                    if kind == "joint":
-                        size = F(vectors.shared.floats[2])
-                        room /= ROOM_ERROR * size**2 if cone in SQUARES else size
-                    if kind == "within" and cone.units:
-                        continue  # one of two rooms, of different units: which is decided
+                    room = F(*exact.room.low.as_integer_ratio()) / F(vectors.shared.floats[2])
                     worst = max(worst, float(abs(F(found.room[i]) - room) / F(found.room_margin)))
     assert 0.001 < worst < 1 and 0.001 < worst_of_closer < 1

@@ -18,13 +18,11 @@ from scipy.special import gammaincc
 from sfumato.errors import ParameterError
 from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises
-from sfumato.noise.k_norm.joint_laws import joint
-from sfumato.noise.k_norm.limited_laws import limited, rough_deviations
+from sfumato.noise.k_norm.joint_laws import _mean_squares, joint, rule
 from sfumato.noise.k_norm.marginals import marginals
 from sfumato.noise.k_norm.separate_laws import ErlangMixture, separate
-from sfumato.noise.k_norm.sides import Group
 from sfumato.noise.k_norm.tails import tail
 
 ONE = (F(1),) * 5
@@ -99,14 +97,19 @@ def test_marginals_are_those_of_mpmath(m, groups, signed, x):
 
 
 @pytest.mark.parametrize("cone", [Cone(m, units) for m in (0, 1, 2, 5) for units in (False, True)], ids=str)
-def test_tails_are_those_of_sides(cone):
-    """Two derivations: from the law of v, in pieces, and from the density of the sides (a, b) without a tilt."""
-    theta = np.concatenate([[0, 0.5, 1], np.random.default_rng(1).uniform(0, 1, 40)])
-    group = Group(cone, 0.0, theta, 1 - theta)
-    for i in range(cone.dimensions):
-        for y in (0.0, 0.1, 0.35, 0.6, 0.9, 1.0):
-            found = tail(cone, i, np.array(y), theta)
-            assert np.abs(found - group.tail(i, y) / group.volume).max() < 1e-13
+def test_mean_squares_are_those_of_tails(cone):
+    """Two derivations: from the law of v, in pieces, and from the density of the sides (a, b)."""
+    place, weight = rule(12)
+    for theta in (0.0, 0.3, 0.5, 0.81, 1.0):
+        found = _mean_squares(cone, np.array([theta]))
+        ends = sorted({0.0, 1.0, theta, 1 - theta, abs(2 * theta - 1)})
+        for i in range(cone.dimensions):
+            square = 0.0
+            for low, high in pairwise(ends):
+                y = low + (high - low) * (place + 1) / 2
+                both = sum(tail(cone, i, y, np.full_like(y, t)) for t in (theta, 1 - theta))
+                square += (high - low) / 2 * float((weight * 2 * y * both).sum())
+            assert float(found[cone.alike(i)][0]) == pytest.approx(square, rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [0, 2, 3])
@@ -151,156 +154,8 @@ def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
         joint_laws._of_share.cache_clear()
         for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
             found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
-            found.append([law.outside_anywhere(x) for x in (0.3, groups / 2, groups, 3 * groups)])
     one, other = np.array(found).reshape(2, -1)
     assert np.abs(one - other).max() < 1e-10
-
-
-ALL_CONES = [Cone(0), Cone(1), Cone(2), Cone(0, True), Cone(1, True), Cone(2, True)]
-
-
-@pytest.mark.parametrize(
-    "cone", [*ALL_CONES[:2], *(pytest.param(c, marks=pytest.mark.long) for c in ALL_CONES[2:])]
-)
-def test_noise_shared_by_nearly_all_of_the_norm_is_joint_noise(cone):
-    near = LimitedNoise(cone, ONE[: cone.dimensions], 6, 3, 1 - F(1, 10**8))
-    for one, other in zip(marginals(near), marginals(JointNoise(cone, near.scales, 6)), strict=True):
-        assert one.variance == pytest.approx(other.variance, rel=1e-6)
-        for x in (1.0, 4.0, 9.0):
-            assert one.outside(x) == pytest.approx(other.outside(x), abs=1e-6)
-            assert one.outside_anywhere(x) == pytest.approx(other.outside_anywhere(x), abs=1e-6)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cone", ALL_CONES[:4], ids=str)
-def test_noise_shared_by_next_to_nothing_of_the_norm_is_noise_of_each_group(cone):
-    """The limit at w = 0 from w and w / 2: what is left is of the order of w^2."""
-    for i in range(cone.dimensions):
-        apart = separate(SeparateNoise(cone, (F(3),) * cone.dimensions), i)
-        one, other = (
-            limited(LimitedNoise(cone, ONE[: cone.dimensions], 3, 3, w), i) for w in (F(1, 50), F(1, 100))
-        )
-        for x in (1.0, 6.0):
-            assert 2 * other.outside(x) - one.outside(x) == pytest.approx(apart.outside(x), abs=5e-4)
-
-
-@pytest.mark.parametrize("cone", ALL_CONES, ids=str)
-def test_tails_with_a_limit_are_shares_of_tilted_points(cone):
-    """Points of a box, weighed with exp(-tilt (a + b)) where the sides are within λ and μ: 1,000,000."""
-    rng, left, right, tilt = np.random.default_rng(cone.signed), 1.3, 0.7, 0.8
-    x = rng.uniform(-2, 2, (cone.dimensions, 1_000_000))
-    rest = x[1:] if cone.units else x
-    size = np.abs(rest).max(axis=0) + (np.abs(x[0] - x[1]) if cone.units else 0)
-    inside = ((size + x[0]) / 2 <= left) & ((size - x[0]) / 2 <= right)
-    x, weight = x[:, inside], np.exp(-tilt * size[inside])
-    group = Group(cone, tilt, np.array([left]), np.array([right]))
-    few = np.sqrt((weight**2).sum()) / weight.sum()
-    for i in range(cone.dimensions):
-        square = (weight * x[i] ** 2).sum() / weight.sum()
-        assert (group.square(i) / group.volume)[0] == pytest.approx(square, abs=8 * few)
-        for y in (0.0, 0.1, 0.35, 0.6, 0.9, 1.25):
-            share = (weight * (x[i] > y)).sum() / weight.sum()
-            assert (group.tail(i, y) / group.volume)[0] == pytest.approx(share, abs=4 * few)
-
-
-def counts_alone(groups, most, shared, x):
-    """P(|Z| > x) and P(max |Z| > x) of a count alone, exactly.
-
-    Groups with n > 0 and those with n < 0 are apart: j of the one kind have the mass of w exp(-wλ) times the j-th power
-    of the integral of exp(-βn) up to λ, over all λ. With u = exp(-βλ) and s = w/β these are incomplete Beta functions,
-    B(s, j + 1), which follow from each other by sums of positive terms.
-    """
-    w = mpmath.mpf(shared.numerator) / shared.denominator
-    beta = (1 - w) / most
-    s, e, chosen = w / beta, mpmath.exp(-beta * x), mpmath.binomial
-
-    def below(s, e):
-        found = [e**s / s]
-        for j in range(1, groups + 1):
-            found.append((e**s * (1 - e) ** j + j * found[-1]) / (s + j))
-        return found
-
-    far, farther, all_ = below(s, e), below(s + 1, e), below(s, mpmath.mpf(1))
-    mass = [s * v for v in all_]
-    within = [s * (b - f) + e**s * (1 - e) ** j for j, (b, f) in enumerate(zip(all_, far, strict=True))]
-    norm = sum(chosen(groups, j) * mass[j] * mass[-1 - j] for j in range(groups + 1))
-    one = sum(
-        chosen(groups - 1, j) * s * (e * far[j] - farther[j]) * mass[groups - 1 - j] for j in range(groups)
-    )
-    none = sum(chosen(groups, j) * within[j] * within[-1 - j] for j in range(groups + 1))
-    return float(2 * one / norm), float(1 - none / norm)
-
-
-@pytest.mark.parametrize(
-    "groups, most, shared",
-    [
-        pytest.param(2, 1, F(1, 1000), marks=pytest.mark.long),
-        (2, 1, F(999, 1000)),
-        (20, 1, F(1, 8)),
-        (20, 19, F(3, 4)),
-        pytest.param(200, 1, F(1, 8), marks=pytest.mark.long),
-        (200, 100, F(999, 1000)),
-    ],
-    ids=str,
-)
-def test_counts_alone_with_a_limit_have_a_closed_form(groups, most, shared):
-    law = limited(LimitedNoise(Cone(0), ONE[:1], groups, most, shared), 0)
-    with mpmath.workdps(60):
-        for x in (law.standard_deviation, 4 * law.standard_deviation):
-            one, any_ = counts_alone(groups, most, shared, x)
-            assert law.outside(x) == pytest.approx(one, abs=law.error)
-            assert law.outside_anywhere(x) == pytest.approx(any_, abs=law.error)
-
-
-@pytest.mark.parametrize(
-    "cone, groups, most, shared",
-    [
-        (Cone(2), 200, 20, F(1, 2)),
-        pytest.param(Cone(1, True), 200, 20, F(1, 2), marks=pytest.mark.long),
-        pytest.param(Cone(2), 12, 4, F(1, 8), marks=pytest.mark.long),
-    ],
-    ids=str,
-)
-def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monkeypatch):
-    """Nor does a wider window."""
-    from sfumato.noise.k_norm import limited_laws, sides
-
-    cached_laws = [
-        getattr(limited_laws, name) for name in ("_likely", "_window_of", "_densities", "_variances")
-    ]
-    found = []
-    for nodes, inner, far in (
-        (limited_laws._nodes, sides._inner, limited_laws._far),
-        (lambda part: 14 + int(30 * part), 20, 34.0),
-    ):
-        monkeypatch.setattr(limited_laws, "_nodes", nodes)
-        monkeypatch.setattr(sides, "_inner", inner)
-        monkeypatch.setattr(limited_laws, "_far", far)
-        for cached in cached_laws:
-            cached.cache_clear()
-        laws = marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared))
-        deviation = laws[0].standard_deviation
-        for law in laws[: 2 + cone.units]:
-            found += [law.outside(deviation), law.outside_anywhere(3 * deviation)]
-            found.append(math.log(law.variance))
-    for cached in cached_laws:
-        cached.cache_clear()
-    one, other = np.array(found).reshape(2, -1)
-    assert np.abs(one - other).max() < 1e-8
-
-
-@pytest.mark.parametrize("cone, groups, most, shared, least", [
-    (Cone(0), 12, 4, F(1, 2), 4.66), (Cone(0), 40, 20, F(4, 5), 14.94), (Cone(1), 12, 4, F(3, 10), 7.04),
-])  # fmt: skip
-def test_deviations_with_a_limit_are_those_of_another_quadrature(cone, groups, most, shared, least):
-    """Over λ and μ themselves, in 70 by 70 places; below those of noise of each group, and of all groups."""
-    noise = LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared)
-    found = [law.standard_deviation for law in marginals(noise)]
-    assert found[0] == pytest.approx(least, abs=6e-3)
-    assert rough_deviations(noise.sizes) == pytest.approx(found, rel=0.2)
-    apart = SeparateNoise(cone, (F(most),) * cone.dimensions)
-    for other in (apart, JointNoise(cone, noise.scales, groups)):
-        assert found[0] < marginals(other)[0].standard_deviation
 
 
 def test_mixtures_against_mpmath():
@@ -335,8 +190,6 @@ def test_half_widths_are_the_smallest():
     ):
         t = law.rounded_half_width("0.95")
         assert law.outside(t + F(1, 2)) <= 0.05 < law.outside(t - F(1, 2))
-    t = law.simultaneous_half_width("0.95")
-    assert law.outside_anywhere(t + F(1, 2)) <= 0.05 < law.outside_anywhere(t - F(1, 2))
     assert law.rounded_half_width(0) == 0
     with pytest.raises(ParameterError):
         law.rounded_half_width(1)
@@ -391,68 +244,6 @@ def test_joint_draws_follow_their_laws(cone, groups):
     for i, law in enumerate(marginals(noise)):
         assert distance(drawn[:, i, 0], law) < massart(n)
         assert distance(drawn[:, i, -1], law) < massart(n)
-        # All groups at once: uniform under the law of the largest, but for rounding.
-        largest = np.abs(drawn[:, i]).max(axis=1)
-        places = np.linspace(0, largest.max(), 8).astype(int)
-        beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
-        assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "cone, limit",
-    [(Cone(0), (6, 2, F(1, 4))), (Cone(1), (5, 3, F(3, 4))), (Cone(1, True), (4, 2, F(1, 2)))],
-    ids=str,
-)
-def test_draws_with_a_limit_follow_their_laws(cone, limit):
-    n, scales = 3000, (F(9),) * cone.dimensions
-    noise, words = LimitedNoise(cone, scales, *limit), SeededWords(f"limited laws {cone}")
-    drawn = np.array([noise.rounded(words) for _ in range(n)])
-    for i, law in enumerate(marginals(noise)):
-        assert distance(drawn[:, i, 0], law) < massart(n)
-        assert distance(drawn[:, i, -1], law) < massart(n)
-        largest = np.abs(drawn[:, i]).max(axis=1)
-        places = np.linspace(0, largest.max(), 8).astype(int)
-        beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
-        assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
-
-
-@pytest.mark.parametrize("cone", [Cone(1), Cone(1, True)], ids=str)
-@pytest.mark.parametrize(
-    "groups, most, shared",
-    [
-        (1000, 1, F(1, 8)),
-        (1000, 999, F(3, 4)),
-        (1000, 999, 1 - F(1, 10**9)),
-        (2, 1, F(1, 10**12)),
-        (2, 1, 1 - F(1, 10**12)),
-    ],
-)
-def test_norms_of_extreme_limits_are_where_their_law_is(cone, groups, most, shared):
-    """Of one draw each, of a Gamma law: beyond these places with a probability of 1e-14."""
-    noise = LimitedNoise(cone, (F(2) ** 40,) * cone.dimensions, groups, most, shared)
-    x = noise.rounded(SeededWords(f"extremes {noise}")) / 2.0**40
-    rest = x[1:] if cone.units else x
-    size = np.abs(rest).max(axis=0) + (np.abs(x[0] - x[1]) if cone.units else 0)
-    a, b = (size + x[0]) / 2, (size - x[0]) / 2
-    norm = float(shared) * (a.max() + b.max()) + float(1 - shared) / most * size.sum()
-    law = stats.gamma(groups * cone.dimensions)
-    assert law.ppf(5e-15) < norm < law.isf(5e-15)
-
-
-@pytest.mark.long
-def test_three_percent_are_seen_in_draws_with_a_limit():
-    """As in joint draws: by the norm, of 3,000 groups; 3% move F by 0.6, where 0.37 is allowed for 120 draws."""
-    groups, most, shared, n = 3000, 1500, F(3, 4), 120
-    noise = LimitedNoise(Cone(0), (F(2) ** 16,), groups, most, shared)
-    words, found = SeededWords("norms of a limit"), []
-    for _ in range(n):
-        x = noise.rounded(words)[0] / 2.0**16
-        together = max(x.max(), 0) + max(-x.min(), 0)
-        found.append(float(shared) * together + float(1 - shared) / most * np.abs(x).sum())
-    law = stats.gamma(groups)
-    assert stats.kstest(found, law.cdf).statistic < massart(n)
-    assert stats.kstest(np.array(found) * 1.03, law.cdf).statistic > massart(n)
 
 
 @pytest.mark.parametrize(
@@ -542,7 +333,7 @@ def test_tolerances_and_tails_far_out_are_on_the_safe_side_of_each_other(noise):
 
 
 @pytest.mark.parametrize("noise", [
-    SeparateNoise(Cone(1), ONE[:2]), JointNoise(Cone(1), ONE[:2], 3), LimitedNoise(Cone(1), ONE[:2], 3, 2, F(1, 2)),
+    SeparateNoise(Cone(1), ONE[:2]), JointNoise(Cone(1), ONE[:2], 3),
 ], ids=lambda noise: type(noise).__name__)  # fmt: skip
 def test_what_need_not_hold_at_all_has_no_error_bar(noise):
     """Where a confidence is next to 0, the failure that is allowed is 1, as a float."""

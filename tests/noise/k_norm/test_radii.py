@@ -17,9 +17,8 @@ from scipy import stats
 from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure, is_less
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, Parabola
+from sfumato.noise.k_norm import Cone, JointNoise
 from sfumato.noise.k_norm import radii as radii_module
-from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.radii import gamma, half_width_squared, radii, share
 from sfumato.noise.k_norm.streams import Streams
 
@@ -27,7 +26,7 @@ from . import reference
 
 n = 600
 threshold = math.sqrt(math.log(2 / 1e-14) / (2 * n))
-CONES = [Cone(m, units) for m in range(5) for units in (False, True)] + [Parabola(), Parabola(units=True)]
+CONES = [Cone(m, units) for m in range(5) for units in (False, True)]
 
 
 def distance(numbers, cdf):
@@ -41,10 +40,7 @@ def test_the_volume_is_the_integral(cone):
         polynomial = sum(c * x**j for j, c in enumerate(cone.volume))
         with mpmath.workdps(30):
             integral = reference.volume(
-                cone.signed,
-                cone.units,
-                mpmath.mpf(theta.numerator) / theta.denominator,
-                isinstance(cone, Parabola),
+                cone.signed, cone.units, mpmath.mpf(theta.numerator) / theta.denominator
             )
         assert float(abs(integral - polynomial.numerator / mpmath.mpf(polynomial.denominator))) < 1e-14
 
@@ -139,24 +135,7 @@ def test_enclosures_hold_what_they_stand_for():
     )
 
 
-@pytest.mark.parametrize("cone", [Cone(0), Cone(5, True)], ids=str)
-@pytest.mark.parametrize("shared", [F(1, 10**12), 1 - F(1, 10**12)], ids=float)
-def test_any_part_of_the_norm_can_be_shared(cone, shared):
-    """Hats are made of as many bits as integrals lose where the tilt of groups is next to nothing."""
-    for groups, most in ((1, 1), (40, 20)):
-        hat = Sizes(cone, groups, most, shared).hat
-        assert min(hat.left, hat.right) > 0 and 0 < hat.start <= hat.end
-        noise = LimitedNoise(cone, (F(1),) * cone.dimensions, groups, most, shared)
-        assert noise.rounded(SeededWords(1)).shape == (cone.dimensions, groups)
-
-
 @pytest.mark.parametrize("count", [0, -1, F(3, 2)])
 def test_groups_are_counted(count):
-    for make in (
-        lambda: JointNoise(Cone(0), (F(1),), count),
-        lambda: LimitedNoise(Cone(0), (F(1),), count, 1, F(1, 2)),
-        lambda: LimitedNoise(Cone(0), (F(1),), 2, count, F(1, 2)),
-        lambda: CentredNoise((F(1),), count, F(1, 2)),
-    ):
-        with pytest.raises(ParameterError, match="whole number of at least 1"):
-            make()
+    with pytest.raises(ParameterError, match="whole number of at least 1"):
+        JointNoise(Cone(0), (F(1),), count)

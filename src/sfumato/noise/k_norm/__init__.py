@@ -5,36 +5,21 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.noise.k_norm.centred import CentredNoise
     from sfumato.noise.k_norm.cone import Cone
     from sfumato.noise.k_norm.joint import JointNoise
-    from sfumato.noise.k_norm.limited import LimitedNoise
-    from sfumato.noise.k_norm.parabola import Parabola
     from sfumato.noise.k_norm.separate import SeparateNoise
-    from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
-    from sfumato.noise.k_norm.stretched import StretchedNoise
 
 __all__ = [
-    "CentredNoise",
     "Cone",
     "JointNoise",
-    "LimitedNoise",
-    "Parabola",
     "SeparateNoise",
-    "SeparateParabolas",
-    "StretchedNoise",
 ]
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "noise.k_norm.centred": "CentredNoise",
     "noise.k_norm.cone": "Cone",
     "noise.k_norm.joint": "JointNoise",
-    "noise.k_norm.limited": "LimitedNoise",
-    "noise.k_norm.parabola": "Parabola",
     "noise.k_norm.separate": "SeparateNoise",
-    "noise.k_norm.separate_parabola": "SeparateParabolas",
-    "noise.k_norm.stretched": "StretchedNoise",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

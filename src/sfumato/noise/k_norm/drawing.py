@@ -79,13 +79,13 @@ class Vectors(ABC):
     def approximate(self, words: Integers) -> Approximation:
         """Return vectors in floats, from the first words of their numbers, of shape (width, vectors)."""
 
-    def closely(self, numbers: Sequence[Floats]) -> Sequence[Floats] | None:
-        """Return closer bounds of the errors of these vectors' own numbers; None: there are none.
+    @abstractmethod
+    def closely(self, numbers: Sequence[Floats]) -> Sequence[Floats]:
+        """Return closer bounds of the errors of these vectors' own numbers.
 
         Args:
             numbers: as `approximate` gave them.
         """
-        return None
 
     @abstractmethod
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
@@ -161,10 +161,7 @@ class Vectors(ABC):
     def _unsure(self, numbers: Sequence[Floats]) -> Flags:
         """Return where numbers are not surely rounded by their own bounds either."""
         unsure = np.zeros(len(numbers[0]), np.bool_)
-        margins = self.closely(numbers)
-        if margins is None:
-            return ~unsure
-        for x, margin in zip(numbers, margins, strict=True):
+        for x, margin in zip(numbers, self.closely(numbers), strict=True):
             unsure |= ~_sure(np.abs(x - np.rint(x)), margin)
         return unsure
 
@@ -205,16 +202,14 @@ def _sure(distance: Floats, margin: Floats | float) -> Flags:
     return np.asarray(distance <= np.nextafter(0.5 - margin, -np.inf))
 
 
-def check_scales(
-    scales: Sequence[Fraction], dimensions: int, shape: int, reach: Fraction = Fraction(1)
-) -> None:
+def check_scales(scales: Sequence[Fraction], dimensions: int, shape: int) -> None:
     """Refuse scales of which a draw could be beyond 64-bit integers.
 
-    No number is larger than a scale times `reach` times a Gamma number of this shape, which is above
-    2 shape + 128 with probability below e^-64.
+    No number is larger than a scale times a Gamma number of this shape, which is above 2 shape + 128 with
+    probability below e^-64.
     """
     if len(scales) != dimensions or min(scales) <= 0:
         raise ParameterError("scales", scales, f"{dimensions} numbers greater than 0")
-    most = 2**62 // (reach * (2 * shape + 128))
+    most = 2**62 // (2 * shape + 128)
     if max(scales) > most:
         raise ParameterError("scales", max(scales), f"at most {most} grid steps")

@@ -9,37 +9,6 @@ import numpy as np
 from sfumato.noise.values import Floats
 
 
-def lower(top: int, x: Floats) -> list[Floats]:
-    """Integrate t^i exp(-t) from 0 to x, for each i up to `top`, which is at most 12 or so.
-
-    >>> [value.round(9).tolist() for value in lower(1, np.array([1e-3, 1.0, 50.0]))]
-    [[0.0009995, 0.632120559, 1.0], [5e-07, 0.264241118, 1.0]]
-    """
-    fall = np.exp(-x)
-    power = x ** (top + 1)
-    # By a series up to `near`, and beyond by what is missing to top!.
-    near = top + 2.0
-    small = np.minimum(x, near)
-    term = np.full_like(x, 1 / (top + 1))
-    total = term.copy()
-    for k in range(1, 36 + top):
-        np.multiply(term, small, out=term)
-        term /= top + 1 + k
-        total += term
-    total *= power * fall
-    if float(x.max(initial=0.0)) > near:
-        rest = np.ones_like(x)
-        for k in range(top, 0, -1):
-            rest *= x / k
-            rest += 1
-        total = np.where(x <= near, total, math.factorial(top) * (1 - fall * rest))
-    found = [total]
-    for i in range(top, 0, -1):
-        # All terms are positive, so that nothing is lost.
-        found.insert(0, (found[0] + x**i * fall) / i)
-    return found
-
-
 def upper_tail(shape: int, x: float) -> float:
     """Return P(Gamma number of a shape > x), right however small.
 

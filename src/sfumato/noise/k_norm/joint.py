@@ -42,13 +42,9 @@ class JointVectors(Spelled, Vectors):
         """Return vectors in floats."""
         theta, tau, _ = self.shared.floats
         numbers, room, known = self.cone.floats(theta, tau, as_uniform(words))
-        self.scale(numbers)
-        return Approximation(numbers, self.margins, room, self.margin, known)
-
-    def scale(self, numbers: Sequence[Floats]) -> None:
-        """Turn numbers in units of L into grid steps, where they are."""
         for x, factor in zip(numbers, self._factors, strict=True):
             np.multiply(x, factor, out=x)
+        return Approximation(numbers, self.margins, room, self.margin, known)
 
     @cached_property
     def margin(self) -> float:

@@ -1,4 +1,4 @@
-"""Laws of single numbers of K-norm noise, and of all groups at once: for error bars, thresholds and tests."""
+"""Laws of single numbers of K-norm noise: for error bars, thresholds and tests."""
 
 from __future__ import annotations
 
@@ -155,40 +155,6 @@ class Marginal(Spelled, ABC):
             return tail(float((t + Fraction(1, 2)) / self.scale)) <= allowed
 
         return first_whole_near(enough, math.ceil(found * float(self.scale) - 0.5), least=0)
-
-
-@dataclass(frozen=True, repr=False)
-class TogetherMarginal(Marginal):
-    """A number of noise of which all groups are drawn together."""
-
-    @property
-    @abstractmethod
-    def all_groups(self) -> int:
-        """How many groups are drawn together."""
-
-    @property
-    def error_anywhere(self) -> float:
-        """The absolute error of the largest number's tail, at most: floats are rounded for each group."""
-        return max(self.error, self.all_groups * 1e-12)
-
-    @abstractmethod
-    def _outside_anywhere(self, x: float) -> float:
-        """Return P(max over groups of |Z| > x scale), x > 0."""
-
-    def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
-        """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
-        return each(lambda v: self._anywhere(float(Fraction(v) / self.scale)), x)
-
-    def _anywhere(self, x: float) -> float:
-        return 1.0 if x <= 0 else self._outside_anywhere(x)
-
-    def simultaneous_half_width(self, confidence: Number) -> int:
-        """Return the smallest whole t with P(|R| <= t in all groups) >= confidence.
-
-        Raises:
-            ParameterError: confidence is not from 0 to less than 1.
-        """
-        return self._half_width(level(confidence), self._anywhere, self.error_anywhere)
 
 
 @lru_cache(1 << 12)

@@ -38,7 +38,7 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 # Where U times the number of faces is so near to a whole number, floats do not tell the face.
-between_faces: float = 2.0**-44
+_between_faces: float = 2.0**-44
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,11 +114,6 @@ class SeparateNoise(Spelled, Vectors):
         own = sums + spread + scaled
         return [own + other] * self.cone.units + [own] * power
 
-    @cached_property
-    def largest_margin(self) -> float:
-        """The largest bound at scale 1."""
-        return float(max(self.unit_margins) * Fraction(1.001))
-
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
         """Return closer bounds of the errors of vectors in grid steps."""
         power, scales, growth = self.cone.signed + 1, [float(s) for s in self.scales], self._table.growth
@@ -133,59 +128,43 @@ class SeparateNoise(Spelled, Vectors):
             margins.insert(0, margins[0] + growth * (1 + step) + (size + step) * 4 * unit_roundoff)
         return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
 
-    def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
-        """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""
+    def approximate(self, words: Integers) -> Approximation:
+        """Return vectors in floats."""
         power = self.cone.signed + 1
         size = self._magnitudes(words[0]).copy()
         for row in words[1:power]:
             size += self._magnitudes(row)
-        numbers, known = on_cube(size, words[0], words[power : 2 * power - 1])
+        numbers, known = _on_cube(size, words[0], words[power : 2 * power - 1])
         if self.cone.units:
             more = np.copysign(self._magnitudes(words[-1]), words[-1])
             numbers.insert(0, more + numbers[0])
-        return numbers, size, known
-
-    def _magnitudes(self, words: Integers) -> Floats:
-        return self._buffers.magnitudes(laplace, self._table, words)
-
-    def approximate(self, words: Integers) -> Approximation:
-        """Return vectors in floats."""
-        numbers, _, known = self.reals(words)
-        return self.scaled(numbers, known)
-
-    def scaled(self, numbers: Sequence[Floats], known: Flags | None) -> Approximation:
-        """Turn vectors at scale 1 into grid steps, where they are, and return them with their margins."""
         for x, scale in zip(numbers, self.scales, strict=True):
             np.multiply(x, float(scale), out=x)
         return Approximation(numbers, self.margins, known=known)
 
-    def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
-        """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
+    def _magnitudes(self, words: Integers) -> Floats:
+        return self._buffers.magnitudes(laplace, self._table, words)
+
+    def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
+        """Return one vector in enclosures; None where its face or a sign are not known."""
         power = self.cone.signed + 1
-        found = [signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
+        found = [_signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
         parts = [f for f in found if f is not None]
         if len(parts) < len(found):
             return None
         size = parts[0][0]
         for more, _ in parts[1:power]:
             size = size + more
-        numbers = on_cube_exactly(size, parts[0][1], uniform[power : 2 * power - 1])
+        numbers = _on_cube_exactly(size, parts[0][1], uniform[power : 2 * power - 1])
         if numbers is None:
             return None
         if self.cone.units:
             step, positive = parts[-1]
             numbers.insert(0, numbers[0] + (step if positive else -step))
-        return numbers, size
-
-    def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
-        """Return one vector in enclosures."""
-        found = self.enclose_reals(uniform)
-        if found is None:
-            return None
-        return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
+        return Enclosed([n.times(scale) for n, scale in zip(numbers, self.scales, strict=True)])
 
 
-def on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats], Flags | None]:
+def _on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats], Flags | None]:
     """Return numbers of which the largest has this size, and where it is known which one that is.
 
     Args:
@@ -209,7 +188,7 @@ def on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats
     if count % 2 == 0:
         fraction ^= np.int64(-(2**63))
     shares = [*as_uniform(fraction), *as_uniform(words[1:])]
-    known = np.abs(shares[0]) <= 1.0 - 2 * between_faces
+    known = np.abs(shares[0]) <= 1.0 - 2 * _between_faces
     for number, share in zip(numbers[1:], shares, strict=True):
         np.multiply(share, size, out=number)
     # The largest changes places with the first.
@@ -223,7 +202,7 @@ def on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats
     return list(numbers), known
 
 
-def on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
+def _on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
     """Return the same in enclosures, of uniform numbers in (0, 1); None where the largest is not known."""
     numbers, one = [size if positive else -size], Enclosure.of(1, size.bits)
     if uniform:
@@ -237,7 +216,7 @@ def on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure
     return numbers
 
 
-def signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
+def _signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
     """Return -ln |2U - 1|, and whether 2U - 1 is above 0; None where that is not known."""
     bits = uniform.bits
     place = uniform.times(2) - Enclosure.of(1, bits)

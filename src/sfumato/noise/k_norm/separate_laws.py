@@ -1,35 +1,19 @@
-"""Laws of single numbers of noise of each group, most in closed form."""
+"""Laws of single numbers of noise of each group, in closed form."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from fractions import Fraction
 
 import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.exact.directed import exp_bounds, log2
-from sfumato.noise.k_norm.joint_laws import JointMarginal
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.separate import SeparateNoise
-from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 
 @dataclass(frozen=True, repr=False)
-class ExactMarginal(Marginal):
-    """A law whose tails are enclosed by rational numbers."""
-
-    @abstractmethod
-    def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
-        """Enclose P(Z > x), x in steps."""
-
-    def tail_quantile(self, probability: Fraction) -> float:
-        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
-        return self.tolerance(-log2(2 * probability) / np.log2(10))
-
-
-@dataclass(frozen=True, repr=False)
-class ErlangMixture(ExactMarginal):
+class ErlangMixture(Marginal):
     """|Z| is scale times an Erlang number of shape j with probability weights[j - 1].
 
     Every term is positive, so that tails are right to 12 digits however small.
@@ -65,6 +49,10 @@ class ErlangMixture(ExactMarginal):
         low, high = exp_bounds(-y, 128)
         return low * total / 2, high * total / 2
 
+    def tail_quantile(self, probability: Fraction) -> float:
+        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
+        return self.tolerance(-log2(2 * probability) / np.log2(10))
+
     @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
@@ -91,23 +79,3 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
             with_units[0] += weight / 2 / 2**j
         mixture = with_units
     return ErlangMixture(noise.scales[coordinate], tuple(mixture))
-
-
-def separate_parabolas(noise: SeparateParabolas) -> list[Marginal]:
-    """Return the laws of noise of each group on a count, a sum and a sum of squares, and units if there are.
-
-    The first number of a uniform point of the body has a density like 5 - n², or 17 - 9u², and is then
-    multiplied by a Gamma number of shape D + 1. Of a Beta(j, D + 1 - j) number that makes an Erlang(j) one:
-    the density is a mixture of these, with the weights of Bernstein's polynomials. The others are joint noise
-    of one group.
-
-    >>> from fractions import Fraction
-    >>> from sfumato.noise.k_norm import Parabola
-    >>> noise = SeparateParabolas(Parabola(), (Fraction(1), Fraction(1), Fraction(1)))
-    >>> [round(law.standard_deviation, 2) for law in separate_parabolas(noise)]
-    [2.51, 2.16, 2.46]
-    """
-    parts = (17, 17, 14, 8) if noise.cone.units else (5, 5, 4)
-    first = ErlangMixture(noise.scales[0], tuple(Fraction(part, sum(parts)) for part in parts))
-    rest = range(1, noise.cone.dimensions)
-    return [first, *(JointMarginal(noise.scales[i], noise.cone, 1, i) for i in rest)]

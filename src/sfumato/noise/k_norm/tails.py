@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.noise.k_norm import parabola_tails
 from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.parabola import Parabola
 from sfumato.noise.values import Floats
 
 
@@ -22,8 +20,6 @@ def tail(cone: Cone, coordinate: int, y: Floats, theta: Floats) -> Floats:
         coordinate: the units if there are any, then the count, then the signed numbers.
         y, theta: of shapes that fit each other.
     """
-    if isinstance(cone, Parabola):
-        return parabola_tails.tail(cone, coordinate, y, theta)
     at = coordinate - cone.units
     if at < 0:
         volume = _units

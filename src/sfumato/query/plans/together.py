@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -18,25 +17,12 @@ from sfumato.framework import (
     ContributionDistance,
     KNormDistance,
     Measurement,
-    ParabolaBody,
     Product,
 )
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import (
-    CentredNoise,
-    Cone,
-    LimitedNoise,
-    Parabola,
-    SeparateNoise,
-    SeparateParabolas,
-    StretchedNoise,
-)
-from sfumato.noise.k_norm.centred_laws import best_total
-from sfumato.noise.k_norm.limited import MOST_SIGNED
-from sfumato.noise.k_norm.limited_laws import rough_deviations
-from sfumato.noise.k_norm.limited_radii import Sizes
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query.aggregates import Quantiles
 from sfumato.query.explanation import joint_numbers_content
@@ -48,21 +34,16 @@ from sfumato.query.noisy.choosing import (
     share_of,
 )
 from sfumato.query.noisy.noising import Noising
-from sfumato.query.plans.expected import Errors, expected_errors, ratio
+from sfumato.query.plans.expected import ratio
 from sfumato.query.plans.plan import Plan
-from sfumato.query.plans.weighing import stretched
 from sfumato.query.query import Query
 from sfumato.query.requirements import requirements
-from sfumato.transformations import Statistic, body_of, cone_of
+from sfumato.transformations import Statistic, cone_of
 
 # In one place, which holds all their exact numbers, and their noise: beyond a gigabyte.
 MOST_TOGETHER = 1 << 22
-# With limits: beyond, draws and laws take their time, and gain for large limits alone.
-MOST_LIMITED = 1 << 10
 # Signed numbers of a group: error bars take time with their square, and beyond about a thousand leave floats.
 MOST_NUMBERS = 400
-# What groups share of the norm, where a unit is in some of them only.
-SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,8 +68,7 @@ class TogetherPlan(Plan):
     @property
     def body(self) -> ConeBody:
         """What one unit may add to a group."""
-        statistics = self.requirements.statistics
-        return body_of(statistics) if isinstance(self.drawn.cone, Parabola) else cone_of(statistics)
+        return cone_of(self.requirements.statistics)
 
     @property
     def deviations(self) -> dict[str, float]:
@@ -96,42 +76,21 @@ class TogetherPlan(Plan):
         return super().deviations | {c.leaves.names[0]: c.deviation for c in self.choices}
 
     @property
-    def shared(self) -> Fraction:
-        """What groups share of the norm, where a unit is in some of them only."""
-        return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
-
-    @property
-    def favoured(self) -> tuple[str, ...]:
-        """Names of numbers that matter more, and have less noise."""
-        drawn = self.drawn
-        limited = self.body.names[self.body.units :]
-        return tuple(limited[i] for i in drawn.favoured) if isinstance(drawn, StretchedNoise) else ()
-
-    @property
-    def part(self) -> Fraction:
-        """The part of the norm that is theirs alone."""
-        return self.drawn.part if isinstance(self.drawn, StretchedNoise) else Fraction(0)
-
-    @property
     def apart(self) -> bool:
         """Whether the noise counts on the limit of groups."""
-        return isinstance(self.drawn, SeparateNoise | LimitedNoise)
+        return isinstance(self.drawn, SeparateNoise)
 
     @property
     def metric(self) -> KNormDistance:
         """The norm of the noise, in which no unit's contribution is larger than 1."""
-        most = self.query.times if self.apart else None
-        return KNormDistance(self.body, most, self.apart, self.shared, self.favoured, self.part)
+        return KNormDistance(self.body, self.query.times if self.apart else None, self.apart)
 
     @property
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
         groups, keys = self.query.times, self.query.public_groups
         most = groups if self.apart else None
-        total = self.drawn.total if isinstance(self.drawn, CentredNoise) else 0
-        epsilon = self.epsilon - self.chosen_with
-        given: Any = {"groups": most, "shared": self.shared, "total": total}
-        noise = k_norm(epsilon, self.body, keys, **given, favoured=self.favoured, part=self.part)
+        noise = k_norm(self.epsilon - self.chosen_with, self.body, keys, groups=most)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         metric = ContributionDistance(
@@ -147,12 +106,12 @@ class TogetherPlan(Plan):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release."""
-        if not self.favoured:
+        if not self.query.weighed:
             return super().notes
         return (
             *super().notes,
-            "The shape of the noise is stretched by weight: less noise of "
-            f"{' and '.join(self.favoured)}, and more of all other numbers.",
+            "Weights decide only which noise is drawn here: K-norm noise does not divide the budget among "
+            "outputs. noise='laplace' divides it by weight.",
         )
 
     def _numbers_content(self) -> list[dict[str, Any]]:
@@ -160,16 +119,13 @@ class TogetherPlan(Plan):
         numbers = joint_numbers_content(
             self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws), 1 - part
         )
-        for content in numbers:
-            if content["name"] in self.favoured:
-                content["part_of_norm"] = str(self.part)
         return [*(_choice_content(c, part / len(self.choices)) for c in self.choices), *numbers]
 
 
 def k_norm_plan(
     query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
 ) -> TogetherPlan:
-    """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
+    """Choose noise for all groups together, or of each, whichever is smaller.
 
     Of each group, where groups are private, or where nobody knows how many public ones will come.
 
@@ -187,25 +143,19 @@ def k_norm_plan(
     if query.in_all:
         return _plan_by_rows(query, epsilon)
     if query.private_groups:
-        plan = _smallest(_separate_plans(query, epsilon))
+        plan = _plan(query, epsilon, query.times)
         law: Any = plan.laws["units"]
         rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
         loss = plan.loss + Loss(additive_delta=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
     if query.brought_groups:  # one draw for all would be for a number of them
-        return _smallest(_separate_plans(query, epsilon))
+        return _plan(query, epsilon, query.times)
     count, groups = len(query.public_groups), query.groups
+    if count == 1 and all(isinstance(a, Quantiles) for _, a in query.measured):
+        return _plan(query, epsilon, 1)  # which need no count then
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
-    if plans and len(plans[0].body.names) == 1:
-        plans.append(_plan(query, epsilon, None, total=best_total(count)))
-    if count == 1 and plans and all(isinstance(a, Quantiles) for _, a in query.measured):
-        plans = [_plan(query, epsilon, 1)]  # which need no count then
-    if count == 1 and query.weighed and (one := _plan(query, epsilon, 1, squares=False)).favoured:
-        plans.append(one)
     if groups < count:
-        plans += _separate_plans(query, epsilon)
-        if groups > 1 and count <= MOST_LIMITED and plans[-1].body.signed <= MOST_SIGNED:
-            plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
+        plans.append(_plan(query, epsilon, query.times))
     if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
@@ -221,7 +171,7 @@ def _plan_by_rows(query: Query, epsilon: Fraction) -> TogetherPlan:
     """
     plan = None
     if not query.private_groups and not any(isinstance(a, Quantiles) for _, a in query.aggregates):
-        plan = _smallest(_separate_plans(query, epsilon))
+        plan = _plan(query, epsilon, query.times)
     if plan is None or not all(s.by_rows for s in plan.requirements.statistics):
         raise QueryError(
             "noise: with total_rows (in SQL max_rows_contributed) K-norm noise is for counts of rows, and "
@@ -230,53 +180,23 @@ def _plan_by_rows(query: Query, epsilon: Fraction) -> TogetherPlan:
     return plan
 
 
-def _separate_plans(query: Query, epsilon: Fraction) -> list[TogetherPlan]:
-    """Return plans with noise of each group: in the smallest body, and in a cone, which weights stretch."""
-    plans = [_plan(query, epsilon, query.times)]
-    if query.weighed and isinstance(plans[0].body, ParabolaBody):
-        plans.append(_plan(query, epsilon, query.times, squares=False))
-    return plans
-
-
 def _smallest(plans: Sequence[TogetherPlan]) -> TogetherPlan:
-    return min(plans, key=lambda plan: _size(plans[0], plan.expected, plan.deviations))
+    """Return the plan with the smallest errors, and of equal ones that with the least noise, for bars."""
+    first = plans[0]
 
+    def size(plan: TogetherPlan) -> tuple[float, float]:
+        errors = ratio(plan.expected, first.expected, plan.requirements.weights)
+        return errors, ratio(plan.deviations, first.deviations)
 
-def _size(plan: Plan, errors: Errors, deviations: Mapping[str, float]) -> tuple[float, float]:
-    """Return how large errors are, of those of a plan; and noise, for bars, where no error depends on it."""
-    return ratio(errors, plan.expected, plan.requirements.weights), ratio(deviations, plan.deviations)
-
-
-def _best_shares(plan: TogetherPlan) -> list[Fraction]:
-    """Return which two of `SHARES` make about the smallest errors, where a plan has noise of each group."""
-    body, count, groups = plan.body, len(plan.query.public_groups), plan.query.groups
-    scale = plan.epsilon - plan.chosen_with
-
-    def size(shared: Fraction) -> tuple[float, float]:
-        rough = _rough_deviations(Sizes(Cone(body.signed, body.units), count, groups, shared))
-        own = zip(body.names, body.bounds, rough, strict=True)
-        noise = {name: float(bound / scale * plan.steps[name]) * deviation for name, bound, deviation in own}
-        deviations = plan.deviations | noise
-        return _size(plan, expected_errors(plan.requirements.estimates, deviations), deviations)
-
-    return sorted(SHARES, key=size)[:2]  # what is rough is off by some percent
-
-
-_rough_deviations = lru_cache(1 << 10)(rough_deviations)
+    return min(plans, key=size)
 
 
 def _plan(
     query: Query,
     epsilon: Fraction,
     most: int | None,
-    shared: Fraction = Fraction(0),
-    total: Fraction = Fraction(0),
-    squares: bool = True,
 ) -> TogetherPlan:
-    """Return the plan with noise of each group, for at most so many of a unit; or for all groups together.
-
-    Where there are sums of squares it has the shape that these have, if asked.
-    """
+    """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
     weighed = [(a, query.weight(name)) for name, a in query.measured]
     share = share_of(weighed, limited=query.private_groups or query.groups < count)
@@ -284,26 +204,21 @@ def _plan(
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
-    apart = most is not None and not shared
+    apart = most is not None
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True, apart=apart)
-    # Groups share a part of the norm of a cone; and what is cut of a part of a unit can leave a parabola.
-    body = (
-        body_of(needed.statistics) if squares and not (shared or query.scaled) else cone_of(needed.statistics)
-    )
+    body = cone_of(needed.statistics)
     if body.signed > MOST_NUMBERS:
         raise QueryError(
             f"noise: K-norm noise is for at most {MOST_NUMBERS} sums, means and the like in one release, and "
             f"here are {body.signed}, whose error bars would take long; take 'laplace', 'gaussian' or 'auto'"
         )
     try:
-        drawn = noise_of(body, epsilon, count, most, shared, total)
+        drawn = noise_of(body, epsilon, count, most)
     except ParameterError:
         raise BudgetError(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
-    if isinstance(drawn, SeparateNoise) and not isinstance(drawn, SeparateParabolas):
-        drawn = stretched(drawn, needed, {c.leaves.names[0]: c.deviation for c in choices})
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
     choices = tuple(choice.beside(laws) for choice in choices)

@@ -1,34 +1,25 @@
-"""What noise does where some outputs matter more than others: it splits the budget, or stretches its body.
+"""How noise of each number by itself splits the budget where some outputs matter more than others.
 
-In both cases the sum of two things is the least: over all numbers the log of the noise, and over all outputs
-the log of the expected error, times what its weight has above the least one, in units of that. The first sum
-alone leads to what is done with equal weights; so more weight, beside the same least one, is a smaller error.
+The sum of two things is the least: over all numbers the log of the noise, and over all outputs the log of the
+expected error, times what its weight has above the least one, in units of that. The first sum alone leads to
+what is done with equal weights; so more weight, beside the same least one, is a smaller error.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from fractions import Fraction
-from itertools import product
-from math import log
 
-from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import Norm
-from sfumato.noise.k_norm import SeparateNoise, StretchedNoise
-from sfumato.noise.k_norm.marginals import marginals
-from sfumato.query.plans.expected import expected_errors, factors
+from sfumato.query.plans.expected import factors
 from sfumato.query.requirements import Requirements
 from sfumato.transformations import Role
 
 # Shares are looked for until they change by less than this part.
 _CLOSE, _MOST_STEPS = 1e-9, 1000
 _ALMOST_NONE = Fraction(1 << 200)  # as noise: what has so much more costs nothing
-# Of the norm, what belongs to favoured numbers alone.
-MOST_STRETCHED = 12  # signed numbers: of twenty the search took ten seconds
-PARTS = tuple(Fraction(i, 8) for i in range(1, 8)) + tuple(1 - Fraction(1, 1 << i) for i in range(4, 9))
 
 
 def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
@@ -89,48 +80,6 @@ def _above(needed: Requirements) -> dict[str, float]:
     """Return what the weight of each output has above the least one, in units of that."""
     least = min(needed.weights.values())
     return {output: float(weight / least) - 1 for output, weight in needed.weights.items()}
-
-
-def stretched(noise: SeparateNoise, needed: Requirements, places: Mapping[str, float]) -> SeparateNoise:
-    """Return noise of each group whose body is stretched where precision is unimportant, or itself.
-
-    The numbers that have most part in the squared errors of outputs, by weight, are favoured: how many of
-    them, and how much, is looked for among `PARTS`. Of more than `MOST_STRETCHED` numbers none is favoured.
-
-    Args:
-        noise: not stretched, as it is with equal weights.
-        needed: how the outputs are made of its numbers, and their weights.
-        places: the deviations of places that are chosen, which are as they are.
-    """
-    above = _above(needed)
-    if not any(above.values()) or noise.cone.signed > MOST_STRETCHED:
-        return noise
-
-    def deviations(one: SeparateNoise) -> dict[str, float]:
-        laws = zip(needed.coordinates, marginals(one), strict=True)
-        return {c.name: law.standard_deviation * float(c.step) for c, law in laws}
-
-    def height(one: SeparateNoise) -> float:
-        sizes = deviations(one)
-        errors = expected_errors(needed.estimates, {**places, **sizes})
-        return sum(map(log, sizes.values())) + sum(w * log(errors[name]) for name, w in above.items())
-
-    sizes = deviations(noise)
-    asked = dict.fromkeys(sizes, 0.0)
-    for e in needed.estimates:
-        squares = {n: (factor * sizes.get(n, 0.0)) ** 2 for n, factor in factors(e).items()}
-        for name in squares.keys() & sizes.keys():
-            asked[name] += above[e.name] * squares[name] / sum(squares.values())
-    units, limited = list(sizes)[: noise.cone.units], list(sizes)[noise.cone.units :]
-    asked[limited[0]] += sum(asked[name] for name in units)  # units have the noise of rows, and more
-    order = sorted(range(len(limited)), key=lambda i: -asked[limited[i]])
-    # Those that are asked alike are favoured together, or not.
-    counts = [i for i in range(1, len(order)) if asked[limited[order[i]]] < asked[limited[order[i - 1]]]]
-    forms: list[SeparateNoise] = [noise]
-    for count, part in product(counts, PARTS):
-        with suppress(ParameterError):  # beyond 64-bit integers
-            forms.append(StretchedNoise(noise.cone, noise.scales, tuple(order[:count]), part))
-    return min(forms, key=height)
 
 
 def _balanced(

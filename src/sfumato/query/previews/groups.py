@@ -17,7 +17,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords, Words
-from sfumato.noise.k_norm import CentredNoise, JointNoise, LimitedNoise
+from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
 from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
@@ -154,13 +154,13 @@ class _Kept(SideBySide):
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
         noise = self.noise
-        if not isinstance(noise, JointNoise | LimitedNoise | CentredNoise):
+        if not isinstance(noise, JointNoise):
             return _drawn_once(noise, self.size)
-        # K-norm noise of another budget is the same with other scales: drawn at fine ones, and stretched.
+        # K-norm noise of another budget is the same with other scales: drawn at fine ones, and scaled.
         drawn = _drawn_once(replace(noise, scales=(_FINE,) * len(noise.scales)), self.size)
         factors = np.array([[float(scale / _FINE)] for scale in noise.scales])
-        stretched: NDArray[np.int64] = np.rint(drawn * factors).astype(np.int64)
-        return stretched
+        scaled: NDArray[np.int64] = np.rint(drawn * factors).astype(np.int64)
+        return scaled
 
 
 @lru_cache(maxsize=4)

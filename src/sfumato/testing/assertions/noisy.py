@@ -9,7 +9,6 @@ from typing import Any
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
-from sfumato.noise.k_norm import CentredNoise
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.testing.assertions.cells import (
     Cells,
@@ -24,7 +23,6 @@ from sfumato.testing.assertions.cells import (
     of_columns,
     read,
 )
-from sfumato.testing.assertions.centred import check_centred
 from sfumato.testing.assertions.largest import approx_largest, is_largest, noisy_largest
 from sfumato.testing.assertions.limits import Given, Limits, Tolerance
 from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
@@ -356,12 +354,10 @@ def _noisy_release(
             "whether their group is shown, do not show it either. Ask for a count or a sum too, and give "
             "its raw value"
         )
-    hidden, noise = len(everything) - len(residues), released.plan.noising.together
+    hidden = len(everything) - len(residues)
 
     def check(shown: Sequence[Residue]) -> None:
-        if isinstance(noise, CentredNoise):
-            check_centred(noise, shown, hidden, k)
-        elif released.together is not None:
+        if released.together is not None:
             check_together(released.together, shown, hidden, len(truth), k)
         else:
             check_spread(shown, k)

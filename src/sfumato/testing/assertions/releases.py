@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.laws import Gaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.testing.assertions.cells import (
@@ -81,7 +81,7 @@ class ReleasedCells:
         self.plan: Plan = release.plan
         plan: Any = release.plan
         # Of which the norm has a law.
-        normed = isinstance(plan.noising.together, JointNoise | LimitedNoise | SeparateNoise)
+        normed = isinstance(plan.noising.together, JointNoise | SeparateNoise)
         self.together: TogetherPlan | None = plan if normed else None
         self.keys: tuple[str, ...] = release.plan.query.shown_keys
         outputs = release.plan.requirements.estimates

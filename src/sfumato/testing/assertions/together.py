@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.framework import ConeBody, ParabolaBody
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.testing.assertions.cells import Group
 from sfumato.testing.assertions.places import Residue, each_k, log10_beyond
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 PARTS = 5
 _LOG2 = math.log10(2)
 _HALF = Fraction(1, 2)
-_CORNER = Fraction(5, 3)  # the norm of a cube's corners, at most, in which sums of squares are less free
 
 Vector = Mapping[str, Fraction]
 
@@ -69,7 +66,7 @@ def _check_narrow(plan: TogetherPlan, by_name: Mapping[str, Sequence[Residue]], 
     """The norm of all noises, and of those of each coordinate: any z that shows the same has one as large."""
     everything = [r for own in by_name.values() for r in own]
     for own in (everything, *by_name.values()) if len(by_name) > 1 else (everything,):
-        seen, rounding = _norm(plan, _solved(own), plan.body), _rounding(plan, own)
+        seen, rounding = _norm(plan, _solved(own)), _rounding(plan, own)
         log10 = log10_gamma_deviation(len(own), min(seen + rounding, len(own)))
         if log10 <= -(each + math.log10(len(by_name) + 1)):
             raise AssertionError(_text("narrow", len(own), seen / len(own), log10))
@@ -91,10 +88,7 @@ def _check_wide(
         return
     count = plan.drawn.groups if not isinstance(plan.drawn, SeparateNoise) else groups
     shape = count * plan.drawn.cone.dimensions
-    body = plan.body
-    if isinstance(body, ParabolaBody) and len(known) < count * len(body.names):
-        body = ConeBody(body.names, body.bounds, body.units)  # in which what is not known is best taken for 0
-    seen = _norm(plan, _solved(everything), body)
+    seen = _norm(plan, _solved(everything))
     log10 = log10_gamma_deviation(shape, max(seen - _rounding(plan, everything), shape))
     if log10 <= -each:
         raise AssertionError(_text("wide", len(everything), seen / shape, log10))
@@ -108,8 +102,6 @@ def _check_missing(plan: TogetherPlan, by_name: Mapping[str, Sequence[Residue]],
     is r at least, and 2 r for signed numbers (Brunn and Minkowski).
     """
     drawn, each = plan.drawn, each + math.log10(len(by_name))
-    if not isinstance(drawn, (JointNoise, SeparateNoise)):
-        return  # the norm shows what is missing of a part of the groups, too
     least = 0.0
     if isinstance(drawn, JointNoise):
         each, shape = each + _LOG2, drawn.groups * drawn.cone.dimensions + 2
@@ -140,8 +132,8 @@ def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
     return found
 
 
-def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector], body: ConeBody) -> float:
-    """Return the norm of noises by a body; by that of the plan it has a Gamma law."""
+def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector]) -> float:
+    """Return the norm of noises, which has a Gamma law."""
     names, bounds, units = plan.body.names, plan.body.bounds, plan.drawn.cone.units
     vectors = []
     for own in noises.values():
@@ -152,7 +144,7 @@ def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector], body: ConeBody) ->
             share = bounds[1 - known] / bounds[known]
             vector[1 - known] = vector[known] * share
         vectors.append(vector)
-    return float(replace(plan.metric, body=body).of(vectors) * (plan.epsilon - plan.chosen_with))
+    return float(plan.metric.of(vectors) * (plan.epsilon - plan.chosen_with))
 
 
 def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:
@@ -168,8 +160,6 @@ def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:
         largest = max(x[units:]) + (x[0] if units else 0)
         # Neither side is above the largest, and both together are not above this and what is in units more.
         both = largest + (x[1] if units else 0)
-        if isinstance(body, ParabolaBody):
-            largest, both = _CORNER * largest, _CORNER * both
         apart = isinstance(plan.drawn, SeparateNoise)
         sides.append((both, Fraction(0)) if apart else (largest, largest))
     return float(plan.metric.norm(sides) * (plan.epsilon - plan.chosen_with))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.errors import QueryError
-from sfumato.framework import Body, ConeBody, CubeBody, ParabolaBody, Product
+from sfumato.framework import Body, ConeBody, CubeBody, Product
 from sfumato.names.helpful import helpful
 from sfumato.transformations.statistics.bins import RowsInBins
 from sfumato.transformations.statistics.count import Count, CountUnits
@@ -69,36 +69,6 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     if _limits(first, rest) or (not rest and _limits_itself(first)):
         return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
-
-
-@helpful
-def body_of(statistics: Sequence[Statistic]) -> ConeBody:
-    """Return the smallest known body that holds every contribution of a unit, after all of its rounding.
-
-    A `ParabolaBody` of a count beside the sum and the sum of squares of one column, of which missing values
-    are not counted, and of units or rows above that; else the `cone_of` the statistics.
-
-    Args:
-        statistics: of one group, in their order.
-    Raises:
-        QueryError: as of `cone_of`.
-
-    >>> from sfumato.transformations import Moments, ValueGrid
-    >>> squares = Moments("x", "x", 1, ValueGrid(0, -64, 64), square_bits=2, square_centre=512)
-    >>> body_of([Count(1), squares]).bounds
-    (Fraction(1, 1), Fraction(65, 1), Fraction(514, 1))
-
-    Proof: docs/proofs/k_norm.md, "Sums of squares".
-    """
-    cone = cone_of(statistics)
-    count, *rest = statistics[cone.units :]
-    if len(rest) != 1 or not isinstance(rest[0], Moments):
-        return cone
-    sizes = rest[0].parabola
-    # Of rows that are scaled down values count for a step more, worth more than what is cut of squares.
-    if sizes is None or (_counts_values(count) and not 4 * rest[0].rows <= cone.bounds[-3] <= sizes[1]):
-        return cone
-    return ParabolaBody(cone.names, (*cone.bounds[:-2], *sizes), cone.units)
 
 
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:

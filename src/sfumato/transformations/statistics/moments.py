@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from math import ceil
 from typing import ClassVar, TypeVar
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.exact import root_up
 from sfumato.framework import WHOLE, Body, Norm
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
@@ -141,19 +139,6 @@ class Moments(Statistic):
         """The largest coarsened square of a row, before the shift."""
         bits = self.square_bits or 0
         return self.grid.half_range**2 + ((1 << bits) >> 1) >> bits
-
-    @property
-    def parabola(self) -> tuple[Fraction, Fraction] | None:
-        """The largest x and y, X and Y, of a parabola above which `rows` rows are: None if there are others.
-
-        Each row adds a point at or above y = Y (2 (x/X)² - 1), at most Y, and so does what is cut of it.
-        """
-        bits = self.square_bits
-        if bits is None or self.null_count_exponent is not None:
-            return None
-        # A square is off by half a step, and what is scaled down is cut by a whole one.
-        y = Fraction(max(self.square_centre + 2, self.largest_square - self.square_centre))
-        return Fraction(self.rows * ceil(root_up(y * 2 ** (bits + 1)))), self.rows * y
 
     @property
     def body(self) -> Body:

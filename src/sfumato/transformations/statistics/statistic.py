@@ -29,7 +29,6 @@ from sfumato.framework import (
     Linear,
     Metric,
     Norm,
-    ParabolaBody,
     Part,
     PrivacyUnitDistance,
     Product,
@@ -288,8 +287,6 @@ def per_group(
             known = (together.groups or times) >= times and all(most <= bound for most, bound in within)
             # Of rows in several groups each has its part of the norm; units have all of it in each group.
             known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
-            # What is cut of a part of a unit can leave a parabola.
-            known = known and not (scaled and isinstance(together.body, ParabolaBody))
         if isinstance(together, LevelsDistance | TimeStepsDistance):
             names = together.names
         else:
