@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,9 +145,7 @@ def chances(selection: GroupSelection | None, mean: Floats, variance: Floats, th
 
 
 def _normal_places() -> Floats:
-    from scipy.special import ndtri
-
-    z = np.asarray(ndtri((np.arange(PLACES) + 0.5) / PLACES))
+    z = np.array([NormalDist().inv_cdf((place + 0.5) / PLACES) for place in range(PLACES)])
     return np.asarray(z / np.sqrt(np.mean(z**2)))
 
 
