@@ -153,6 +153,7 @@ __version__ = "0.1.0"
 
 
 def _looked_up(name: str) -> Any:
+    import gc
     from importlib import import_module
 
     if name not in _HOMES:
@@ -162,7 +163,14 @@ def _looked_up(name: str) -> Any:
         from sfumato.names.foreign import MODULE
 
         raise unknown_name("sfumato", name, __all__, MODULE)
-    value = getattr(import_module(_HOMES[name]), name)
+    # What modules make stays: looking for garbage in it would take a tenth of the time.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    finally:
+        if collects:
+            gc.enable()
     globals()[name] = value
     return value
 

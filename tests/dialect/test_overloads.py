@@ -195,7 +195,9 @@ def test_an_optimizer_that_is_not_known_is_off():
     ]
     assert not unknown_optimizers(["filter_pushdown"])
     with duckdb.connect() as connection:  # DuckDB refuses names that it does not know
-        connection.execute(f"SET disabled_optimizers = '{disabled_optimizers('join_order', 'gone')}'")
+        connection.execute(
+            f"SET disabled_optimizers = '{disabled_optimizers(connection, 'join_order', 'gone')}'"
+        )
         (found,) = connection.execute("SELECT current_setting('disabled_optimizers')").fetchone()
     assert {*found.split(",")} == {*unknown_optimizers(running), "join_order"}
 

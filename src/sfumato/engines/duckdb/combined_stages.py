@@ -298,7 +298,7 @@ class CombinedStages(Stages):
             if hop.owners in owners
         ]
         connection = connect(self.timezone)
-        connection.execute(f"SET disabled_optimizers = '{disabled_optimizers(*_MOVING)}'")
+        connection.execute(f"SET disabled_optimizers = '{disabled_optimizers(connection, *_MOVING)}'")
         try:
             self._make(connection, [*self._within, *owners.values()])
             self._add_public_keys(connection, None)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import duckdb
 
-from sfumato.dialect.tree import ask
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
@@ -114,7 +113,6 @@ def connect(
             "arrow_large_buffer_size": large_texts,
             "arrow_lossless_conversion": own_types,
             "autoinstall_known_extensions": False,
-            "disabled_optimizers": disabled_optimizers(),
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
             # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
@@ -124,18 +122,19 @@ def connect(
         }
     )
     spill.keep(connection)
+    connection.execute(f"SET GLOBAL disabled_optimizers = {literal(disabled_optimizers(connection))}")
     connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
     return connection
 
 
-@cache
-def disabled_optimizers(*more: str) -> str:
+def disabled_optimizers(connection: duckdb.DuckDBPyConnection, *more: str) -> str:
     """Return the optimizers that a database does without, as a setting of the running DuckDB.
 
     Args:
+        connection: to the database, which knows all optimizers.
         more: names of others to do without.
     """
-    names = [name for (name,) in ask("SELECT name FROM duckdb_optimizers()")]
+    names = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
     return ",".join(sorted({*unknown_optimizers(names), *more} & {*names}))
 
 
@@ -167,6 +166,8 @@ def checked_timezone(name: str, zone: object) -> str:
     Raises:
         ParameterError: there is no such time zone.
     """
+    if zone == UTC:
+        return UTC
     known = _zones()
     found = known.get(zone.casefold()) if isinstance(zone, str) else None
     if found is None:

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.measurements.stratified.estimate import stratified_estimate
-from sfumato.measurements.stratified.interval import ProportionLimits
 from sfumato.noise.intervals import Interval
-from sfumato.noise.rounded import RoundedNoise
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Stratified
 from sfumato.query.design import Design
@@ -23,6 +20,10 @@ from sfumato.query.estimates.estimate import Estimate, linear_interval
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified import StratifiedDesign
+
+if TYPE_CHECKING:
+    from sfumato.measurements.stratified.interval import ProportionLimits
+    from sfumato.noise.rounded import RoundedNoise
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class StratifiedEstimate(Estimate):
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
         """Return the noise on each count: the same for all strata, or else no less."""
         law = max((numbers.laws[name] for name in self.strata), key=lambda law: law.unit)
+        from sfumato.noise.rounded import RoundedNoise
+
         return RoundedNoise(law, float(numbers.steps[self.strata[0]]))
 
 
@@ -110,6 +113,8 @@ class StandardErrorEstimate(StratifiedEstimate):
 
     def _of(self, counts: Sequence[float], numbers: NoisyNumbers) -> float:
         sizes = self.design.sample_sizes, self.design.strat_sizes
+        from sfumato.measurements.stratified.estimate import stratified_estimate
+
         return math.sqrt(stratified_estimate(counts, *sizes, self.noise(numbers).variance)[1])
 
 
@@ -139,6 +144,8 @@ class LimitEstimate(StratifiedEstimate):
 
 @lru_cache(16)
 def _limits(design: StratifiedDesign, noise: RoundedNoise) -> ProportionLimits:
+    from sfumato.measurements.stratified.interval import ProportionLimits
+
     return ProportionLimits(design, noise)
 
 
