@@ -319,25 +319,36 @@ def test_the_first_release_loads_what_it_needs_alone() -> None:
     code = """
 import sys
 import duckdb, sfumato as sf
-file = sys.argv[1]
+file, opened, connect = sys.argv[1], [], duckdb.connect
+duckdb.connect = lambda *given, **options: opened.append(given) or connect(*given, **options)
 duckdb.sql("SELECT i % 50 AS unit, i % 3 AS k, i % 7 AS x FROM range(500) t(i)").write_parquet(file)
 asked = {"n": sf.count(), "s": sf.sum("x", lower=0, upper=6), "m": sf.mean("x", lower=0, upper=6)}
 table = sf.scan(file, privacy_unit="unit").group_by("k").bound(groups=2, rows=1)
 table.agg(**asked).release(epsilon=1, delta=1e-6).to_arrow()
-print(*sys.modules)
+print(len(opened), *sys.modules)
 """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", code, f"{folder}/rows.parquet"]
         done = subprocess.run(command, capture_output=True, check=True, text=True)
-    loaded = set(done.stdout.split())
-    assert "sfumato.query.released.release" in loaded
+    databases, *modules = done.stdout.split()
+    loaded = set(modules)
+    assert databases == "1" and "sfumato.query.released.release" in loaded
     ours = (
         "audit cli client service testing snapping dialect.meaning dialect.inside.text budget.ledger.ledger"
     )
-    ours += " query.previews.preview query.analysis.analyse transformations.records.mean"
+    ours += (
+        " measurements.stratified query.previews.preview query.analysis.analyse transformations.records.mean"
+    )
     slow = {"scipy", "pandas", "mpmath", "dp_accounting", "typer", "rich", "matplotlib"}
     slow |= {"pyarrow.compute", "numpy.polynomial", "sqlite3", "difflib"}
     assert not (slow | {f"sfumato.{name}" for name in ours.split()}) & loaded
+
+
+def test_data_classes_compile_nothing_at_import() -> None:
+    """`dataclasses.dataclass` takes half a millisecond for each; the certificate stands alone, with a few."""
+    theirs = {module(path) for path in PACKAGE.rglob("*.py") if "dataclasses.dataclass" in names(path)}
+    late = {name for name in theirs if not name.startswith("sfumato.certificate.")}
+    assert late == {"sfumato.exact.enclosures"}  # which has slots
 
 
 def test_files_named_in_the_docs_exist() -> None:
