@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -55,6 +57,17 @@ def test_what_uv_is_told_of_packages_is_what_they_say():
         assert {(r.name, r.specifier) for r in map(Requirement, told["requires-dist"])} == always
 
 
+def test_bounds_leave_room_for_other_packages():
+    """A lower bound, which .ci/run installs, and at most the next major version: of 0.x the next minor one."""
+    extras = [needed for name, needed in PROJECT["optional-dependencies"].items() if name != "dev"]
+    for needed in map(Requirement, [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]):
+        if needed.name == "sfumato":
+            continue
+        bounds = {one.operator: one.version for one in needed.specifier}
+        assert bounds.keys() - {"<"} == {">="}, needed
+        assert re.fullmatch(r"\d+|0\.\d+", bounds.get("<", "1")), needed
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
@@ -63,6 +76,30 @@ def wheel(tmp_path_factory):
     (built,) = out.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         yield archive
+
+
+@pytest.mark.long
+def test_what_the_readme_installs_from_pypi_works(tmp_path, wheel):
+    """From a local index; the dependencies are those of PyPI."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("uv is not installed beside this Python")
+    (line,) = re.findall(r"`uv (pip install 'sfumato[^`]*)`", (ROOT / "README.md").read_text())
+    environment, python = tmp_path / "env", tmp_path / "env" / "bin" / "python"
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, environment], check=True)
+    options = ["-q", "--system-certs", "--python", python, "--find-links", Path(wheel.filename).parent]
+    subprocess.run([uv, *shlex.split(line), *options], check=True, cwd=tmp_path)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*command: object) -> str:
+        return subprocess.run(
+            command, check=True, cwd=tmp_path, env=alone, capture_output=True, text=True
+        ).stdout
+
+    assert run(python, "-c", "import sfumato; print(sfumato.__file__)").startswith(str(environment))
+    run(python, ROOT / "examples" / "rwm5yr.py")
+    shown = run(environment / "bin" / "sfumato", "sql", "--file", ROOT / "examples" / "visits_by_year.sql")
+    assert "1984" in shown
 
 
 @pytest.mark.long
@@ -80,7 +117,6 @@ def test_the_wheel_says_what_it_is(wheel):
     assert (said["Name"], said["Version"]) == ("sfumato", PROJECT["version"])
     assert said["License-Expression"] == "Apache-2.0"
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
-    assert said["Requires-Python"] == "<3.14,>=3.11"
+    assert said["Requires-Python"] == "<3.15,>=3.11"
     needed = [n for n in said.get_all("Requires-Dist") if "extra ==" not in n]
     assert len(needed) == len(PROJECT["dependencies"])
-    assert all("<" in n for n in needed)  # nothing that was not tested
