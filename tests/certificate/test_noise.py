@@ -305,3 +305,11 @@ def test_truncated_geometric_beside_noise():
     assert found.pure == found.epsilon == 1 and found.delta == 1 - (1 - Fraction(1, 10**7)) ** 2
     with pytest.raises(CertificateError, match="delta"):
         certify(release(described | {"delta": "1/10000000"}))
+
+
+def test_a_ball_without_corners_has_a_pure_loss():
+    ball = {"kind": "vector", "name": "v", "length": 4, "radius": "60", "ball": "l2", "rows": None}
+    found = losses(part([UNITS, ball], independent("laplace", units=4, v=240)))
+    assert all((Fraction(1, 2), 2) in loss.pure or loss.pure == ((Fraction(3, 2), 1),) for loss in found)
+    corners = losses(part([ball | {"ball": "linf"}], independent("laplace", v=240)))
+    assert corners[-1].laplace == ((Fraction(1, 4), 8),)
