@@ -27,7 +27,7 @@ TAIL = 1 << 12  # masses of up to 2^-84 together are cut off at each end, and mo
 FINEST, COARSEST = 2.0**-200, 64.0  # of the grid's steps
 POINTS = 1 << 14  # of the grid, about; beyond this it coarsens
 RESOLUTION = 1 << 12  # the grid adds about a sixth of 2^-12 to the variance of the loss
-LARGEST = 1024  # of a rate, and of mu^2: larger losses are not worth a grid
+LARGEST = 1 << 16  # of a rate, and of mu^2: larger losses are not worth a grid
 PANEL = 15  # grid points on each side of one about which the profile of Gaussian noise is expanded
 
 Laplace = tuple[tuple[Fraction, int], ...]
