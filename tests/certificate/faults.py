@@ -52,7 +52,6 @@ FAULTS = [
     ("noise", "^ {*scales}", "- {*scales}"),
     ("noise", "len(blocks) * limits.l1(", "limits.l1("),
     ("noise", "s.round or (apart and ", "False or (apart and "),
-    ("noise", "max(a for a, _ in sides) + max(b for _, b in sides)", "max(a + b for a, b in sides)"),
     ("noise", "((each, groups if total is None else 1),)", "((each, 1),)"),
     ("noise", "a = max(a, u + a - n)", "a = max(a, u)"),
     ("noise", "(max(abs(n), t) + n) / 2", "(max(abs(n), t / 2) + n) / 2"),

@@ -70,8 +70,8 @@ def test_joint_k_norm_by_linear_programs(units, groups):
     order = ["units", "rows", "x.sum"] if units else ["rows", "x.sum"]
     statistics = ([UNITS] if units else []) + [ROWS, SUMS]
     rng = random.Random(3 * groups + units)
-    for _ in range(6):
-        scales = [Fraction(rng.randint(2, 9), 3) for _ in order]
+    for _ in range(10):
+        scales = [x * Fraction(rng.randint(2, 9), 3) for x in [1] * units + [3, 3000]]
         named = dict(zip(order, scales, strict=True))
         sizes = [Fraction(x) / s for x, s in zip([1] * units + [3, 3000], scales, strict=True)]
         noise = k_norm(order, units=units) | {"scales": {n: str(s) for n, s in named.items()}}
