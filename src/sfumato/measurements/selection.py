@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, expm1, log, log1p
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +84,11 @@ class GroupSelection(Isolated, ABC):
         Raises:
             ParameterError: units is not a one-dimensional array of integers. Never because of the data.
         """
+
+    @property
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """The rule, as the certificate reads it."""
 
     @abstractmethod
     def loss(self, groups: int) -> Loss:
@@ -202,6 +207,12 @@ class TruncatedGeometric(Spelled, GroupSelection):
         """Return the loss of `groups` tosses, each (epsilon, delta)-DP."""
         return Loss(approximate=((self.epsilon, self.delta, admissible_count(groups, "groups")),))
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """The rule, as the certificate reads it."""
+        budget = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+        return {"kind": "truncated_geometric", **budget, "pre_threshold": self.pre_threshold}
+
     @cached_property
     def _bits(self) -> int:
         return (self.delta.denominator // self.delta.numerator).bit_length() + 64
@@ -277,6 +288,12 @@ class _Threshold(GroupSelection):
             return self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1] <= self.delta_per_group
 
         return first_whole_near(enough, ceil(self.law.tail_quantile(self.delta_per_group) + 1.5))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The rule, as the certificate reads it."""
+        known = {"threshold": self.tau, "pre_threshold": self.pre_threshold}
+        return {"kind": "threshold", "name": "units", **known}
 
     @property
     def expected_threshold(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +75,16 @@ class CentredGaussian(Spelled):
             else:
                 rows.append(Gaussian(scale).rounded(self.groups, words=source))
         return np.array(rows, np.int64)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        counts = [{"name": n, "weight": w} for n, w in zip(names, self.weights, strict=True) if w]
+        shape = {"shape": "centred_gaussian", "counts": counts, "common": str(self.shared)}
+        return shape | {"fine_bits": FINE, "scales": dict(zip(names, map(str, self.scales), strict=True))}
 
     @property
     def laws(self) -> tuple[Gaussian, ...]:

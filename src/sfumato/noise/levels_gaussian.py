@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -100,6 +101,22 @@ class LevelsGaussian(Spelled):
         apart = {i: own - rollup.totals(drawn[0], i) for i, own in enumerate(drawn) if i and own.size}
         moved = least_squares(rollup, self.weights, apart, len(self.scales))
         return drawn[0] + np.rint(moved).astype(np.int64)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        levels = []
+        for size, shape in zip(self.sizes, self.rollup.shape, strict=True):
+            totals = [{"cells": cells, "times": n} for cells, n in Counter(shape).items()]
+            levels += [{"size": str(size), "totals": totals}] if size else []
+        return {
+            "shape": "levels_gaussian",
+            "levels": levels,
+            "scales": dict(zip(names, map(str, self.scales), strict=True)),
+        }
 
     @cached_property
     def deviations(self) -> tuple[Floats, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -73,6 +74,16 @@ class SeriesGaussian(TimeStepsNoise):
             z[:, t] -= before + ((high[:, :t] @ own) << (_LIMB - FINE))
             high[:, t], low[:, t] = z[:, t] >> _LIMB, z[:, t] & ((1 << _LIMB) - 1)
         return z.reshape(len(self.scales), self.series, steps)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        sums = {"weights": list(self.factor.coefficients), "weight_bits": FINE}
+        scales = dict(zip(names, map(str, self.scales), strict=True))
+        return {"shape": "series_gaussian", "series": self.series, **sums, "scales": scales}
 
     @cached_property
     def inverse(self) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,16 @@ class TreeLaplace(TimeStepsNoise):
         ]
         found: NDArray[Any] = own[0] + np.rint(tree.corrections(residues)).astype(np.int64)
         return found if bits == FINE else found.astype(object) << (FINE - bits)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        blocks = {"steps": self.factor.steps, "blocks": list(self.factor.sizes)}
+        scales = dict(zip(names, map(str, self.scales), strict=True))
+        return {"shape": "tree_laplace", "series": self.series, **blocks, "scales": scales}
 
     @property
     def _bits(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -106,6 +107,15 @@ class JointNoise(Spelled):
     def __post_init__(self) -> None:
         positive_int(self.groups, "groups")
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        shape = {"shape": "k_norm", "joint": True, "body": "cone", "units": self.cone.units}
+        return shape | {"order": list(names), "scales": dict(zip(names, map(str, self.scales), strict=True))}
 
     def rounded(self, words: Words | None = None) -> Integers:
         """Draw once, with infinite precision, rounded to the nearest integers.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,17 @@ class SeparateNoise(Spelled, Vectors):
 
     def __post_init__(self) -> None:
         check_scales(self.scales, self.cone.dimensions, self.cone.dimensions)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        # Without units the norm is the largest coordinate, whether or not the first limits the others.
+        body, units = "cone" if self.cone.units else "cube", self.cone.units
+        shape = {"shape": "k_norm", "joint": False, "body": body, "units": units}
+        return shape | {"order": list(names), "scales": dict(zip(names, map(str, self.scales), strict=True))}
 
     @property
     def width(self) -> int:  # type: ignore[override]

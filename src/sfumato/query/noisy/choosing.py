@@ -121,6 +121,19 @@ class Choice(Spelled):
         return QuantileChoice(self.scale, self.leaves.lattice, tuple(targets))
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What is chosen from, and how, as the certificate reads it."""
+        leaves, targets = self.leaves, self.mechanism.targets
+        return {
+            "kind": "quantiles",
+            "name": leaves.names[0],
+            "rows": leaves.rows,
+            "one": str(1 << -leaves.exponent),
+            "scale": str(self.mechanism.scale),
+            "targets": [{"rank": str(t.rank), "within": t.within} for t in targets],
+        }
+
+    @property
     def deviation(self) -> float:
         """About how many rows a place is off its aim, where values are spread evenly."""
         largest, share = _largest(len(self.ranks), SPREAD if self.margins else None)

@@ -17,7 +17,12 @@ from sfumato.errors import EngineError
 from sfumato.exact.isolation import Isolated
 from sfumato.measurements.k_norm import KNormNoise
 from sfumato.measurements.noise import Law
-from sfumato.measurements.selection import GroupSelection, KNormThreshold
+from sfumato.measurements.selection import (
+    GaussianThreshold,
+    GroupSelection,
+    KNormThreshold,
+    LaplaceThreshold,
+)
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_gaussian import CentredGaussian
@@ -69,6 +74,16 @@ class Noising(Isolated, Spelled):
         """Whether all groups must be in one batch: one draw serves them."""
         return not isinstance(self.together, SeparateNoise | None)
 
+    def law(self, name: str) -> Law:
+        """Return the law of the noise of a number, where each number has noise of its own.
+
+        Args:
+            name: of its coordinate.
+        """
+        if name == "units" and isinstance(self.selection, LaplaceThreshold | GaussianThreshold):
+            return self.selection.law  # drawn when groups are selected
+        return self.laws[name]
+
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
 
@@ -98,13 +113,13 @@ class Noising(Isolated, Spelled):
                 ranks = tuple(dict.fromkeys(e.rank for e in self.requirements.estimates if e.total == name))
                 counts = LeafCounts.from_arrow(exact[name])
                 profile = PROFILE if self.bars else PROFILE[:0]
-                trees[name] = noisy_tree(counts, self.laws[name], ranks, words, profile)
+                trees[name] = noisy_tree(counts, self.law(name), ranks, words, profile)
                 continue
             for name in statistic.names:
                 if name not in values:
                     numbers = exact[name].flatten() if statistic.entries else exact[name]
                     column = WideIntegers.from_arrow(numbers)
-                    values[name] = column + self.laws[name].rounded(len(column), words=words)
+                    values[name] = column + self.law(name).rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
         for statistic in self.requirements.statistics:
             if statistic.entries:

@@ -193,6 +193,12 @@ class RowsInBins(Statistic):
         return self.exponent <= -WEIGHT_BITS
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        rows, one = self.rows if self.by_rows else None, str(1 << -self.exponent)
+        return {"kind": "bins", "names": list(self.names), "rows": rows, "one": one, "weight": "1"}
+
+    @property
     def body(self) -> Body:
         """As many rows as the limit, in all bins together."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
@@ -43,6 +43,11 @@ class CountUnits(Statistic):
     def divisible(self) -> bool:
         """Whether parts of a unit are whole numbers of steps."""
         return self.exponent <= -WEIGHT_BITS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        return {"kind": "units", "name": self.names[0], "one": str(1 << -self.exponent)}
 
     @property
     def body(self) -> Body:
@@ -96,6 +101,14 @@ class Count(Statistic):
     def divisible(self) -> bool:
         """Whether parts of a row are whole numbers of steps."""
         return self.exponent <= -WEIGHT_BITS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return counted | (
+            {"kind": "rows"} if self.column is None else {"kind": "values", "column": self.column}
+        )
 
     @property
     def body(self) -> Body:

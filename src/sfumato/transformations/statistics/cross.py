@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -159,6 +159,27 @@ class CrossMoments(Statistic):
             sums[0] <<= -self.complete_exponent
         parts = (scaled_down(part, len(rows), self.rows, weight) for part in sums)
         return Counter(dict(zip(self.names, parts, strict=True)))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        one, axes = self.complete_exponent, list(enumerate(self.axes))
+        return {
+            "kind": "cross",
+            "rows": self.rows,
+            "complete": None if one is None else {"name": self.complete, "one": str(1 << -one)},
+            "columns": [
+                {
+                    "name": self.sum_name(i),
+                    "lower": str(axis.grid.lower),
+                    "upper": str(axis.grid.upper),
+                    "centre": str(axis.grid.centre),
+                    "square_centre": str(axis.square_centre),
+                }
+                for i, axis in axes
+            ],
+            "pairs": [{"name": self.product_name(i, j), "first": i, "second": j} for i, j in self.pairs],
+        }
 
     @property
     def body(self) -> Body:

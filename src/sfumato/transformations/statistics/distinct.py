@@ -64,6 +64,12 @@ class DistinctMatched(Statistic):
         return False
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": "1", "values": self.values}
+        return {"kind": "distinct", **counted, "matched": True}
+
+    @property
     def body(self) -> Body:
         """As many values as the limit."""
         return Segment(self.names[0], Fraction(self.values))
@@ -124,6 +130,12 @@ class DistinctShared(Statistic):
     def divisible(self) -> bool:
         """Whether parts of a unit are whole numbers of steps."""
         return self.exponent <= -WEIGHT_BITS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "values": self.values}
+        return {"kind": "distinct", **counted, "matched": False}
 
     @property
     def body(self) -> Body:

@@ -110,6 +110,12 @@ class Margin(Spelled, Statistic):
         return math.floor(parts), math.ceil(parts)
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.leaves.exponent), "rows": self.rows}
+        return {"kind": "margin", **counted, "rank": str(self.rank), "bits": self.BITS}
+
+    @property
     def body(self) -> Body:
         """All rows on the side of a place that counts most."""
         least, high = self._shares

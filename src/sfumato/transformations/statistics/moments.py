@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -139,6 +139,24 @@ class Moments(Statistic):
         """The largest coarsened square of a row, before the shift."""
         bits = self.square_bits or 0
         return self.grid.half_range**2 + ((1 << bits) >> 1) >> bits
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        bits, nulls, grid = self.square_bits, self.null_count_exponent, self.grid
+        return {
+            "kind": "row_sums",
+            "name": f"{self.label}.sum",
+            "lower": str(grid.lower),
+            "upper": str(grid.upper),
+            "centre": str(grid.centre if self.centred else 0),
+            "column": self.column,
+            "rows": self.rows,
+            "nulls": None if nulls is None else {"name": f"{self.label}.null_count", "one": str(1 << -nulls)},
+            "squares": None
+            if bits is None
+            else {"name": f"{self.label}.squares", "bits": bits, "centre": str(self.square_centre)},
+        }
 
     @property
     def body(self) -> Body:

@@ -124,6 +124,12 @@ class QuantileTree(Statistic):
         return nodes
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return {"kind": "nodes", **counted, "levels": HEIGHT}
+
+    @property
     def body(self) -> Body:
         """All rows in one node of each level, or in several."""
         return HistogramBody(self.names[0], Fraction(self.rows << -self.exponent), levels=HEIGHT)

@@ -139,6 +139,14 @@ class Statistic(ABC):
         """All that one unit may add to a group, in steps."""
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add to its numbers, as plain data that the certificate reads.
+
+        Ranges and limits, in steps; no size and no sensitivity, which the certificate computes itself.
+        """
+        return {"kind": type(self).__name__}  # which the certificate refuses
+
+    @property
     def divisible(self) -> bool:
         """Whether a part of a unit may count."""
         return True

@@ -95,6 +95,12 @@ class UnitSum(Statistic):
         return f"with its sum of {self.column} within bounds"
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        ends = {"lower": str(self.lower), "upper": str(self.upper), "centre": str(self.centre)}
+        return {"kind": "unit_sum", "name": self.names[0], **ends, "missing": self.missing}
+
+    @property
     def body(self) -> Body:
         """The larger distance of an end from the centre: what a unit that comes or goes can change."""
         bound = max(abs(end - self.centre) for end in self.ends)

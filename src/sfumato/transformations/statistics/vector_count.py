@@ -56,6 +56,12 @@ class VectorCount(Statistic):
         return self.exponent <= -WEIGHT_BITS
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return {"kind": "vector_rows", **counted}
+
+    @property
     def body(self) -> Body:
         """As many rows as the limit."""
         return Segment(self.names[0], Fraction(self.rows << -self.exponent))

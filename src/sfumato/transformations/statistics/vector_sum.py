@@ -125,6 +125,18 @@ class VectorSum(Statistic):
         return f"with its sum of vectors of {self.column} within the bound"
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        return {
+            "kind": "vector",
+            "name": self.names[0],
+            "length": self.length,
+            "radius": str(self.radius),
+            "ball": self.ball.value,
+            "rows": self.rows,
+        }
+
+    @property
     def body(self) -> Body:
         """The ball, or one as many times as large as rows count."""
         return BallBody(self.names[0], self.length, Fraction(self.radius * (self.rows or 1)), self.ball)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -160,6 +160,26 @@ class WeightedSum(Statistic):
     def largest(self) -> int:
         """The largest |value|, in steps of products per step of weights."""
         return 0 if self.grid is None else -(-self.grid.half_range >> self.bits)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        grid = self.grid
+        return {
+            "kind": "weighted",
+            "name": f"{self.label}.weight",
+            "rows": self.rows,
+            "weight": str(self.weights.most),
+            "values": None
+            if grid is None
+            else {
+                "name": f"{self.label}.sum",
+                "lower": str(grid.lower),
+                "upper": str(grid.upper),
+                "centre": str(grid.centre),
+                "bits": self.bits,
+            },
+        }
 
     @property
     def body(self) -> Body:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -102,6 +103,11 @@ class WeightsInBins(RowsInBins):
             if place is not None and own is not None:
                 sums[place] += own << -self.exponent
         return Counter({self.names[i]: scaled_down(n, len(rows), self.rows, weight) for i, n in sums.items()})
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        return super().description | {"weight": str(self.weights.most)}
 
     @property
     def body(self) -> Body:
