@@ -1,0 +1,128 @@
+"""Plans of generated questions: of all kinds of statistics, limits, noise and selection."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+import sfumato as sf
+from sfumato.errors import SfumatoError
+from sfumato.query.plans.plan import Plan
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int64()),
+        "g": pa.array(["a", "b"]),
+        "h": pa.array([1, 2], pa.int64()),
+        "x": pa.array([1.0, None]),
+        "y": pa.array([1.5, 2.5]),
+        "n": pa.array([1, 2], pa.int64()),
+        "b": pa.array([True, None]),
+        "w": pa.array([1.0, 2.0]),
+        "v": pa.array([[1.0, 2.0], None], pa.list_(pa.float64())),
+    },
+    schema=pa.schema(
+        [
+            ("id", pa.int64()), ("g", pa.string()), ("h", pa.int64()), ("x", pa.float64()),
+            pa.field("y", pa.float64(), nullable=False), pa.field("n", pa.int64(), nullable=False),
+            ("b", pa.bool_()), ("w", pa.float64()), ("v", pa.list_(pa.float64())),
+        ]
+    ),
+)  # fmt: skip
+
+
+def _bounds(chance: random.Random) -> dict[str, Any]:
+    lower = chance.choice([0, 0, -3, 5, Fraction(1, 3)])
+    return {"lower": lower, "upper": lower + chance.choice([1, 7, 30, Fraction(5, 2), 1000])}
+
+
+def _aggregate(chance: random.Random) -> Any:
+    """Return an aggregate of any kind."""
+    column = chance.choice(["x", "y", "n"])
+    bounds = _bounds(chance)
+    weight = {"weight": "w", "max_weight": chance.choice([1, 5, Fraction(7, 2)])}
+    ranks = sorted(chance.sample([0.1, 0.25, 0.5, 0.75, 0.9], chance.randint(1, 3)))
+    pair = {"x": (0, 3), "y": (-1, 4)}
+    length = {"length": 2, "bound": chance.choice([1, 10]), "norm": chance.choice(["l1", "l2", "linf"])}
+    return chance.choice(
+        [
+            lambda: sf.count(),
+            lambda: sf.count(column),
+            lambda: sf.count_units(),
+            lambda: sf.count(**weight),
+            lambda: sf.sum(column, **bounds),
+            lambda: sf.sum(column, **bounds, per="row"),
+            lambda: sf.sum(column, **bounds, **weight),
+            lambda: sf.mean(column, **bounds),
+            lambda: sf.mean(column, **bounds, **weight),
+            lambda: sf.variance(column, **bounds),
+            lambda: sf.stddev(column, **bounds),
+            lambda: sf.proportion("b"),
+            lambda: sf.quantiles(column, ranks, **bounds, error_bars=chance.random() < 0.6),
+            lambda: sf.median(column, **bounds),
+            lambda: sf.count_distinct(
+                column, values=chance.randint(1, 4), method=chance.choice(["matching", "shares"])
+            ),
+            lambda: sf.covariance("x", "y", bounds=pair),
+            lambda: sf.correlation("x", "y", bounds=pair),
+            lambda: sf.linear_regression("y", ["x", "n"], bounds=pair | {"n": (0, 9)}),
+            lambda: sf.vector_sum("v", **length, per=chance.choice(["unit", "row"])),
+            lambda: sf.vector_mean("v", **length),
+            lambda: sf.histogram(column, [0, 1, 5, 9], per=chance.choice(["unit", "row"])),
+            lambda: sf.histogram(column, [0, 1, 5, 9], **weight),
+            lambda: sf.value_counts("g", ["a", "b", "c"]),
+        ]
+    )()
+
+
+def _options(chance: random.Random, private: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"epsilon": chance.choice(["1/10", "1/2", 1, 2, 8, "0.37"])}
+    options["delta"] = chance.choice(["1e-6", "1e-9", "1e-4"] if private else ["1e-6", "1e-5", 0])
+    options["noise"] = chance.choice(["auto", "auto", "laplace", "gaussian", "k_norm"])
+    if private and chance.random() < 0.4:
+        options["group_selection"] = chance.choice(["truncated_geometric", "laplace", "gaussian"])
+    if private and chance.random() < 0.2:
+        options["pre_threshold"] = chance.choice([2, 5])
+    return options
+
+
+def _question(chance: random.Random) -> tuple[sf.Question, bool]:
+    table = sf.scan(ROWS, privacy_unit="id")
+    kind = chance.choice(["whole", "public", "public", "private", "private", "cumulative", "totals"])
+    wanted = {f"a{i}": _aggregate(chance) for i in range(chance.choice([1, 1, 2, 3]))}
+    shown = chance.choice([1, 2, 5, 12, 20, 40])
+    limits: dict[str, Any] = {"rows": chance.choice([1, 1, 2, 5])}
+    if kind != "whole":
+        limits["groups"] = chance.choice([1, 2, 3, 5, 20])
+    if kind in ("public", "private") and chance.random() < 0.2:
+        limits = {"total_rows": chance.choice([1, 3, 10])}
+    elif kind == "public" and chance.random() < 0.3:
+        limits["beyond"] = chance.choice(["scale", "sample"])
+    if kind == "public":
+        table = table.group_by("h", keys=list(range(shown)))
+    elif kind == "private":
+        table = table.group_by("g")
+    elif kind == "cumulative":
+        table = table.group_by("h", keys=list(range(shown)))
+        inner = chance.choice([sf.count(), sf.count_units(), sf.sum("y", lower=0, upper=2, per="row")])
+        wanted = {"c": sf.cumulative(inner)} | ({"n": sf.count()} if chance.random() < 0.5 else {})
+    elif kind == "totals":
+        cells = [(g, h) for g in "abc"[: chance.randint(1, 3)] for h in range(chance.randint(1, 5))]
+        table = table.group_by("g", "h", keys=cells).totals(cube=chance.random() < 0.3)
+        wanted = {"n": sf.count(), "s": sf.sum("y", lower=0, upper=9)}
+    return table.bound(**limits).agg(**wanted), kind == "private"
+
+
+def plans(seed: int, tries: int) -> Iterator[Plan]:
+    """Yield plans of questions; those that cannot be asked, or bought, are left out."""
+    chance = random.Random(seed)
+    for _ in range(tries):
+        try:
+            question, private = _question(chance)
+            yield question.plan(**_options(chance, private))
+        except SfumatoError:
+            continue
