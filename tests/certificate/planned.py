@@ -50,9 +50,9 @@ def _aggregate(chance: random.Random) -> Any:
     length = {"length": 2, "bound": chance.choice([1, 10]), "norm": chance.choice(["l1", "l2", "linf"])}
     return chance.choice(
         [
-            lambda: sf.count(),
+            sf.count,
             lambda: sf.count(column),
-            lambda: sf.count_units(),
+            sf.count_units,
             lambda: sf.count(**weight),
             lambda: sf.sum(column, **bounds),
             lambda: sf.sum(column, **bounds, per="row"),

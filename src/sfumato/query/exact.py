@@ -58,6 +58,26 @@ class ExactQuery:
     total_rows: int | None = None
     largest: int | None = None
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """How units are bounded, as the certificate reads it."""
+        keys, known, shown = self.public_keys, "public", None
+        if not self.keys:
+            shown = 1
+        elif isinstance(keys, BroughtKeys):
+            known = "brought"
+        elif keys is None:
+            known = "private"
+        else:
+            shown = keys.num_rows
+        return {
+            "keys": known,
+            "shown": shown,
+            "per_unit": self.groups,
+            "beyond": "scale" if self.scaled else "sample",
+            "total_rows": self.total_rows,
+        }
+
 
 class Evaluator(Protocol):
     """Evaluates `bound_groups >> per_group`, exactly, on one source.

@@ -74,6 +74,26 @@ class Noising(Isolated, Spelled):
         """Whether all groups must be in one batch: one draw serves them."""
         return not isinstance(self.together, SeparateNoise | None)
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """What is drawn, as the certificate reads it."""
+        selection = self.selection
+        return {
+            "statistics": [statistic.description for statistic in self.requirements.statistics],
+            "choices": [choice.description for choice in self.choices],
+            "noise": self._noise(),
+            "selection": None if selection is None else selection.description,
+        }
+
+    def _noise(self) -> dict[str, Any] | None:
+        names = [name for statistic in self.requirements.statistics for name in statistic.names]
+        if self.together is not None:
+            return self.together.description(names)
+        laws = {name: self.law(name) for name in names}
+        kinds = sorted({type(law).__name__.lower() for law in laws.values()})
+        scales = {name: str(law.unit) for name, law in laws.items()}
+        return {"shape": "independent", "law": " and ".join(kinds), "scales": scales} if names else None
+
     def law(self, name: str) -> Law:
         """Return the law of the noise of a number, where each number has noise of its own.
 

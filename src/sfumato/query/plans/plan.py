@@ -186,6 +186,13 @@ class Plan(Displayed):
         return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
 
     @property
+    def description(self) -> dict[str, Any]:
+        """What a release draws, as the certificate reads it: from the objects that draw."""
+        claim = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+        limits = {"groups": self.exact.description}
+        return {"kind": "groups", **claim, **limits, **self.noising.description}
+
+    @property
     def deviations(self) -> dict[str, float]:
         """The standard deviation of the noise of each number, in its own unit."""
         steps = self.steps

@@ -154,18 +154,6 @@ class Top(Helpful, Displayed):
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
     @property
-    def sensitivities(self) -> tuple[int, int]:
-        """How far one unit moves groups apart at most, and how far one group, in steps.
-
-        A unit that is in no group of two moves neither, so 0 is between the bounds of what it does.
-        """
-        statistic = self.statistic
-        if isinstance(statistic, CountUnits):
-            return 1, 1
-        low, high = statistic.lower, statistic.upper
-        return max(high, 0) - min(low, 0), max(abs(low), abs(high))
-
-    @property
     def exact(self) -> ExactQuery:
         """The exact half: the number of each group, or of the largest ones, without a limit of groups.
 
@@ -218,8 +206,9 @@ class Top(Helpful, Displayed):
         if not truth_value(counts, "counts"):
             share = Fraction(0)
         budget = admissible_epsilon(epsilon), admissible_delta(delta)
-        spread, largest = self.sensitivities
-        plan = TopPlan(self.k, self.candidates, *budget, share, None, spread, largest)
+        one = self.statistic
+        ends = (1, 1) if isinstance(one, CountUnits) else (one.lower, one.upper)
+        plan = TopPlan(self.k, self.candidates, *budget, share, None, *ends)
         return make_top_plan(plan)
 
     def explain(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from sfumato.budget import Loss
 from sfumato.budget.conversions import zcdp_rho
@@ -34,8 +35,7 @@ class TopPlan(Spelled):
         epsilon, delta: the budget, exactly.
         share: the part of it that is for the numbers of units, from 0 to less than 1.
         rho: the zCDP that the peels and the numbers share; None where they share epsilon itself.
-        spread: by how much one unit moves one group's score more than another's, at most, in steps.
-        largest: by how much one unit moves a group's number, at most, in steps.
+        lower, upper: the least and the most that one unit adds to a group in which it is, in steps.
 
     Made by `Top.plan`.
     """
@@ -46,8 +46,36 @@ class TopPlan(Spelled):
     delta: Fraction
     share: Fraction
     rho: Fraction | None = None
-    spread: int = 1
-    largest: int = 1
+    lower: int = 1
+    upper: int = 1
+
+    @property
+    def spread(self) -> int:
+        """How much more one unit moves one group's score than another's, at most, in steps."""
+        return max(self.upper, 0) - min(self.lower, 0)
+
+    @property
+    def largest(self) -> int:
+        """How far one unit moves a group's number, at most, in steps."""
+        return max(abs(self.lower), abs(self.upper))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What is drawn, as the certificate reads it."""
+        law = self.law
+        return {
+            "kind": "largest_groups",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "keys": "public" if self.candidates is None else "private",
+            "lower": str(self.lower),
+            "upper": str(self.upper),
+            "rate": str(self.step_rate),
+            "picks": self.k,
+            "candidates": self.candidates,
+            "margin": self.margin,
+            "noise": None if law is None else {"law": type(law).__name__.lower(), "scale": str(law.unit)},
+        }
 
     @cached_property
     def rate(self) -> Fraction:
