@@ -244,5 +244,5 @@ def test_a_deep_tree_is_written_in_parts(text):
 
 def test_what_is_nested_deeper_than_duckdb_reads_is_refused():
     with pytest.raises(QueryError, match="nested too deep"):
-        judge("abs(" * 400 + "a" + ")" * 400)
+        judge("abs(" * 1500 + "a" + ")" * 1500)
     assert written(statements("SELECT a")[0]["select_list"][0]) == "a"
