@@ -21,7 +21,6 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.exact import BroughtKeys
-from sfumato.query.plans import together
 from sfumato.query.query import Query
 from sfumato.query.table import Table
 
@@ -85,7 +84,6 @@ def test_noise_is_that_of_a_list_where_each_group_has_its_own():
 def test_one_draw_for_all_groups_would_be_found(monkeypatch):
     monkeypatch.setattr(Query, "brought_groups", False)
     monkeypatch.setattr(Query, "public_groups", tuple((f"p{i}",) for i in range(2)))
-    monkeypatch.setattr(together, "MOST_LIMITED", 0)
     plan = asked(named("places", PLACES), groups=2).plan(epsilon=1, noise="k_norm")
     assert plan.noising.at_once
 

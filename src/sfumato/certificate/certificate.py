@@ -12,7 +12,7 @@ from sfumato.certificate.numbers import gaussian_delta
 from sfumato.certificate.parts import Proof, prove
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate(Proof):
     """What a release is proved to lose: at most its claim. Made by `certify`.
 

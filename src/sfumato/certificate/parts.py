@@ -14,7 +14,7 @@ from sfumato.certificate.numbers import WIDE, any_of_many, exp_above
 from sfumato.certificate.selection import lone_chance, threshold_delta
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proof:
     """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
 
@@ -32,6 +32,10 @@ class Proof:
     mu_squared: Fraction | None
     rho: Fraction
     events: Fraction
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in Proof.__dataclass_fields__}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
 
 def prove(part: Description) -> Proof:
