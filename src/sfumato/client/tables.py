@@ -232,7 +232,7 @@ class RemoteTable(Remote):
         >>> visits = connect(url, token).table("visits")
         >>> asked = visits.group_by("year").bound(groups=2, rows=1).agg(n=sf.count())
         >>> asked.plan(epsilon=1)
-        <Plan: n by year; epsilon 1, delta 0, K-norm noise>
+        <Plan: n by year; epsilon 1, delta 0, Laplace noise>
         """
         return self._then("bound", groups=groups, rows=rows, beyond=beyond, total_rows=total_rows)
 
