@@ -37,6 +37,7 @@ HARMLESS = {
     ("rows in all", "parts.0.groups.per_unit"): "three rows are in at most three groups",
     ("rows in all", "parts.0.statistics.1.rows"): "three rows in all are at most three in a group",
     ("gaussian", "parts.0.noise.law"): "Laplace noise of these scales has a pure epsilon of 0.47",
+    ("k-norm threshold", "parts.0.noise.body"): "without units of their own, noise of a group has one norm",
     ("joint", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("values", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("joint", "parts.0.noise.units"): "units limit the rest without rows between them, with the same norm",

@@ -114,7 +114,7 @@ def test_expressions_are_read_in_the_zone_that_is_named(zone, machine):
 def test_keys_are_times_of_the_zone(machine):
     for zone in (None, "Asia/Tokyo"):
         table = table_of(ROWS, **({} if zone is None else {"timezone": zone}))
-        (column,) = {type(key.tzinfo) and key.tzinfo.key for key in values(table, "date_trunc('day', z)")}
+        (column,) = {str(key.tzinfo) for key in values(table, "date_trunc('day', z)")}
         assert column == (zone or "UTC")
 
 

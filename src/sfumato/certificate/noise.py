@@ -92,7 +92,8 @@ def _laplace(shifts: Sequence[Shift], limits: Bounding, groups: int) -> list[Los
 def _k_norm(
     noise: Description, of: Sequence[tuple[str, Description, Fraction]], limits: Bounding
 ) -> NoiseLoss:
-    order, joint, total = noise["order"], noise["joint"], limits.total_rows
+    order, joint = noise["order"], noise["joint"]
+    total = None if limits.groups == 1 else limits.total_rows  # in one group statistics have as many rows
     named = {name: (statistic, box) for name, statistic, box in of}
     require(sorted(order) == sorted(named), "noise.order", "expected each coordinate once")
     numbers = [(name, named[name][0]) for name in order]
@@ -105,8 +106,7 @@ def _k_norm(
         for name, r in zip(order, rows, strict=True)
     ]
     if noise["body"] == "cube":
-        fit = kinds == {"margin"} and not joint and not noise["units"]
-        require(fit, "noise.body", "a cube is for margins alone, of each group")
+        require(not joint and not noise["units"], "noise.body", "a cube is for noise of each group")
         sides = [(max(size), Fraction(0))]
     else:
         count = 1 + noise["units"]

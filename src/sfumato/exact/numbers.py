@@ -199,7 +199,8 @@ def as_int(value: object) -> int | None:
     >>> as_int(numpy.int8(3)), as_int(3.0), as_int(True), as_int(numpy.True_), as_int(numpy.array([3]))
     (3, None, None, None, None)
     """
-    if isinstance(value, bool):
+    # NumPy before 2.3 takes its own truth values for whole numbers, with a warning.
+    if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b":
         return None
     try:
         return operator.index(value)  # type: ignore[arg-type]

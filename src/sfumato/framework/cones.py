@@ -188,6 +188,10 @@ class KNormDistance(Spelled, Metric):
 
         Args:
             vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
+
+        >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
+        >>> KNormDistance(body).of([(1, 30), (-1, -12)])
+        Fraction(2, 1)
         """
         return self.norm([self.body.sides(vector) for vector in vectors])
 
