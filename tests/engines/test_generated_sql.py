@@ -72,7 +72,7 @@ def test_generated_sql_has_the_rows_of_duckdb_and_of_each_half(seed):
     try:
         found = rows_of(query, o, p, reordered=True)
     except QueryError as error:
-        assert "more than 60 joins" in str(error)
+        assert "more than 60 joins" in str(error) or "HUGEINT leaves no room" in str(error)
         return
     session = duckdb.connect()
     for name, rows in (("o", o), ("p", p), ("r", REGIONS)):

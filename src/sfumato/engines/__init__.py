@@ -1,1 +1,1 @@
-"""Engines compute exact statistics; `scan` and `sql` open a source on the engine that fits it."""
+"""Engines compute exact statistics; `sfumato.scan` opens a source on the engine that fits it."""
