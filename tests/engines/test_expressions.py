@@ -495,3 +495,13 @@ def test_threads_share_a_table(tmp_path):
 def test_constants_may_hold_any_text(awkward, constant):
     one = judged("filter", f"s = {constant} OR replace(s, {constant}, '') = s", SCHEMA)
     awkward.execute(f"SELECT hash(({one.text})) FROM rows").fetchall()
+
+
+@pytest.mark.parametrize("text", ["list_element('ab', b)", "s[b]", '"left"(s, b)', "substring(s, b, 2)"])
+def test_a_place_that_is_missing_gives_nothing(text):
+    """`greatest` and `least` skip NULL, and so would a place that they bring into 32 bits."""
+    schema = {"b": Column(Kind.OTHER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
+    found = duckdb.sql(
+        f"SELECT ({judged('filter', text, schema).text}) FROM (SELECT 'ab' AS s, NULL::BIGINT AS b)"
+    )
+    assert found.fetchall() == [(None,)]

@@ -221,7 +221,9 @@ def place(part: Part) -> Part:
         return part
     if not fits(part.span, "INTEGER"):
         least, most = SPANS["INTEGER"]
-        part = over(f"greatest(least(_0, {most}), {least})", tried(part, "HUGEINT"))
+        part = over(
+            f"CASE WHEN _0 IS NOT NULL THEN greatest(least(_0, {most}), {least}) END", tried(part, "HUGEINT")
+        )
     return tried(part, "INTEGER")
 
 
