@@ -398,6 +398,17 @@ def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
     assert all(plan.spent[0] <= plan.epsilon and plan.delta == 0 for plan in plans)
 
 
+@pytest.mark.noise_cannot_matter("budgets are compared, and no noisy numbers")
+@pytest.mark.parametrize("many", [1, 20, 22])
+def test_where_places_are_changes_no_budget(many):
+    """Noise decides whether places are at the ends of the bounds, where they need fewer numbers."""
+    ranks = [0.0, *(i / (many + 1) for i in range(1, many + 1)), 1.0]
+    made = by_town(n=sf.count(), q=sf.quantiles("x", ranks, lower=-50, upper=200)).diagnose(epsilon=6)
+    made.shifts()
+    drawn = [made._contributions, made._matched, made._places, *made._parts]
+    assert sum(part.plan.epsilon for part in drawn if part is not None) == 6
+
+
 @STILL
 def test_many_bins_have_one_shift_of_all_together(all_rows):
     found = shifts(in_two_towns(h=sf.histogram("a", list(range(2, 80)), outside="drop")))

@@ -64,6 +64,7 @@ class Diagnosis(Spelled):
         contributions: the plan of their distribution.
         matched: the table of rows in public groups, and the plan that counts groups with rows; or None.
         keys: how many public groups there are; 0 of private ones.
+        places_epsilon: what the places that are compared with quantiles cost, whatever they turn out to be.
     """
 
     epsilon: Fraction
@@ -76,6 +77,7 @@ class Diagnosis(Spelled):
     contributions: Plan
     matched: tuple[Table[Any], Plan] | None
     keys: int
+    places_epsilon: Fraction
 
     def __post_init__(self) -> None:
         for most in (LIMITS[0], LIMITS[-1]):  # what cannot be planned shows before anything is read
@@ -117,7 +119,7 @@ class Diagnosis(Spelled):
             return None
         query = self.plan.query
         limit = query.total_rows or query.groups * query.rows
-        return make_plan(self.rows.bound(rows=limit).agg(**asked).query, epsilon=self.epsilon * OF_PLACES)
+        return make_plan(self.rows.bound(rows=limit).agg(**asked).query, epsilon=self.places_epsilon)
 
     def at(self, places: Mapping[str, float]) -> Diagnosis:
         """Return the same, with what is compared with quantiles at these places."""
@@ -158,8 +160,7 @@ class Diagnosis(Spelled):
     def _of_shares(self) -> Fraction:
         """The part of shares and of all other numbers."""
         counted = OF_KEYS if self.matched is not None else 0
-        placed = OF_PLACES if self.request.quantiles else 0
-        return self.epsilon * (1 - OF_CONTRIBUTIONS - counted - placed)
+        return self.epsilon * (1 - OF_CONTRIBUTIONS - counted) - self.places_epsilon
 
     @property
     def _parts(self) -> tuple[Fraction, ...]:
@@ -217,7 +218,8 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
     of |= {name: request.values[name] for name in request.distinct}
     look = make_plan(_query(people, contributions.asked(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
-    return Diagnosis(epsilon, plan, rows, people, names, items, request, look, matched, keys)
+    places = epsilon * OF_PLACES if request.quantiles else Fraction(0)
+    return Diagnosis(epsilon, plan, rows, people, names, items, request, look, matched, keys, places)
 
 
 def _requested(rows: Table[Any], plan: Plan, names: Names) -> tuple[Request, Table[Any]]:

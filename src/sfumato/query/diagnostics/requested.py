@@ -421,14 +421,15 @@ class Request:
         places = [low + rank * (high - low) for rank in of.ranks]
         if self.places is not None:
             places = [self._place(of, self.places[one]) for one in of.outputs(here)]
+        # Whether there is room does not depend on where the places are, which noise decides.
+        if 2 * (len(places) + 2) + 1 > self._room:
+            return []
         value, ends = self._number(of.column), sorted({low, *places, high})
         conditions = [f"{value} < {double(low)}"]
         for i, place in enumerate(ends):
             conditions.append(f"{value} = {double(place)}")
             above = f"{value} > {double(place)}"
             conditions.append(above if place == high else f"{above} AND {value} < {double(ends[i + 1])}")
-        if len(conditions) > self._room:
-            return []
         self.quantiles[here] = of
         entries = self._vector([self._records([], None, one) for one in conditions])
 

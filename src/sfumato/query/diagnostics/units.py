@@ -123,9 +123,9 @@ def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, 
     NULL equals nothing in a join, but a group of NULL has the rows with NULL: keys with NULL in the same
     columns are joined on the others.
     """
-    numbered = groups.append_column(number, pa.array(range(groups.num_rows), pa.int64()))
     import pyarrow.compute as pc
 
+    numbered = groups.append_column(number, pa.array(range(groups.num_rows), pa.int64()))
     missing = [pc.is_null(groups[key]).to_pylist() for key in keys]
     patterns = list(zip(*missing, strict=True))
     parts = []
