@@ -221,9 +221,8 @@ def place(part: Part) -> Part:
         return part
     if not fits(part.span, "INTEGER"):
         least, most = SPANS["INTEGER"]
-        part = over(
-            f"CASE WHEN _0 IS NOT NULL THEN greatest(least(_0, {most}), {least}) END", tried(part, "HUGEINT")
-        )
+        within = f"greatest(least(_0, {most}), {least})"  # which skip NULL
+        part = over(f"CASE WHEN _0 IS NOT NULL THEN {within} END", once(tried(part, "HUGEINT")))
     return tried(part, "INTEGER")
 
 
