@@ -75,3 +75,19 @@ def test_files_that_hold_no_description(tmp_path, capsys, text):
     path.write_text(text)
     assert main([str(path)]) in (1, 2)
     assert main([]) == main([str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a": 1, "a": 2}', "\udcff", "9" * 5000])
+def test_files_that_are_no_json_are_named(text, tmp_path, capsys):
+    path = tmp_path / "receipt.json"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    assert main([str(path)]) == 2
+    assert f"{path} cannot be read: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"a"', "NaN", '{"description": []}', '{"version": true}'])
+def test_json_that_is_no_description_is_refused(text, tmp_path, capsys):
+    path = tmp_path / "receipt.json"
+    path.write_text(text)
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().out.startswith("Refused: ")

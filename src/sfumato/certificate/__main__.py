@@ -30,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with open(arguments[0], encoding="utf-8") as file:
             found = json.load(file, object_pairs_hook=_fields)
-        known = found.get("description", found)
-    except (OSError, ValueError, AttributeError) as error:
+        known = found.get("description", found) if isinstance(found, dict) else found
+    except (OSError, ValueError, RecursionError) as error:
         print(f"{arguments[0]} cannot be read: {error}", file=sys.stderr)
         return 2
     try:

@@ -487,7 +487,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         bars: Bars | None,
         check: Callable[[], object],
     ) -> tuple[int, ...]:
-        """Write batches, with what is said of them."""
+        """Write batches, with what error bars cover and whether limits and bounds may bias the numbers."""
         said = self._attributes | ({} if bars is None else {"error_bars": bars.told(self.bias)})
         return output.write(target, batches, check, said)
 

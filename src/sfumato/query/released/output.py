@@ -90,13 +90,13 @@ def write(
         writers[path.suffix.lower()](file, ready)
         file.flush()
         for companion in written_files(path)[1:] if said else ():
-            with replacing(companion, check) as beside:
-                beside.write(_metadata(path, said or {}))
+            with replacing(companion, check) as metadata:
+                metadata.write(_metadata(path, said or {}))
         return identity(file)
 
 
 def _metadata(path: Path, said: Mapping[str, Any]) -> bytes:
-    """Return what is said of a table as metadata of the W3C's CSV on the Web."""
+    """Return facts about a table as metadata in the form of the W3C's CSV on the Web."""
     found: dict[str, Any] = {
         "@context": "http://www.w3.org/ns/csvw",
         "url": quote(os.fsencode(path.name)),
