@@ -492,7 +492,8 @@ def test_what_auto_chooses_has_the_smallest_errors(name):
     plan = asked.plan(epsilon=1, delta=1e-6)
     assert plan.noise.name == expected
     assert ("times those with" in str(plan.explain())) == bool(plan.others)
-    assert all(share <= 1 + 1e-12 for _, share in plan.others)
+    # Errors of noises that are equal differ in the last digit.
+    assert all(share <= 1 + 2.0**-50 for _, share in plan.others)
     if expected == "k_norm":
         assert all(share < 1 for _, share in plan.others) and plan.others
         assert "K-norm noise the errors of the outputs are about" in str(plan.explain())

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded wor
 KINDS = {
     "joint": (60, 60, True, JointNoise),
     "of each group": (60, 1, True, SeparateNoise),
-    "private": (20, 2, False, SeparateNoise),
+    "private": (40, 2, False, SeparateNoise),
 }
 
 
@@ -119,7 +119,7 @@ def test_noise_with_squares_passes_and_other_scales_fail(kind):
             release = released(question, seed, **options)
             assert_approx_equal(release, truth, k=K)
             assert_noisy(release, truth, k=K)
-        for factor, text in ((0.25, "too narrow"), (4, "too wide")):
+        for factor, text in ((0.4, "too narrow"), (3, "too wide")):
             wrong = released(question, factor=factor, **options)
             if len(outputs) > 2 and wrong.to_arrow().num_rows == len(truth):
                 assert text in text_of(assert_noisy, wrong, truth, k=K)
