@@ -336,7 +336,7 @@ def recomposed(plan: object) -> str:
         # each over its scale, are one and the same part of epsilon: the norm.
         chosen = sum(groups * largest.pop(n) / scales.pop(n) for n in [*scales] if n.endswith(".leaves"))
         parts = {largest[name] / scales[name] for name in scales}
-        times = groups if isinstance(plan.drawn, SeparateNoise) else 1  # type: ignore[attr-defined]
+        times = groups if isinstance(plan.measurement.noise, SeparateNoise) else 1  # type: ignore[attr-defined]
         return f"epsilon {float(chosen + times * max(parts)):.9g} of {float(epsilon):g}, delta {float(plan.delta):g}"  # type: ignore[attr-defined]
     power = 1 if told["noise"] == "laplace" else 2
     common = {s["name"]: Fraction(s.get("noise_scale_in_common", 0)) for s in told["statistics"]}

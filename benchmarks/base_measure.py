@@ -25,7 +25,6 @@ import sfumato as sf
 from sfumato.measurements.base_measure import DIGITS, BaseMeasure, _decade, _multiples
 from sfumato.measurements.joint_quantiles import placed
 from sfumato.query.noisy.choosing import Choice
-from sfumato.query.plans.together import TogetherPlan
 from sfumato.transformations import Lattice
 
 EPSILONS = (0.5, 1.0, 2.0)
@@ -65,8 +64,8 @@ def of_measures(
 ) -> list[float]:
     """Return the error of the place in the middle by each base measure."""
     plan = question.plan(epsilon=epsilon, noise="k_norm")
-    assert isinstance(plan, TogetherPlan)
-    (choice,) = plan.choices
+    assert plan.noise.name == "k_norm"
+    (choice,) = plan.measurement.choices
     lattice, (counts,) = choice.leaves.lattice, choice.leaves.coordinates
     found, times = np.unique(lattice.places(lattice.all_nearest(column)), return_counts=True)
     own = {int(p): round(int(n) / float(counts.step)) for p, n in zip(found, times, strict=True)}

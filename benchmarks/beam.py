@@ -5,9 +5,9 @@
 
 The file and the job are those of benchmarks/query.py: count, sum and mean by group, at most 4 groups per
 unit. Both pipelines read the same Parquet row groups on Beam's FnApiRunner, in one process; ours as Arrow
-batches, as dictionaries, and through MakePrivate (each row an object, one aggregation), the peer as tuples. Each
-run is a process of its own; imports are not timed. Rows of a unit are scattered at random, or together. The last lines release a hot file: one unit with a
-million rows, and one group with ten million.
+batches, as dictionaries, and as tuples of which ToRows makes rows, the peer as tuples. Each run is a process of
+its own; imports are not timed. Rows of a unit are scattered at random, or together. The last lines release a
+hot file: one unit with a million rows, and one group with ten million.
 """
 
 from __future__ import annotations
@@ -34,22 +34,16 @@ def tuples(group):
     # One row in a hundred has no x, which the peer cannot take.
     yield from zip(*(c.to_pylist() for c in pq.ParquetFile(path).read_row_group(group).drop_null().columns))
 groups = range(pq.ParquetFile(path).num_row_groups)
-if what in ("batches", "dictionaries"):
-    import sfumato.beam
+if what in ("batches", "dictionaries", "tuples"):
+    from sfumato.beam import ToRows
     columns = pa.schema([("unit", pa.int64()), ("grp", pa.int64()), ("x", pa.float64())])
     question = ask(columns)
     start = time.perf_counter()
     with beam.Pipeline(runner="FnApiRunner") as p:
         rows = p | beam.Create(groups) | beam.FlatMap(globals()[what])
+        if what == "tuples":
+            rows |= ToRows(columns, lambda r: {"unit": r[0], "grp": r[1], "x": r[2]})
         rows | question.release(epsilon=1, delta=1e-6) | beam.combiners.Count.Globally() | beam.Map(print)
-elif what == "private":
-    from sfumato.beam import Budget, MakePrivate, Sum
-    start = time.perf_counter()
-    with beam.Pipeline(runner="FnApiRunner") as p:
-        rows = p | beam.Create(groups) | beam.FlatMap(tuples)
-        private = rows | MakePrivate(budget=Budget(1, 1e-6), unit=lambda r: r[0])
-        sums = private | Sum(lambda r: r[2], key=lambda r: r[1], lower=0, upper=50, groups=4, epsilon=1, delta=1e-6)
-        sums | beam.combiners.Count.Globally() | beam.Map(print)
 elif what == "pipelinedp":
     import pipeline_dp
     start = time.perf_counter()
@@ -94,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 30_000_000])
     parser.add_argument("--layouts", nargs="+", default=["scattered", "together"])
-    parser.add_argument("--shapes", nargs="+", default=["batches", "dictionaries", "private"])
+    parser.add_argument("--shapes", nargs="+", default=["batches", "dictionaries", "tuples"])
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--pipelinedp", metavar="PYTHON")
     parser.add_argument("--peer-rows", type=int, default=1_000_000)

@@ -4,6 +4,7 @@
     python benchmarks/limits.py --left-out [--releases 6]
     python benchmarks/limits.py --pipelinedp PYTHON [--releases 20]
     python benchmarks/limits.py --coverage [--releases 200] [--epsilon 0.05 0.3]
+    python benchmarks/limits.py --bars [--releases 9] [--epsilon 0.05 1]
 
 Limits: `bound(groups="auto", rows="auto").agg(n=sf.count())` of real tables, with groups that are public, and chosen
 privately (delta 1e-6). The error of a group is the root of the squares of its noise and of what limits cut of its
@@ -22,6 +23,9 @@ Errors are those of the answer with the rest of epsilon, by sfumato's noise for 
 Of diagnostics: 2,000 units in one to five groups, one row in each, `groups=2`, at a budget of their own. A bar misses
 where it does not hold the exact share. `z` says by how many standard errors of the measurement the coverage lies
 above 95%.
+
+With --bars: median half-widths of diagnostics at a budget of their own, of 20,000 and 6,000 units with three rows each
+in five public groups, `groups=2, rows=1`: the widest of the shares, and the shift of each aggregate.
 """
 
 from __future__ import annotations
@@ -91,6 +95,33 @@ def coverage(releases, epsilons):
             z = (part - CONFIDENCE) / (CONFIDENCE * (1 - CONFIDENCE) / releases) ** 0.5
             middle = sorted(widths[name])[releases // 2]
             print(f"{epsilon:8} {' of '.join(reversed(name)):22} {part:8.3f} {z:5.1f} {middle:10.3f}")
+
+
+BARS = {
+    "count": {"n": sf.count()},
+    "count, sum": {"n": sf.count(), "s": sf.sum("x", lower=0, upper=10, per="row")},
+    "mean": {"m": sf.mean("x", lower=0, upper=10)},
+    "median": {"q": sf.median("x", lower=0, upper=10)},
+}
+
+
+def bars(releases, epsilons):
+    print(f"{'units':>7} {'epsilon':>8} {'query':12} {'shares':>7} {'widest':>7}  shifts")
+    for units in (20_000, 6_000):
+        rows = [(i, (i + j) % 5, float((i * 7 + j) % 12)) for i in range(units) for j in range(3)]
+        ids, groups, values = zip(*rows, strict=True)
+        table = sf.scan(pa.table({"id": ids, "g": groups, "x": values}), privacy_unit="id")
+        grouped = table.group_by("g", keys=range(5)).bound(groups=2, rows=1)
+        for epsilon in epsilons:
+            for name, asked in BARS.items():
+                found = [grouped.agg(**asked).diagnose(epsilon=epsilon) for _ in range(releases)]
+                shares = [max(one.half_width for one in told.findings(CONFIDENCE)) for told in found]
+                shifts = [[one.half_width for one in told.shifts()] for told in found]
+                middle = ", ".join(f"{sorted(each)[releases // 2]:.3g}" for each in zip(*shifts, strict=True))
+                many = len(found[0].findings(CONFIDENCE))
+                print(
+                    f"{units:7,} {epsilon:8} {name:12} {many:7} {sorted(shares)[releases // 2]:7.3f}  {middle}"
+                )
 
 
 def tables():
@@ -227,12 +258,15 @@ def main():
     parser.add_argument(
         "--left-out", action="store_true", help="what is told of rows beyond limits that are found"
     )
+    parser.add_argument("--bars", action="store_true", help="of diagnostics, how wide they are")
     parser.add_argument("--pipelinedp", metavar="PYTHON", help="beside its own way to find limits")
     parser.add_argument("--releases", type=int)
     parser.add_argument("--epsilon", type=float, nargs="+")
     given = parser.parse_args()
     if given.coverage:
         coverage(given.releases or 200, given.epsilon or [0.05, 0.3])
+    elif given.bars:
+        bars(given.releases or 9, given.epsilon or [0.05, 1])
     elif given.pipelinedp:
         beside_pipelinedp(given.pipelinedp, given.releases or 20, (given.epsilon or [1])[0])
     elif given.left_out:

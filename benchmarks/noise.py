@@ -87,14 +87,14 @@ def interleaved(contestants: dict[str, Callable[[], object]], repetitions: int) 
 def slow_rate(law: Laplace | Gaussian, n: int) -> float:
     """Return the share of draws that go to the exact path."""
     sampler, slow = Sampler(law.standard, Fraction(law.unit)), 0
-    settle = sampler.settle
+    settle = sampler.exact.settle
 
     def counted(*args: object) -> int:
         nonlocal slow
         slow += 1
         return settle(*args)  # type: ignore[arg-type]
 
-    sampler.settle = counted  # type: ignore[method-assign]
+    sampler.exact.settle = counted  # type: ignore[method-assign]
     sampler.draw(n, SecureWords())
     return slow / n
 

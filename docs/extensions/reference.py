@@ -69,7 +69,9 @@ def _public(kind: str, method: str) -> Any:
 def undescribed(value: Any, owner: type | None = None) -> list[str]:
     """Return the parameters of a class or function of which its docstring says nothing."""
     try:
-        parameters = [p for p in inspect.signature(value).parameters if p not in ("self", "cls")]
+        parameters = [
+            p for p in inspect.signature(value).parameters if p.strip("_") not in ("", "self", "cls")
+        ]
     except (TypeError, ValueError):  # of an exception, or of C
         return []
     told = described(documented(value, owner))

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sfumato.audit import Pair, audit
-from sfumato.audit.drawing import Bars, direction
-from sfumato.audit.style import STYLE
+from sfumato.audit.page import STYLE, Bars, direction
 from sfumato.noise import Laplace, SeededWords
 
 STEPS = 2**20

@@ -5,59 +5,18 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 
 from typing import TYPE_CHECKING
 
-from sfumato.budget import Budget
-from sfumato.engines.beam.aggregations import (
-    Count,
-    CountDistinct,
-    CountUnits,
-    Histogram,
-    Max,
-    Mean,
-    Median,
-    Min,
-    Quantile,
-    Quantiles,
-    SelectGroups,
-    StratifiedProportion,
-    Sum,
-    TopGroups,
-    ValueCounts,
-    Variance,
-    VectorMean,
-    VectorSum,
-)
+from sfumato.engines.beam.elements import ToRows
 from sfumato.engines.beam.engine import named
-from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
 from sfumato.names import face
 
 __all__ = [
-    "Budget",
     "CallableSecret",
-    "Count",
-    "CountDistinct",
-    "CountUnits",
     "EnvironmentSecret",
     "FileSecret",
-    "Histogram",
-    "MakePrivate",
-    "Max",
-    "Mean",
-    "Median",
-    "Min",
-    "PrivateCollection",
-    "Quantile",
-    "Quantiles",
     "Release",
-    "SelectGroups",
-    "StratifiedProportion",
-    "Sum",
-    "TopGroups",
-    "ValueCounts",
-    "Variance",
-    "VectorMean",
-    "VectorSum",
+    "ToRows",
     "named",
 ]
 

@@ -59,7 +59,7 @@ class ColumnError(QueryError):
     """A column is unknown, or its type does not fit the question."""
 
     @classmethod
-    def unknown(
+    def _unknown(
         cls, name: str, columns: Iterable[str], where: str, advice: str = "", also: str = ""
     ) -> ColumnError:
         """Name the nearest column, or give advice that is better, list what there is, and say `also`."""

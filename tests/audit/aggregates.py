@@ -211,6 +211,7 @@ CASES: dict[str, Case] = {
         },
     ),
     "sum by row": Case(["sum"], {"s": sf.sum("x", **X, per="row")}, CLAMPED),
+    "rows that are true": Case(["count_if"], {"n": sf.count_if("b")}, CLAMPED),
     "mean": Case(["mean"], {"m": sf.mean("x", **X)}, CLAMPED),
     "proportion": Case(["proportion"], {"p": sf.proportion("x")}, CLAMPED),
     "variance": Case(

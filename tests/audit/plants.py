@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.engines.duckdb import distinct, exact_sql, few_pairs, greedy, matching
+from sfumato.engines.duckdb import distinct, exact_sql, matching
 from sfumato.engines.duckdb.exact_sql import ExactSql
 from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Values
@@ -165,19 +165,16 @@ def wide_sums(patch: pytest.MonkeyPatch) -> None:
 
 def other_values_limit(patch: pytest.MonkeyPatch) -> None:
     """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
-    left, largest, shares = distinct._sure_and_rest, matching.largest, distinct.shares
-    search = few_pairs.most_brought
+    left, init, shares = distinct._sure_and_rest, matching.Pruned.__init__, distinct.shares
     patch.setattr(distinct, "_sure_and_rest", lambda most, *given: left(2 * most, *given))
-    patch.setattr(matching, "largest", lambda unit, value, n, most: largest(unit, value, n, 2 * most))
-    patch.setattr(few_pairs, "most_brought", lambda *given: search(*given[:3], 2 * given[3]))
+    patch.setattr(matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 2 * given[3]))
     patch.setattr(distinct, "shares", lambda s, *given: shares(replace(s, values=2 * s.values), *given))
 
 
 def all_values(patch: pytest.MonkeyPatch) -> None:
     """Each value counts that anybody has."""
-    largest = matching.largest
-    patch.setattr(matching, "largest", lambda *given: (np.ones(given[2], bool), largest(*given)[1]))
-    patch.setattr(greedy.Greedy, "take", lambda self, *_: self.brought.fill(True))
+    init = matching.Pruned.__init__
+    patch.setattr(matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 1 << 20))
 
 
 def whole_values(patch: pytest.MonkeyPatch) -> None:

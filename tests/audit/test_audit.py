@@ -29,14 +29,14 @@ from sfumato.audit import (
     approximate,
     assert_private,
     audit,
-    bounds,
+    auditor,
     curve,
     gaussian,
     numbers,
     units,
     zcdp,
 )
-from sfumato.audit.bounds import epsilon_lower, half_line_excess, ladder, visible_epsilon
+from sfumato.audit.auditor import epsilon_lower, half_line_excess, ladder, visible_epsilon
 from sfumato.audit.claims import Pair
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import PairTest
@@ -532,7 +532,7 @@ def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept()
     for time in range(4):
         test.advance(50, time)
     claims = [Pair(k / 10) for k in range(5, 25)]
-    alone, both = (np.exp(bounds._highest(tests, 0, claims)) for tests in ([test], [test, other]))
+    alone, both = (np.exp(auditor._highest(tests, 0, claims)) for tests in ([test], [test, other]))
     assert (alone > 2).any()
     np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
 

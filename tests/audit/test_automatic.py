@@ -16,6 +16,7 @@ from sfumato.query.automatic import looking, resolve
 from sfumato.query.automatic import means as means_of
 from sfumato.query.automatic.bounds import Histogram
 from sfumato.query.automatic.looking import Looking
+from tests.changed_plans import without_certificate
 
 from .once import once
 
@@ -177,4 +178,5 @@ def test_planted_defects_are_found(name, monkeypatch):
         return drawing(rows, size)
 
     pair = table(STRANGERS_FOUND[stranger]), table()
-    assert audit(draw, epsilon=1, pairs=[pair], max_samples=4_000, seconds=600).violated
+    with without_certificate():  # which refuses some of them
+        assert audit(draw, epsilon=1, pairs=[pair], max_samples=4_000, seconds=600).violated

@@ -17,8 +17,7 @@ from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
 from sfumato.audit.betting import best_bet, log_factors
 from sfumato.audit.claims import Pair
 from sfumato.audit.outputs import Draws
-from sfumato.audit.pair_test import PairTest
-from sfumato.audit.wager import Wager
+from sfumato.audit.pair_test import PairTest, Wager
 
 pytestmark = pytest.mark.long
 

@@ -10,8 +10,7 @@ import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
 from sfumato.audit.histogram.buckets import Buckets, Comparison
-from sfumato.audit.histogram.kept import Kept
-from sfumato.audit.histogram.search_graph import SearchGraph
+from sfumato.audit.histogram.run import Kept, SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 

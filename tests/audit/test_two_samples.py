@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sfumato.audit import closeness
-from sfumato.audit.closeness.labels import as_uneven, log_choices, log_factorial
+from sfumato.audit.closeness.two_samples import as_uneven, log_choices, log_factorial
 from sfumato.noise import Gaussian, Laplace, SeededWords
 
 FINE = 2**30

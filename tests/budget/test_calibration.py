@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
+from sfumato.budget.calibration import ROOM, threshold_delta
 from sfumato.errors import BudgetError
 from sfumato.exact import as_written
 
@@ -73,9 +74,9 @@ def test_distributions(name, epsilon):
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_distributions_take_few_compositions(name, monkeypatch):
     taken = []
-    bound = Loss.bound
+    bound = Loss._bound
     monkeypatch.setattr(
-        Loss, "bound", lambda self, e, **how: (taken.append(how["thorough"]), bound(self, e, **how))[1]
+        Loss, "_bound", lambda self, e, **how: (taken.append(how["thorough"]), bound(self, e, **how))[1]
     )
     calibrate(DISTRIBUTIONS[name], 1, D)
     assert sum(taken) <= 20
@@ -172,3 +173,19 @@ def test_split_delta_special_cases():
     tiny = split_delta(F(1, 10**300), 1000)
     assert F(1, 10**303) * (1 - F(1, 2**70)) < tiny
     assert Loss(approximate=((F(1), split_delta(D, 7), 7),)).delta(7) <= D
+
+
+@pytest.mark.parametrize("delta", [F(1, 10**288), D, F(1, 3), F(999, 1000), 1 - F(1, 10**12)])
+@pytest.mark.parametrize("groups", [1, 2, 60])
+def test_threshold_delta_is_what_the_certificate_proves(delta, groups):
+    independent, added = threshold_delta(delta, groups), threshold_delta(delta, groups, union=True)
+    assert 1 - (1 - independent) ** groups < delta and added * groups < delta
+    assert independent == min(split_delta(delta * (1 - ROOM), groups), F(1, 2))
+    assert added == min(delta * (1 - ROOM) / groups, F(1, 2))
+
+
+@pytest.mark.parametrize("union", [False, True])
+def test_threshold_delta_refuses_what_rounding_would_hide(union):
+    for delta, groups in ((F(1, 10**291), 1), (F(1, 10**280), 10**11)):
+        with pytest.raises(BudgetError, match="less than 1e-290 for each private group"):
+            threshold_delta(delta, groups, union=union)

@@ -231,6 +231,14 @@ def test_mixture_weights_are_a_distribution_rounded_up():
     assert mixture([(F(1), 5000)], 16) is None
 
 
+def test_mixtures_of_losses_whose_odds_are_no_number():
+    """A search for noise looks at any loss: e^loss is too large for MPFR above 2^30, and its sum is lost for sure."""
+    for loss, count in ((F(2**31), 1), (F(2**200), 3), (F(2**31), 4096)):
+        atoms = mixture([(loss, count)], 10**4)
+        assert len(atoms) == count + 1 and atoms[loss * count] == sum(atoms.values()) == 1
+    assert Loss(laplace=((F(2**31), 40),))._bound(F(1, 10**9), thorough=False) == 1
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.fractions(F(1, 10**9), F(1, 2)), st.integers(1, 200))
 def test_joined_delta(delta, count):
@@ -253,7 +261,7 @@ def test_more_loss_is_more_delta(epsilon, laplace, gaussian, approximate):
     delta = loss.delta(epsilon)
     assert 0 <= delta <= 1
     slack = 1 + F(1, 100)
-    assert delta <= loss.bound(epsilon, thorough=False) * slack
+    assert delta <= loss._bound(epsilon, thorough=False) * slack
     assert delta <= (loss + Loss(gaussian=F(1, 100))).delta(epsilon) * slack
     assert delta <= (loss + Loss(approximate=((F(1, 100), D, 1),))).delta(epsilon) * slack
     if laplace:

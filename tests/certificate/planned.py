@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,13 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
+from sfumato.query.automatic.limits import limits_look
+from sfumato.query.automatic.looking import Looking, Values
+from sfumato.query.found import Found
 from sfumato.query.plans.plan import Plan
+from sfumato.query.plans.shares import Share
+from sfumato.query.top.asked import Top
+from sfumato.query.top.draw import TopMeasurement
 
 ROWS = pa.table(
     {
@@ -62,6 +69,7 @@ def _aggregate(chance: random.Random) -> Any:
             lambda: sf.variance(column, **bounds),
             lambda: sf.stddev(column, **bounds),
             lambda: sf.proportion("b"),
+            lambda: sf.proportion("b", stratum="g", asked={"a": 9, "b": 9}, population={"a": 90, "b": 9}),
             lambda: sf.quantiles(column, ranks, **bounds, error_bars=chance.random() < 0.6),
             lambda: sf.median(column, **bounds),
             lambda: sf.count_distinct(
@@ -97,7 +105,7 @@ def _question(chance: random.Random) -> tuple[sf.Question, bool]:
     shown = chance.choice([1, 2, 5, 12, 20, 40])
     limits: dict[str, Any] = {"rows": chance.choice([1, 1, 2, 5])}
     if kind != "whole":
-        limits["groups"] = chance.choice([1, 2, 3, 5, 20])
+        limits["groups"] = chance.choice([1, 2, 3, 5, 20, *([9_000] if kind == "private" else [])])
     if kind in ("public", "private") and chance.random() < 0.2:
         limits = {"total_rows": chance.choice([1, 3, 10])}
     elif kind == "public" and chance.random() < 0.3:
@@ -114,7 +122,10 @@ def _question(chance: random.Random) -> tuple[sf.Question, bool]:
         cells = [(g, h) for g in "abc"[: chance.randint(1, 3)] for h in range(chance.randint(1, 5))]
         table = table.group_by("g", "h", keys=cells).totals(cube=chance.random() < 0.3)
         wanted = {"n": sf.count(), "s": sf.sum("y", lower=0, upper=9)}
-    return table.bound(**limits).agg(**wanted), kind == "private"
+    question = table.bound(**limits).agg(**wanted)
+    if chance.random() < 0.1:
+        question = question.weigh(**{next(iter(wanted)): chance.choice([3, Fraction(1, 7)])})
+    return question, kind == "private"
 
 
 def plans(seed: int, tries: int) -> Iterator[Plan]:
@@ -126,3 +137,86 @@ def plans(seed: int, tries: int) -> Iterator[Plan]:
             yield question.plan(**_options(chance, private))
         except SfumatoError:
             continue
+
+
+def plans_of_largest(seed: int, tries: int) -> Iterator[Plan[Top, TopMeasurement]]:
+    """Yield plans of the largest groups, as `plans` does."""
+    chance = random.Random(seed)
+    for _ in range(tries):
+        try:
+            yield _largest(chance)
+        except SfumatoError:
+            continue
+
+
+def _largest(chance: random.Random) -> Any:
+    public = {"keys": list(range(20))} if chance.random() < 0.5 else {}
+    by = {"by": sf.sum("y", **_bounds(chance))} if chance.random() < 0.5 else {}
+    top = sf.scan(ROWS, privacy_unit="id").top("h", k=chance.choice([1, 3, 10]), **public, **by)
+    options = {"counts": chance.random() < 0.7, "counts_share": chance.choice([0.5, 0.1])}
+    delta = chance.choice(["1e-6", "1e-9"] if not public else ["1e-6", 0])
+    return top.plan(epsilon=chance.choice(["1/10", 1, 8]), delta=delta, **options)
+
+
+def _diagnosed(chance: random.Random) -> Any:
+    question, private = _question(chance)
+    return question.plan(**_options(chance, private), diagnostics=chance.choice([0.05, "1/3"]))
+
+
+def _diagnosis(chance: random.Random) -> Any:
+    plan = _diagnosed(chance)
+    assert plan.diagnostics is not None
+    return plan.diagnostics
+
+
+def _share(chance: random.Random) -> Any:
+    question, _ = _question(chance)
+    budget = sf.Budget(epsilon=chance.choice([1, 5]), delta="1e-5")
+    noise = chance.choice(["auto", "auto", "laplace", "gaussian", "k_norm"])
+    return Share.of(budget, chance.choice(["1/20", "1/2"])).best(question.query, {"noise": noise})[0]
+
+
+def _found(chance: random.Random) -> Any:
+    """Return the plan of an answer after looks for limits and bounds."""
+    question, private = _question(chance)
+    options = _options(chance, private)
+    looks = limits_look(question.table, question.query, Fraction(1, 9)).plans
+    bounded = Values("y", chance.random() < 0.5, None, None, None)
+    looking = Looking(question.table.engine, question.query, question.table._part, bounded)
+    at_values = [looking.plan(looking.edges, Fraction(1, 20)) for _ in range(2)]
+    found = Found.from_plans("limits", {}, looks), Found.from_plans("bounds", (0, 1), at_values)
+    return replace(question.plan(**options), found=found)
+
+
+def _one(chance: random.Random) -> Any:
+    question, private = _question(chance)
+    return question.plan(**_options(chance, private))
+
+
+KINDS = {
+    "one": _one,
+    "largest": _largest,
+    "diagnosed": _diagnosed,
+    "diagnosis": _diagnosis,
+    "share": _share,
+    "found": _found,
+}
+
+
+def releases(seed: int, tries: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield what is paid together: one plan as a rule, of any kind, or several.
+
+    Args:
+        seed: of what is asked.
+        tries: how many are tried; those that cannot be asked, or bought, are left out.
+    """
+    chance = random.Random(seed)
+    for _ in range(tries):
+        kind = chance.choice(["one"] * 7 + list(KINDS))
+        try:
+            plans = [KINDS[kind](chance)]
+            while chance.random() < 0.1:
+                plans.append(KINDS[chance.choice(list(KINDS))](chance))
+        except SfumatoError:
+            continue
+        yield kind, plans

@@ -16,6 +16,7 @@ from tests.certificate.descriptions import (
     release,
     threshold,
 )  # fmt: skip
+from tests.certificate.plans import TOP
 
 
 def test_laplace():
@@ -50,6 +51,20 @@ def test_one_draw_for_private_groups_is_refused():
         certify(release(part([UNITS], noise, selection=threshold(999), keys="private", delta="1/2")))
 
 
+def test_units_are_scaled_among_groups_that_all_are_shown():
+    """Also where a pipeline brings the keys; not where a selection looks at units."""
+    count = [UNITS | {"one": str(1 << 20)}]
+    noise = independent("laplace", units=2 << 20)
+    for keys in ("public", "brought"):
+        assert certify(release(part(count, noise, keys=keys, beyond="scale"))).epsilon == 1
+    chosen = {"kind": "truncated_geometric", "epsilon": "1/2", "delta": "1/1000", "pre_threshold": 1}
+    private = part(count, noise, "3", "1/100", chosen, keys="private")
+    assert certify(release(private)).pure == 2
+    private["groups"]["beyond"] = "scale"
+    with pytest.raises(CertificateError, match="scaling needs public keys"):
+        certify(release(private))
+
+
 def test_gaussian_parts_add_up_as_squares():
     """Each part claims all of epsilon; the squares of both are within it, and of three no more."""
     one = part([UNITS], independent("gaussian", units=12), delta="1/1000000", per_unit=2)
@@ -79,3 +94,29 @@ def test_squares_about_a_high_centre():
     assert certify(release(part([ROWS, high], noise))).epsilon == 1
     with pytest.raises(CertificateError):
         certify(release(part([ROWS, high], noise, epsilon="99/100")))
+
+
+@pytest.mark.parametrize("pairs", [[(0, 0), (0, 0)], [(1, 0)], [(0, 2)]])
+def test_products_are_of_two_columns_and_there_once(pairs):
+    ends = {"lower": "-9", "upper": "9", "centre": "0", "square_centre": "40"}
+    columns = [{"name": name} | ends for name in "xy"]
+    named = [{"name": f"p{at}", "first": i, "second": j} for at, (i, j) in enumerate(pairs)]
+    cross = {"kind": "cross", "rows": 1, "complete": None, "columns": columns, "pairs": named}
+    scales = dict.fromkeys(["x", "y", *(pair["name"] for pair in named)], 10**6)
+    with pytest.raises(CertificateError, match=r"pairs|p0"):
+        certify(release(part([cross], independent("laplace", **scales))))
+
+
+@pytest.mark.parametrize("change", [{"lower": "-1"}, {"candidates": 4}])
+def test_private_groups_have_no_numbers_below_0_and_enough_candidates(change):
+    found = {
+        "keys": "private",
+        "candidates": 100,
+        "margin": 20000,
+        "delta": "1/100",
+        "rate": "1/1000",
+        "noise": None,
+    }
+    assert certify(release(TOP | found)).pure == Fraction(5, 1000)
+    with pytest.raises(CertificateError, match="candidates"):
+        certify(release(TOP | found | change))

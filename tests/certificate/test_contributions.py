@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.certificate.contributions import Bounding, boxes, shift
-from sfumato.certificate.description import read
+from sfumato.certificate.contributions import Bounding, bounding, boxes, shift
+from sfumato.certificate.description import CertificateError, read
+from tests.certificate.descriptions import ROWS, independent, part
 
 TRIES = 400
 
@@ -248,7 +249,7 @@ def test_what_units_add_reaches_the_bounds_and_never_exceeds_them(name):
         if name in ("bins", "nodes"):
             scales = dict.fromkeys(sizes, Fraction(rng.randint(2, 9)))
         limits, own = Bounding(1, None, None), shift(kind.description, scales)
-        bounds = limits.l1([own], 1), limits.l2([own], 1)
+        bounds = limits.l1([own]), limits.l2([own])
         for i in range(TRIES // 4):
             found = distances(kind, rng, scales, alike=i % 2 == 0)
             for which in (0, 1):
@@ -276,6 +277,21 @@ def test_squares_of_one_row_by_all_values(seed):
         assert l2 <= found.l2
 
 
+def test_the_largest_square_is_rounded_halves_up():
+    squares = {"name": "q", "bits": 1, "centre": "1"}
+    s = read(SUM | {"lower": "-3", "upper": "3", "centre": "0", "squares": squares}, "statistic")
+    assert dict(boxes(s)) == {"s": 3, "q": 5 - 1}  # 9/2
+
+
+def test_of_many_columns_each_number_counts_with_its_largest():
+    columns = [column(f"c{i}", -3, 3, 0, 5) for i in range(11)]
+    pairs = [{"name": f"q{i}", "first": i, "second": i} for i in range(11)]
+    cross = {"kind": "cross", "rows": 1, "complete": None, "columns": columns, "pairs": pairs}
+    s = read(cross, "statistic")
+    found = shift(s, {name: Fraction(7) for name, _ in boxes(s)})
+    assert found.l2 == 11 * max(Fraction(9 + (9 - 5) ** 2, 49), Fraction(9 + 5**2, 49))
+
+
 @pytest.mark.parametrize("rank", ["0", "1/3", "1/2", "9/10", "1"])
 def test_margins(rank):
     """Random counts by place, with one unit more: the margin moves by no more than the box, and reaches it."""
@@ -298,14 +314,22 @@ def test_margins(rank):
     assert nearest >= 2 * box
 
 
-def test_rows_limited_in_all_groups():
+@pytest.mark.parametrize("scale", [3, 1])  # with less noise, units are farthest in all of their groups
+def test_rows_limited_in_all_groups(scale):
     """L1 and L2 by all ways to divide rows over groups; corners of Laplace noise are largest there, too."""
-    unit = shift(read({"kind": "units", "name": "u", "one": "1"}, "statistic"), {"u": Fraction(3)})
+    unit = shift(read({"kind": "units", "name": "u", "one": "1"}, "statistic"), {"u": Fraction(scale)})
     row = shift(read({"kind": "rows", "name": "n", "one": "1", "rows": 9}, "statistic"), {"n": Fraction(4)})
     for most, groups in itertools.product(range(1, 6), range(1, 5)):
         limits = Bounding(min(groups, most), most, None)
         ways = [w for w in itertools.product(range(most + 1), repeat=limits.groups) if sum(w) <= most]
-        l1 = max(sum(Fraction(bool(n), 3) + Fraction(n, 4) for n in way) for way in ways)
-        l2 = max(sum(Fraction(bool(n), 9) + Fraction(n * n, 16) for n in way) for way in ways)
-        assert limits.l1([unit, row], limits.groups) == l1
-        assert limits.l2([unit, row], limits.groups) == l2
+        l1 = max(sum(Fraction(bool(n), scale) + Fraction(n, 4) for n in way) for way in ways)
+        l2 = max(sum(Fraction(bool(n), scale**2) + Fraction(n * n, 16) for n in way) for way in ways)
+        assert limits.l1([unit, row]) == l1
+        assert limits.l2([unit, row]) == l2
+
+
+def test_fewer_rows_than_in_all_groups_are_refused():
+    known = read(part([ROWS], independent("laplace", rows=9), total_rows=3), "part")
+    assert bounding(known).total_rows == 3
+    with pytest.raises(CertificateError, match="fewer rows"):
+        bounding(known | {"statistics": [known["statistics"][0] | {"rows": 2}]})

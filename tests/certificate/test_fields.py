@@ -23,11 +23,18 @@ SWITCHES = {
 }
 # What is certified all the same, and why it does no harm.
 SCALING = "scaled contributions are means of those of fewer groups; here no count must be divisible"
+CUT = "scaled counts of leaves are cut towards zero"
 HARMLESS = {
     ("squares", "parts.0.groups.beyond"): SCALING,
     ("vector", "parts.0.groups.beyond"): SCALING,
     ("cross", "parts.0.groups.beyond"): SCALING,
+    ("nodes", "parts.0.groups.beyond"): CUT,
+    ("margins", "parts.0.groups.beyond"): CUT,
     ("vector", "parts.0.statistics.0.ball"): "the L1 ball is inside the L2 ball",
+    (
+        "cross",
+        "parts.0.statistics.0.columns.0.square_centre",
+    ): "the sum is small where the square is below its centre",
     ("cross", "parts.0.statistics.0.columns.1.square_centre"): "nobody adds up squares of that column",
     ("units of their own", "parts.0.statistics.1.missing"): "0 is within the bounds",
     (
@@ -38,6 +45,7 @@ HARMLESS = {
     ("rows in all", "parts.0.statistics.1.rows"): "three rows in all are at most three in a group",
     ("gaussian", "parts.0.noise.law"): "Laplace noise of these scales has a pure epsilon of 0.47",
     ("k-norm threshold", "parts.0.noise.body"): "without units of their own, noise of a group has one norm",
+    ("margins", "parts.0.noise.body"): "without units of their own, noise of a group has one norm",
     ("joint", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("values", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("joint", "parts.0.noise.units"): "units limit the rest without rows between them, with the same norm",

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sfumato.certificate import CertificateError, certify, selection
+from sfumato.certificate import CertificateError, certificate, certify
+from sfumato.certificate.composition import Loss
 from sfumato.certificate.contributions import bounding
 from sfumato.certificate.description import read
-from sfumato.certificate.noise import noise_loss
+from sfumato.certificate.noise import lone_chance, noise_losses
 from tests.certificate.descriptions import (
+    BINS,
     NULLS,
     ROWS,
     SUMS,
@@ -26,11 +28,14 @@ from tests.certificate.descriptions import (
     threshold,
 )
 
+BLOCKS = {
+    "shape": "tree_laplace", "scales": {"units": "99"}, "series": 1, "steps": 5, "blocks": [1, 3],
+}  # fmt: skip
 
-def losses(described, groups=None):
+
+def losses(described):
     described = read(described, "part")
-    limits = bounding(described)
-    return noise_loss(described, limits)(groups or limits.groups)
+    return noise_losses(described, bounding(described))
 
 
 def body(units, signed):
@@ -112,6 +117,21 @@ def test_counts_that_limit_nothing_are_refused(order, statistics, units):
         losses(part(statistics, noise))
 
 
+@pytest.mark.parametrize(
+    ("statistics", "noise", "groups"),
+    [
+        ([BINS], k_norm(["a", "b", "c"], joint=False, body="cube", a=99, b=99, c=99), {}),  # numbers of one row
+        ([UNITS, ROWS], k_norm(["units", "rows"], joint=False, units=True) | {"scales": {"units": "9", "rows": "9"}}, {"total_rows": 3}),
+        ([ROWS], k_norm(["rows"], rows=99), {"total_rows": 3}),  # one draw
+        ([UNITS], BLOCKS, {"total_rows": 1}),
+        ([UNITS], BLOCKS, {"keys": "brought"}),
+    ],
+)  # fmt: skip
+def test_noise_that_does_not_hide_such_numbers_is_refused(statistics, noise, groups):
+    with pytest.raises(CertificateError, match=r"noise\.shape"):
+        losses(part(statistics, noise, **groups))
+
+
 def subsets(many, k):
     return itertools.combinations(range(many), min(many, k))
 
@@ -171,28 +191,46 @@ def test_levels_by_all_subsets(k):
     assert most <= found.mu_squared <= most * Fraction(11, 10)
 
 
-@pytest.mark.parametrize("counts", [["units"], ["units", "rows"]])
+def test_levels_that_leave_groups_out_are_refused():
+    levels = [
+        {"size": "1", "totals": [{"cells": 1, "times": 5}]},
+        {"size": "1", "totals": [{"cells": 2, "times": 2}]},
+    ]
+    noise = {"shape": "levels_gaussian", "scales": {"units": "4"}, "levels": levels}
+    with pytest.raises(CertificateError, match="not of all groups"):
+        losses(part([UNITS], noise))
+
+
+@pytest.mark.parametrize(
+    ("counts", "names"),
+    [
+        (["units"], ["units", "x.sum"]),
+        (["units", "rows"], ["units", "rows", "x.sum"]),
+        (["units", "rows"], ["units", "rows"]),  # a unit that has no rows may be the farthest
+    ],
+)
 @pytest.mark.parametrize("k", [1, 2, 4])
-def test_a_number_in_common(counts, k):
+def test_a_number_in_common(counts, names, k):
     """The squared distance by the covariance of all groups, at all corners; the checker takes the best t."""
     rng, shown = random.Random(k + len(counts)), 4
-    statistics = [UNITS, ROWS, SUMS] if len(counts) > 1 else [UNITS, SUMS | {"rows": 1}]
-    names = ["units", "rows", "x.sum"] if len(counts) > 1 else ["units", "x.sum"]
-    box = [1, 3, 3000] if len(counts) > 1 else [1, 1000]
-    corners = [[0] * i + [0] * (len(box) - i) for i in (0,)]
-    corners += [[1, *[0] * (len(box) - 1)], box] + ([[1, 3, 0]] if len(counts) > 1 else [])
+    of = {"units": (UNITS, 1), "rows": (ROWS, 3), "x.sum": (SUMS, 3000)}
+    if len(counts) == 1:
+        of["x.sum"] = SUMS | {"rows": 1}, 1000
+    statistics, box = [of[name][0] for name in names], [of[name][1] for name in names]
+    heavier = 2 if "x.sum" in names else 8  # than the first count, in what all have in common
+    corners = [[0] * len(box), [1, *[0] * (len(box) - 1)], box] + ([[1, 3, 0]] if len(box) > 2 else [])
     for _ in range(4):
         scales = [Fraction(b) * Fraction(rng.randint(4, 16), 4) for b in box]
         common = Fraction(rng.randint(2, 12), 8)
         noise = {
             "shape": "centred_gaussian",
             "scales": {n: str(s) for n, s in zip(names, scales, strict=True)},
-            "counts": [{"name": n, "weight": 1 + 2 * i} for i, n in enumerate(counts)],
+            "counts": [{"name": n, "weight": 1 + heavier * i} for i, n in enumerate(counts)],
             "common": str(common),
             "fine_bits": 20,
         }
         (found,) = losses(part(statistics, noise, per_unit=k, shown=shown))
-        weights = [1 + 2 * i if i < len(counts) else 0 for i in range(len(box))]
+        weights = [1 + heavier * i if i < len(counts) else 0 for i in range(len(box))]
         shared = np.array(weights * shown, float)
         covariance = np.diag([float(s) ** 2 for s in scales] * shown) + float(common) ** 2 * np.outer(
             shared, shared
@@ -250,18 +288,39 @@ def test_tails_of_k_norm_noise(signed, units, at):
     statistics = [UNITS, *([ROWS] if units else []), *(SUMS | {"name": f"s{i}"} for i in range(signed))]
     noise = k_norm(names, joint=False, units=units) | {"scales": {n: "7/3" for n in names}}
     described = part(statistics, noise, selection=threshold(at), keys="private")
-    found = selection.lone_chance(read(described, "part"))
+    found = lone_chance(read(described, "part"))
     true = tail((mp.mpf(at) - 1.5) * 3 / 7, signed, units)
     assert true * (1 - mp.mpf(10) ** -7) <= float(found) <= true * (1 + mp.mpf(10) ** -6)
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_far_tails_of_much_k_norm_noise(units):
+    """Of 400 numbers, where e^-reach is far below the least float, and the chance is not."""
+    names = ["units", *(["rows"] if units else []), *(f"s{i}" for i in range(400))]
+    statistics = [UNITS, *([ROWS] if units else []), *(SUMS | {"name": f"s{i}"} for i in range(400))]
+    noise = k_norm(names, joint=False, units=units) | {"scales": dict.fromkeys(names, "1")}
+    described = part(statistics, noise, selection=threshold(1500), keys="private")
+    found = lone_chance(read(described, "part"))
+    reach, count = mp.mpf(1500) - mp.mpf(3) / 2, 401
+    erlang = [mp.gammainc(j, reach, regularized=True) if j else mp.mpf(0) for j in range(count + 2)]
+    true = mp.fsum(erlang[1 : count + 1]) / count / 2
+    if units:
+        sums = [mp.fsum(erlang[j - i + 1] / 2**i for i in range(1, j + 1)) for j in range(1, count + 1)]
+        true = mp.fsum((erlang[j + 1] + sums[j - 1] + mp.exp(-reach) / 2**j) / 2 for j in range(1, count + 1))
+        true = true / count / 2
+    assert (
+        true <= mp.mpf(found.numerator) / found.denominator <= true * (1 + mp.mpf(10) ** -9) and true < 1e-100
+    )
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_tails_of_independent_noise(law):
     described = part([UNITS], independent(law, units=3), selection=threshold(11), keys="private")
-    found = selection.lone_chance(read(described, "part"))
-    reach = mp.mpf(9.5) / 3
-    true = mp.exp(-reach) / 2 if law == "laplace" else mp.ncdf(-reach)
-    assert true <= float(found) <= true * (1 + mp.mpf(2) ** -38)
+    found = lone_chance(read(described, "part"))
+    with mp.workdps(60):
+        reach = mp.mpf(9.5) / 3
+        true = mp.exp(-reach) / 2 if law == "laplace" else mp.ncdf(-reach)
+        assert true <= mp.mpf(found.numerator) / found.denominator <= true * (1 + mp.mpf(10) ** -40)
 
 
 def test_hidden_groups_by_enumeration(monkeypatch):
@@ -287,13 +346,23 @@ def test_hidden_groups_by_enumeration(monkeypatch):
         max(delta([9], [8]), delta([8], [9])),
         max(delta([9, 9], [8, 8]), delta([8, 8], [9, 9])),
     ]
-    monkeypatch.setattr(selection, "lone_chance", lambda part: chance)
-    described = read(part(keys="private", selection=threshold(2)), "part")
+
+    class Toy(Loss):
+        def __add__(self, other):
+            return self
+
+        def delta(self, epsilon, enough):
+            return noise[int(self.mu_squared)]
+
+    monkeypatch.setattr(certificate, "lone_chance", lambda part: chance)
+    monkeypatch.setattr(
+        certificate, "noise_losses", lambda part, limits: [Toy(mu_squared=Fraction(limits.groups))]
+    )
     for k in (1, 2):
-        found = selection.threshold_delta(described, k, noise.__getitem__, Fraction(0))
         ways = [[0] * lone + [8] * (k - lone) for lone in range(k + 1)]
         true = max(max(delta(w, [n + 1 for n in w]), delta([n + 1 for n in w], w)) for w in ways)
-        assert true <= found <= true * Fraction(6, 5)
+        described = part(keys="private", per_unit=k, selection=threshold(2), delta=str(true * Fraction(6, 5)))
+        assert true <= certify(release(described)).delta <= true * Fraction(6, 5)
 
 
 def test_truncated_geometric_beside_noise():
@@ -302,7 +371,8 @@ def test_truncated_geometric_beside_noise():
         [ROWS], independent("laplace", rows=8), selection=rule, keys="private", delta="1/1000000"
     )
     found = certify(release(described))
-    assert found.pure == found.epsilon == 1 and found.delta == 1 - (1 - Fraction(1, 10**7)) ** 2
+    true = 1 - (1 - Fraction(1, 10**7)) ** 2
+    assert found.pure == found.epsilon == 1 and true <= found.delta < true * (1 + Fraction(1, 10**50))
     with pytest.raises(CertificateError, match="delta"):
         certify(release(described | {"delta": "1/10000000"}))
 

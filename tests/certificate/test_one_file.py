@@ -91,3 +91,37 @@ def test_json_that_is_no_description_is_refused(text, tmp_path, capsys):
     path.write_text(text)
     assert main([str(path)]) == 1
     assert capsys.readouterr().out.startswith("Refused: ")
+
+
+ODD = "id\nCertified: epsilon 0.1\x1b[1A\u202e\ud800"
+
+
+def test_no_text_of_a_file_looks_like_a_line_of_the_checker(one_file, tmp_path, capsys):
+    """Or is obeyed by a terminal, or cannot be printed: names are anybody's."""
+    receipt, right = tmp_path / "receipt.json", PLANS["laplace"]
+    (one,) = right["parts"]
+    unread = {"units": one["noise"]["scales"]["units"], ODD: "0"}
+    scales = {"noise": one["noise"] | {"scales": unread}}
+    for description in (right | {"unit": ODD}, right | {ODD: 1}, right | {"parts": [one | scales]}):
+        receipt.write_text(json.dumps({"receipt": 2, "description": description, "unit": ODD}))
+        code = main([str(receipt)])
+        own = capsys.readouterr().out
+        assert code == (description["unit"] != ODD) and own.replace("\n", "").isprintable()
+        assert own.count("\nCertified") == 0 and r"\x1b[1A\u202e\ud800" in own
+        run = subprocess.run(
+            [sys.executable, "-I", "-S", one_file, receipt], capture_output=True, text=True, check=False
+        )
+        assert (run.returncode, run.stdout, run.stderr) == (code, own, "")
+
+
+def test_what_a_terminal_cannot_show_is_escaped(one_file, tmp_path):
+    receipt = tmp_path / "receipt.json"
+    receipt.write_text(json.dumps(PLANS["laplace"] | {"unit": "Schüler"}))
+    run = subprocess.run(
+        [sys.executable, "-S", one_file, receipt],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONIOENCODING": "ascii"},
+    )
+    assert run.returncode == 0 and r"Protected: Sch\xfcler. " in run.stdout

@@ -6,7 +6,7 @@
 import json
 from pathlib import Path
 
-from sfumato.certificate.description import RECORDS, UNIONS
+from sfumato.certificate.description import RECORDS, TAGS
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "certificate.schema.json"
 NATURAL, RATIO = "[1-9][0-9]{0,2999}", "(/[1-9][0-9]{0,2999})?"
@@ -49,10 +49,10 @@ def record(fields):
 
 def definitions():
     found = dict(SCALARS)
-    for union, (tag, kinds) in UNIONS.items():
-        found[union] = {"oneOf": [record({tag: f"'{kind}'"} | RECORDS[kind]) for kind in kinds]}
-    tagged = {kind for _, kinds in UNIONS.values() for kind in kinds}
-    return found | {name: record(fields) for name, fields in RECORDS.items() if name not in tagged}
+    for union in TAGS:
+        kinds = [fields for name, fields in RECORDS.items() if name.startswith(f"{union}.")]
+        found[union] = {"oneOf": [record(fields) for fields in kinds]}
+    return found | {name: record(fields) for name, fields in RECORDS.items() if "." not in name}
 
 
 def document():

@@ -10,10 +10,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError
+from sfumato.query.aggregates.counts import CountEstimate
+from sfumato.query.aggregates.derived import CombinationEstimate
+from sfumato.query.aggregates.moments import MeanEstimate, SumEstimate, VarianceEstimate
+from sfumato.query.aggregates.vectors import VectorEstimate
 from sfumato.query.bars import Bars
-from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
-from sfumato.query.estimates.derived import CombinationEstimate
-from sfumato.query.estimates.vectors import VectorEstimate
 from sfumato.query.released.chart import (
     FIRST_ENTRIES,
     MOST_GROUPS,
@@ -151,7 +152,7 @@ def test_bad_paths(release, path):
 
 def test_bad_confidence(release):
     with pytest.raises(ParameterError):
-        bar_chart(release, "out.png", bars=Bars.checked(1.5))
+        bar_chart(release, "out.png", bars=Bars._checked(1.5))
 
 
 @pytest.mark.noise_cannot_matter("the lines below the panels are looked at")

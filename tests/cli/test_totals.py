@@ -57,7 +57,7 @@ def test_totals_of_sql_are_drawn_as_they_were_released(monkeypatch):
 
     rollup = asked("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town) ORDER BY n")
     check_processed(rollup, plot=True, errors=False)
-    chart = rollup.chart(rollup.bars)
+    chart = rollup._chart(rollup.bars)
     assert isinstance(chart, Chart)
     assert chart.labels[-1] == "all · all" and len(chart.labels) == 6
     assert chart.footer.endswith("before the SQL computes with them.")

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError, SqlError
 from sfumato.noise.intervals import Interval
 from sfumato.query.aggregates import Combination, WeightedSum
-from sfumato.query.estimates.derived import CombinationEstimate
+from sfumato.query.aggregates.derived import CombinationEstimate
 from sfumato.query.processed import ProcessedRelease
 
 CORPUS = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("outside*.txt")))
@@ -184,7 +184,7 @@ def test_groups_are_compared_by_the_one_draw_that_is_shown(monkeypatch: pytest.M
     monkeypatch.setattr(
         ProcessedRelease,
         "_only",
-        property(lambda self: sf.Release(self.released.plan, self.released.engine)),
+        property(lambda self: sf.Release(self.released.plan, self.released._engine)),
     )
     release.compare("n", first, second)
     assert len(draws) == 2

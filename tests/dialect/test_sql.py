@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import SqlQuery, parse
+from sfumato.dialect.functions import PRIVATE
 from sfumato.dialect.joins import From
-from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
+from sfumato.dialect.vocabulary import NOT_PRIVATE
 from sfumato.dialect.words import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
@@ -725,7 +726,11 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "of one column",
             "contribution_bounds_per_group => ((0, 3), (0, 3))",
         ),
-        ("COUNTIF(x > 1)", "COUNT(CASE WHEN", "COUNTIF"),
+        ("COUNTIF(*)", "write a condition", "COUNTIF"),
+        ("COUNTIF(*) FILTER (WHERE x > 1)", "write a condition", "COUNTIF"),
+        ("COUNT_IF(DISTINCT x > 1)", "no DISTINCT", "COUNT_IF"),
+        ("COUNTIF(x > 1, contribution_bounds_per_group => (1, 5))", "must be 0", "1"),
+        ("COUNT(DISTINCT id) FILTER (WHERE x > 1)", "in WHERE", "x > 1"),
         ("COUNT(DISTINCT city)", "COUNT(DISTINCT id)", "COUNT"),
         (
             "COUNT(DISTINCT id, contribution_bounds_per_group => (0, 5))",
@@ -943,7 +948,11 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("ANON_QUANTILES(x, 4 CLAMPED BETWEEN 0 AND 1)", "write APPROX_QUANTILES", "ANON_QUANTILES"),
         ("SUM(MAX(x), contribution_bounds_per_row => (0, 1))", "inside SUM(...)", "MAX"),
         ("AVG(row_number() OVER (), contribution_bounds_per_row => (0, 1))", "inside AVG(...)", "row_number"),
-        ("COUNT(*) FILTER (WHERE x)", "COUNT(CASE WHEN", "FILTER"),
+        ("COUNT(*) FILTER (x)", "write COUNT(...) FILTER (WHERE condition)", "("),
+        ("COUNT(*) FILTER (WHERE)", "write COUNT(...) FILTER (WHERE condition)", "("),
+        ("COUNT(*) FILTER (WHERE x IN (SELECT 1))", "subquery in FILTER", "SELECT"),
+        ("COUNT(*) FILTER (WHERE MAX(x) > 1)", "MAX in FILTER: it sees single rows", "MAX"),
+        ("COUNT(*) FILTER (WHERE x THEN)", "is missing in COUNT(...)", "THEN"),
         ("AVG((SELECT 1), contribution_bounds_per_row => (0, 1))", "subquery", "SELECT"),
         ("*", "SELECT *", "*"),
         ("people.*", "*", "people.*"),

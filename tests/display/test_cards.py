@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 import tempfile
 from collections import namedtuple
@@ -233,7 +234,7 @@ def annotations(cls: type) -> list[Any]:
             for field in dataclasses.fields(cls)
             if field.repr and "Callable" not in str(field.type)
         ]
-    return list(vars(cls).get("__annotations__", {}).values()) if issubclass(cls, tuple) else []
+    return list(inspect.get_annotations(cls).values()) if issubclass(cls, tuple) else []
 
 
 def test_no_public_class_shows_a_fraction_as_python_writes_it() -> None:
@@ -327,9 +328,12 @@ def test_an_escape_code_in_a_name_is_no_more_than_text() -> None:
     )
     asked = table.bound(groups=1, rows=1).agg(**{f"n{name}": sf.count()})
     largest = table.top(name, k=1, keys=["A", "B"])
-    shown = [table, asked, asked.plan(epsilon=1), asked.release(epsilon=1)]
-    for thing in [*shown, largest, largest.release(epsilon=1)]:
+    release = asked.release(epsilon=1, budget=(budget := sf.Budget(epsilon=1)))
+    shown = [table, asked, asked.plan(epsilon=1), release, release.explain(), asked.preview(epsilon=1)]
+    for thing in [*shown, largest, largest.release(epsilon=1), largest.release(epsilon=1).explain(), budget]:
         assert "\x1b" not in repr(thing) + str(thing) + thing._repr_html_(), type(thing)
+    for thing, odd in ((release.explain(), name), (budget.history[0], f"n{name}")):
+        assert odd.replace("\x1b", r"\x1b") in str(thing) and "\x1b" not in str(thing)
     assert r"a\x1b[31mb" in repr(table) and r"a\x1b[31mb" in repr(asked.release(epsilon=1))
 
 

@@ -118,12 +118,12 @@ LONG = """
 import time, pyarrow as pa, sfumato as sf
 from sfumato.display import progress
 release = sf.scan(pa.table({"id": [1]}), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1)
-whole = type(release.engine).statistics
+whole = type(release._engine).statistics
 def slow(self, *given):
     time.sleep(1.5)
     return whole(self, *given)
-type(release.engine).statistics = slow
-type(release.engine).progress = lambda self: 0.42
+type(release._engine).statistics = slow
+type(release._engine).progress = lambda self: 0.42
 seen, bar = [], progress.progress_bar
 def kept(*given):
     seen.append(bar(*given))

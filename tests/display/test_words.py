@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.display.card import Card, Facts, Rows, Sentences
-from sfumato.display.html import html
-from sfumato.display.words import WORDS
+from sfumato.display.html import WORDS, html
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 

@@ -22,6 +22,8 @@ from .pages import Entry, function, hidden, members, reference, shown
 
 # What is shown has these in it, and nobody looks there: other rooms do.
 INSIDE = {
+    "Engine": "what reads the rows; tables, questions and releases call it",
+    "ExactQuery": "what an engine computes for a plan",
     "Query": "what a question asks, for plans; `Question` and `explain` tell it",
     "Requirements": "of which numbers outputs are made, for noise; `explain` tells it",
     "Beside": "what diagnostics add to a plan; `Diagnostics` tells it",
@@ -73,7 +75,7 @@ def held_by(kind: type, options: str) -> set[type]:
         return set()
     found, described = set[type](), reference.described(kind.__doc__) - hidden(options)
     for one in kind.__mro__:
-        for name, annotation in vars(one).get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(one).items():
             found |= classes(annotation, one.__module__) if name in described else set()
     return found
 

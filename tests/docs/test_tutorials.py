@@ -62,6 +62,9 @@ class Terminal:
         if program == "pytest":
             ran = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
             return subprocess.run(ran, capture_output=True, text=True, check=False).stdout
+        if program == "python":
+            place = [str(ROOT / one) if one.startswith("tools/") else one for one in arguments]
+            return subprocess.run([sys.executable, *place], capture_output=True, text=True, check=True).stdout
         if arguments[0] == "serve":
             self.serve(arguments)
             return ""
@@ -112,7 +115,9 @@ class Step:
     def run(self, names: dict[str, Any], terminal: Terminal) -> str:
         """Return what it prints; of an error its last line, as Python prints it."""
         if self.kind == "sh":
-            lines = [line for line in self.code.splitlines() if line.startswith(("sfumato ", "pytest "))]
+            lines = [
+                line for line in self.code.splitlines() if line.startswith(("sfumato ", "pytest ", "python "))
+            ]
             return "".join(map(terminal.run, lines))
         code = self.code.replace("sfumato_...", terminal.token)
         with contextlib.redirect_stdout(io.StringIO()) as printed:

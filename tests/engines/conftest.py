@@ -32,7 +32,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query import sizes
-from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.noisy.measurement import NoisyBatch
 from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.payment import free
 from sfumato.query.released.release import Release
@@ -245,7 +245,7 @@ class Collected(Release):
 
         task = NoisyParts(self.work)
         cloudpickle.register_pickle_by_value(__import__(NoisyParts.__module__, fromlist=["tests"]))
-        parts = self.engine._groups(self.work.stages).mapInArrow(shipped(task), "data binary")
+        parts = self._engine._groups(self.work.stages).mapInArrow(shipped(task), "data binary")
         yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.query.keys)
 
 
@@ -253,7 +253,7 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
     """Return all groups in one batch, sorted by key, as a release on one machine has them."""
     if not keys:
         (batch,) = batches
-        return NoisyBatch(batch.noising, pa.record_batch({"x": [0]}).select([]), batch.numbers)
+        return NoisyBatch(batch.measurement, pa.record_batch({"x": [0]}).select([]), batch.numbers)
     table = pa.Table.from_batches([batch.keys for batch in batches])
     scratch().register(
         "given", table.append_column("row number", pa.array(range(table.num_rows), pa.int64()))
@@ -283,7 +283,7 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
     }
     (sorted_keys,) = table.take(order).combine_chunks().to_batches() or [batches[0].keys]
     return NoisyBatch(
-        batches[0].noising, sorted_keys, replace(first, values=values, trees=trees, chosen=chosen)
+        batches[0].measurement, sorted_keys, replace(first, values=values, trees=trees, chosen=chosen)
     )
 
 
@@ -373,7 +373,7 @@ class CollectedOnBeam(Collected):
         def noisy(shard: int, parts: list[bytes]) -> list[NoisyBatch]:
             return list(work.noisy(shard, parts))
 
-        batches = results_on_beam(lambda p: self.engine.parts(p, work.stages) | beam.FlatMapTuple(noisy))
+        batches = results_on_beam(lambda p: self._engine.parts(p, work.stages) | beam.FlatMapTuple(noisy))
         yield in_order(batches, self.plan.query.keys)
 
 
@@ -446,9 +446,8 @@ def openers(tmp_path_factory):
 SMALL = {
     "FEW_ROWS": 3, "BITMAP_BITS": 3, "BITMAP_WORDS": 4, "GROUPS_PER_WORD": 1, "COPIES": 2, "BIGINT_ROOM": 1 << 10,
     "LISTED_BINS": 1, "BATCH_GROUPS": 2, "BATCH_TREES": 1, "COUNTED_ROWS": 2, "COUNTED_BUCKETS": 2,
-    "MATCHED_VALUES": 12, "MATCHED_PAIRS": 40, "ROWS_OF_A_VALUE": 1, "FIRST_ROWS": 2, "MANY_VALUES": 4,
-    "FIRST_ROWS_OF_MANY": 5, "SHARE_LEFT_OUT": 1, "PAIRS_AT_ONCE": 2, "PROBED_VALUES": 1, "REPAIRS": 2,
-    "GREEDY_BUCKETS": 2, "GREEDY_SAMPLE": 2, "GREEDY_PAIRS": 2, "GREEDY_PARTS": 100, "GREEDY_ROUNDS": 1, "TABLE_RANGE": 4, "LOOKED_UP": 2,
+    "MATCHED_VALUES": 12, "MATCHED_PAIRS": 40, "ROWS_OF_A_VALUE": 1, "FIRST_ROWS": 2, "MANY_VALUES": 4, "FIRST_ROWS_OF_MANY": 5, "SHARE_LEFT_OUT": 1,
+    "PAIRS_AT_ONCE": 2, "LOOKS": 2, "UNIT_BUCKETS": 2, "PRUNINGS": 1, "TABLE_RANGE": 4,
     "PARQUET_ROWS": 2, "SQLITE_ROWS": 2, "TEXT_RECORDS": 2, "FIRST_TEXT_BYTES": 4, "TEXT_BYTES": 8,
     "BLOCK_BYTES": 16, "FOOTER_CHUNKS": 1, "CONDITIONS": 1, "CONSTANTS": 1, "IDLE_DATABASES": 2, "SESSIONS": 10,
     "STAGE_ROWS": 2, "PAYLOAD_BYTES": 300, "SHARD_BYTES": 16, "READ_ROWS": 2, "BEAM_ROWS": 3,
@@ -510,7 +509,7 @@ def run():
 # Tests of which one half draws its noise in this process, and the other in Beam's workers.
 AGREEING = (
     "test_rows_of_every_shape_are_the_same_rows",
-    "test_dictionaries_batches_and_private_rows_agree_with_one_machine",
+    "test_dictionaries_batches_and_elements_agree_with_one_machine",
 )
 
 

@@ -62,14 +62,14 @@ def question(keys=TOWNS, beyond="auto", rows=ROWS, **asked):
 
 def plan_of(question, limits, **options):
     """Return the plan of one point."""
-    return make_plan(limits.of(question.query), **options)
+    return make_plan(limits._of(question.query), **options)
 
 
 def exact_outputs(plan, engine, salt):
     """Return what a release without noise would show."""
     batches = list(engine.statistics(plan.exact, 1 << 16, salt))
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    columns = plan.noising.columns(batch)
+    columns = plan.measurement.columns(batch)
     values = {name: WideIntegers.from_arrow(columns[name]).scaled(step) for name, step in plan.steps.items()}
     numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
     keys = batch.column(0).to_pylist()
@@ -209,7 +209,7 @@ def test_noise_is_that_of_many_releases(options):
         .to_batches()
     )
     words = SeededWords(7)
-    noisy = [plan.noising.draw(batch, words) for _ in range(DRAWS)]
+    noisy = [plan.measurement.draw(batch, words) for _ in range(DRAWS)]
     for name in found.outputs:
         e = next(e for e in plan.requirements.estimates if e.name == name)
         values = np.array([np.asarray(e.value(b.numbers)) for b in noisy])

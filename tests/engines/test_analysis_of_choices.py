@@ -16,7 +16,7 @@ from sfumato.engines.duckdb import contributions
 from sfumato.errors import QueryError
 from sfumato.query.analysis import quantiles
 from sfumato.query.analysis.contributions import Share, ValuesCounted
-from sfumato.query.noisy.noising import Noising
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.planning import make_plan
 
 RNG = np.random.default_rng(5)
@@ -208,7 +208,7 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
         patch.setattr(quantiles.OfQuantiles, "_batch", batch)
         patch.setattr(quantiles, "DRAWS", 1)
         question.analyze(epsilon=1, noise=noise)
-    exact, made = plan.noising.columns(engine), plan.noising.columns(seen[0])
+    exact, made = plan.measurement.columns(engine), plan.measurement.columns(seen[0])
     assert exact.keys() == made.keys()
     for name in exact:
         for one, other in zip(exact[name].to_pylist(), made[name].to_pylist(), strict=True):
@@ -243,7 +243,7 @@ def chosen_quantiles(salts, total):
     for salt in range(salts):
         (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, salt)
         for output, rank in RANKS.items():
-            groups = plan.noising.columns(batch)[name].to_pylist()
+            groups = plan.measurement.columns(batch)[name].to_pylist()
             found[output].append(
                 [
                     weighted_quantile([(e["leaf"] * 30 / 65536, e["weight"]) for e in one], rank)
@@ -280,7 +280,7 @@ def test_noise_of_quantiles_is_that_of_releases(noise, monkeypatch):
     plan = make_plan(question.query, epsilon=0.2, noise=noise)
     (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, 1)
     words = sf.noise.SeededWords(11)
-    drawn = [plan.noising.draw(batch, words).numbers for _ in range(200)]
+    drawn = [plan.measurement.draw(batch, words).numbers for _ in range(200)]
     for e in (e for e in plan.requirements.estimates if e.kind == "quantile"):
         cell = point.cells[e.name]
         off = np.array([e.value(one) for one in drawn]) - (cell.exact + cell.bias)
@@ -302,13 +302,13 @@ def test_of_many_groups_the_noise_of_chosen_places_follows_from_some(monkeypatch
     question = by_town(rows, towns, groups=1, rows=1).agg(n=sf.count(), q=q)
     (all_drawn,) = question.analyze(epsilon=1, noise="k_norm").points
     monkeypatch.setattr(quantiles, "CHOSEN_GROUPS", 4)
-    right, seen = Noising.draw, set()
+    right, seen = GroupMeasurement.draw, set()
 
     def draw(self, batch, words=None):
         seen.update(batch.column(0).to_pylist())
         return right(self, batch, words)
 
-    monkeypatch.setattr(Noising, "draw", draw)
+    monkeypatch.setattr(GroupMeasurement, "draw", draw)
     (some,) = question.analyze(epsilon=1, noise="k_norm").points
     assert seen == {"T0", "T11", "T5", "T9"}
     ratio = some.cells["q"].noise / all_drawn.cells["q"].noise

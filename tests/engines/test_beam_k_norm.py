@@ -6,7 +6,7 @@ import apache_beam as beam
 import pytest
 
 import sfumato as sf
-from sfumato.beam import Budget, Count, MakePrivate, Quantiles, Release
+from sfumato.beam import Release
 from sfumato.errors import QueryError
 
 from .test_k_norm import GAUSSIAN, ROWS, SCHEMA, budget, numbers, question
@@ -54,7 +54,9 @@ def test_numbers_are_those_of_the_same_work_on_one_machine_each_time_it_is_done(
 
         def build(pipeline, name=name):
             rows = pipeline | beam.Create(orders[name])
-            again = {case: type(t)(t.plan, t._work) for case, t in made.items()}  # as of a pipeline run twice
+            again = {
+                case: type(t)(t.plan, t._work, t._form) for case, t in made.items()
+            }  # as of a pipeline run twice
             found = [
                 rows | case >> t | f"told {case}" >> beam.Map(lambda row, case=case: repr((case, row)))
                 for case, t in again.items()
@@ -64,24 +66,6 @@ def test_numbers_are_those_of_the_same_work_on_one_machine_each_time_it_is_done(
         assert run(build, options) == sorted(expected, key=repr), name
     other = flat("some groups", numbers(transforms()["some groups"]._work))
     assert not set(other) <= set(expected), "another release has other noise"
-
-
-@pytest.mark.long
-def test_aggregations_of_a_private_collection(run):
-    whole = Budget(2 * 10**5, "1e-6")
-    options = {"rows": 1, "noise": "k_norm", "epsilon": 10**5}
-    places = {"key": lambda row: row["g"], "groups": 3}
-
-    def build(pipeline):
-        rows = pipeline | beam.Create(ROWS.to_pylist()) | MakePrivate(budget=whole, unit=lambda r: r["id"])
-        counts = rows | Count(public_keys=[3, 8], **places, **options)
-        halves = rows | Quantiles(
-            lambda row: row["x"], [0.5], lower=0, upper=30, delta="1e-6", **places, **options
-        )
-        return (counts, halves | beam.Map(lambda pair: (pair[0], len(pair[1])))) | beam.Flatten()
-
-    assert run(build) == sorted([*((g, 1) for g in range(7)), (3, 60), (8, 0)], key=repr)
-    assert whole.remaining[:2] == (0.0, 0.0)
 
 
 def test_windows_and_triggers_are_refused_with_this_noise_too():

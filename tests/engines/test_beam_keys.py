@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.beam import Budget, Count, MakePrivate, Mean, Quantiles, named
+from sfumato.beam import named
 from sfumato.engines.beam import release as release_module
 from sfumato.engines.beam.engine import BeamEngine
 from sfumato.engines.beam.release import exact_parts, public_keys
@@ -57,12 +57,11 @@ def test_a_plan_holds_for_any_number_of_groups(noise, beyond):
     delta = 0 if noise in ("laplace", "k_norm") else 1e-6
     question = asked(named("places", PLACES), groups=3, beyond=beyond)
     plan = question.plan(epsilon=1, delta=delta, noise=noise)
-    assert isinstance(plan.query.public_keys, BroughtKeys) and not plan.noising.at_once
+    assert isinstance(plan.query.public_keys, BroughtKeys) and not plan.measurement.at_once
     assert plan.selection is None and plan.loss.delta(1) <= plan.delta
     # With fewer than the limit it is as if others were not shown.
     for count in (1, 2, 3, 4, 50) if plan.metric is None else (4, 50):
-        known = replace(plan.query, public_keys=pa.table({"place": [f"p{i}" for i in range(count)]}))
-        lost = replace(plan, query=known).chain.map(1)
+        lost = replace(plan.measurement, shown=count).map(1)
         assert lost.delta(1) <= plan.loss.delta(1)
         if count >= 3:
             assert lost == plan.loss
@@ -85,7 +84,7 @@ def test_one_draw_for_all_groups_would_be_found(monkeypatch):
     monkeypatch.setattr(Query, "brought_groups", False)
     monkeypatch.setattr(Query, "public_groups", tuple((f"p{i}",) for i in range(2)))
     plan = asked(named("places", PLACES), groups=2).plan(epsilon=1, noise="k_norm")
-    assert plan.noising.at_once
+    assert plan.measurement.at_once
 
 
 def test_the_explanation_says_what_noise_it_is():
@@ -401,67 +400,3 @@ def test_plans_of_keys_that_are_brought_are_not_those_of_a_list():
         for one in (table, listed, table)
     ]
     assert found == [Fraction(3), Fraction(1), Fraction(3)]
-
-
-# Private collections.
-@near
-def test_aggregations_take_a_collection_of_keys(run):
-    budget = Budget(epsilon=10**6)
-    rows = [(i % 10, "ab"[i % 2], float(i % 5)) for i in range(40)]
-
-    def build(pipeline: Any) -> Any:
-        keys = pipeline | "Keys" >> beam.Create(["a", "c", "a"])
-        private = pipeline | beam.Create(rows) | MakePrivate(budget=budget, unit=lambda row: row[0])
-        options: Any = {
-            "key": lambda row: row[1],
-            "public_keys": keys,
-            "groups": 2,
-            "rows": 4,
-            "epsilon": 10**5,
-        }
-        counts = private | Count(**options)
-        means = private | Mean(lambda row: row[2], lower=0, upper=10, **options)
-        return (counts, means) | beam.Flatten()
-
-    found = run(build)
-    assert sorted(key for key, _ in found) == ["a", "a", "c", "c"]
-    assert ("a", 20) in found and ("c", 0) in found
-
-
-@pytest.mark.long
-@near
-def test_keys_of_tuples_and_of_no_kind(run):
-    budget = Budget(epsilon=10**6)
-    rows = [(i, ("x", i % 2), 1.0) for i in range(10)]
-
-    def counted(pipeline: Any, brought: list[Any]) -> Any:
-        keys = pipeline | "Keys" >> beam.Create(brought)
-        private = pipeline | beam.Create(rows) | MakePrivate(budget=budget, unit=lambda row: row[0])
-        options: Any = {
-            "key": lambda row: row[1],
-            "public_keys": keys,
-            "groups": 1,
-            "rows": 1,
-            "epsilon": 10**5,
-        }
-        return private | Quantiles(lambda row: row[2], [0.5], lower=0, upper=2, **options)
-
-    found = run(lambda pipeline: counted(pipeline, [("x", 1), ("x", 1.0), ("y", None)]))
-    assert [key for key, _ in found] == [("x", 1), ("y", None)]
-    with pytest.raises(Exception, match="public_keys holds"):
-        run(lambda pipeline: counted(pipeline, [{"x": 1}]))
-
-
-@pytest.mark.parametrize("of", ["rows", "private rows", "rows of a union"])
-def test_keys_of_an_aggregation_are_not_those_of_its_own_rows(of):
-    pipeline, budget = beam.Pipeline(), Budget(epsilon=1)
-    rows = pipeline | beam.Create([(1, "a")])
-    others = pipeline | "Others" >> beam.Create([(2, "b")])
-    private = rows | MakePrivate(budget=budget, unit=lambda row: row[0])
-    both = private.map(lambda row: row).union(
-        others | "Make private" >> MakePrivate(budget=budget, unit=lambda row: row[0])
-    )
-    keys = {"rows": rows, "private rows": private._owned, "rows of a union": others}[of]
-    with pytest.raises(QueryError, match="brought by the collection of private rows"):
-        both.filter(bool) | Count(key=lambda row: row[1], public_keys=keys, groups=1, rows=1, epsilon=1)
-    assert budget.remaining == (1, 0, 1)

@@ -14,7 +14,6 @@ import pytest
 from apache_beam.transforms import trigger, window
 
 import sfumato as sf
-from sfumato.beam import Budget, Count, CountUnits, MakePrivate
 from sfumato.errors import BudgetError, QueryError, RefusalError
 
 pytestmark = pytest.mark.long
@@ -55,17 +54,14 @@ PANES = {
 
 
 @pytest.mark.parametrize("panes", PANES)
-def test_a_trigger_is_refused_and_nothing_is_spent(panes):
-    budget = Budget(1)
+def test_a_trigger_is_refused_and_the_release_is_not_used_up(panes):
     _, rows = pipeline_with()
     windowed = rows | "windows" >> beam.WindowInto(window.GlobalWindows(), **PANES[panes])
     release = question().release(epsilon=1)
-    for transform in (release, MakePrivate(budget=budget, unit=len)):
-        with pytest.raises(QueryError, match="a trigger or no end"):
-            windowed | transform
-    assert budget.remaining == (1.0, 0.0, 1.0)
+    with pytest.raises(QueryError, match="a trigger or no end"):
+        windowed | release
     plain = windowed | "plain" >> beam.WindowInto(window.GlobalWindows())
-    plain | "once" >> release  # was not used up
+    plain | "once" >> release
 
 
 @pytest.mark.parametrize("panes", PANES)
@@ -102,18 +98,10 @@ def test_a_copy_of_a_release_is_the_release(first):
             rows | f"again {place}" >> again
 
 
-MADE = {
-    "release": lambda: question().release(epsilon=1),
-    "aggregation": lambda: Count(epsilon=1, rows=1),
-    "private": lambda: MakePrivate(budget=Budget(1), unit=len),
-}
-
-
 @pytest.mark.parametrize("send", [copy.deepcopy, pickle.dumps], ids=["deepcopy", "pickle"])
-@pytest.mark.parametrize("made", MADE)
-def test_what_is_paid_for_is_sent_nowhere(made, send):
+def test_what_is_paid_for_is_sent_nowhere(send):
     with pytest.raises(RefusalError, match="cannot be pickled"):
-        send(MADE[made]())
+        send(question().release(epsilon=1))
 
 
 def test_a_fork_applies_no_release_and_spends_no_budget(in_child):
@@ -121,35 +109,24 @@ def test_a_fork_applies_no_release_and_spends_no_budget(in_child):
         told = in_child(lambda: attempt() and None)
         return "done" if told is None else f"{told[0].__name__}: {told[1]}"
 
-    release, budget = question().release(epsilon=1), Budget(1)
+    release, budget = question().release(epsilon=1), sf.Budget(1)
     _, rows = pipeline_with()
-    private = rows | MakePrivate(budget=budget, unit=lambda row: row["id"])
     assert in_a_fork(lambda: rows | release).startswith(
         "RefusalError: Release: this release belongs to the process"
     )
     assert in_a_fork(lambda: budget.spend("0.5")).startswith(
         "BudgetError: this Budget cannot be copied, nor used by another process"
     )
-    assert in_a_fork(lambda: private | CountUnits(epsilon=1)).startswith("BudgetError: this Budget cannot")
+    paid = in_a_fork(lambda: question().release(epsilon=1, budget=budget))
+    assert paid.startswith("BudgetError: this Budget cannot")
     grandchild = in_child(lambda: in_a_fork(lambda: budget.spend(1)))
     assert grandchild.startswith("BudgetError: this Budget cannot be copied")
     assert in_a_fork(lambda: question().release(epsilon=1)) == "done"
     # Here all is as it was.
     rows | release
-    private | CountUnits(epsilon=1)
+    question().release(epsilon=1, budget=budget)
     with pytest.raises(BudgetError):
         budget.spend("0.1")
-
-
-def test_an_aggregation_is_paid_for_by_the_collection_it_is_applied_to():
-    one, other = Budget(1), Budget(1)
-    count = Count(epsilon="0.5", rows=1)
-    _, rows = pipeline_with()
-    rows | "one" >> MakePrivate(budget=one, unit=len) | "a" >> count
-    rows | "other" >> MakePrivate(budget=other, unit=len) | "b" >> count
-    assert one.remaining[:2] == other.remaining[:2] == (0.5, 0.0)
-    with pytest.raises(QueryError, match="of private collections alone"):
-        rows | "bare" >> count
 
 
 # The form of what is given out

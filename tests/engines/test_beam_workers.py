@@ -19,7 +19,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import sfumato as sf
-from sfumato.beam import Budget, Count, EnvironmentSecret, MakePrivate, Release
+from sfumato.beam import EnvironmentSecret, Release, ToRows
 from sfumato.engines.beam import release as release_module
 
 pytestmark = pytest.mark.long
@@ -94,7 +94,7 @@ def workers(request, job_service):
     return [*job_service, *(request.getfixturevalue("worker_pool") if pool else SUBPROCESS)]
 
 
-def test_dictionaries_batches_and_private_rows_agree_with_one_machine(workers, run, fixed_salt):
+def test_dictionaries_batches_and_elements_agree_with_one_machine(workers, run, fixed_salt):
     rows = visits()
     expected = question(rows=rows).release(**BIG).to_arrow().to_pylist()
 
@@ -107,12 +107,13 @@ def test_dictionaries_batches_and_private_rows_agree_with_one_machine(workers, r
             | f"{shape} told" >> beam.Map(lambda row, shape=shape: (shape, os.getpid(), row))
             for shape, elements in shapes.items()
         ]
-        private = pipeline | beam.Create(shapes["dictionaries"])
-        private |= MakePrivate(budget=Budget(BIG["epsilon"], "1e-6"), unit=lambda row: row["id"])
-        counted = private.filter(lambda row: row["x"] < 10) | Count(
-            key=lambda row: row["place"], groups=7, rows=10, **BIG
+        few = pipeline | beam.Create([tuple(row.values()) for row in shapes["dictionaries"]])
+        few |= ToRows(
+            SCHEMA, lambda visit: dict(zip(SCHEMA.names, visit, strict=True)) if visit[2] < 10 else None
         )
-        told = beam.MapTuple(lambda key, count: ("private", os.getpid(), (key, count)))
+        table = sf.scan(SCHEMA, privacy_unit="id").group_by("place").bound(groups=7, rows=10)
+        counted = few | "few" >> table.agg(n=sf.count()).release(**BIG)
+        told = beam.Map(lambda row: ("elements", os.getpid(), (row["place"], row["n"])))
         return (*found, counted | told) | beam.Flatten()
 
     told = run(build, workers)
@@ -123,7 +124,7 @@ def test_dictionaries_batches_and_private_rows_agree_with_one_machine(workers, r
         totals = [row["total"] for row in expected]
         assert [row["total"] for row in found] == pytest.approx(totals, abs=1)
     few = [row["place"] for row in rows.to_pylist() if row["x"] < 10]
-    assert {kv for name, _, kv in told if name == "private"} == {(p, few.count(p)) for p in set(few)}
+    assert {kv for name, _, kv in told if name == "elements"} == {(p, few.count(p)) for p in set(few)}
 
 
 def test_a_killed_worker_fails_the_job_and_the_next_jobs_release_the_same(job_service, tmp_path):
@@ -230,4 +231,4 @@ def test_direct_workers_in_processes_run_the_example():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("'rating':") == 10
-    assert all(f"({decade}, " in done.stdout for decade in range(1970, 2020, 10))
+    assert all(f"{{'decade': {decade}, " in done.stdout for decade in range(1970, 2020, 10))

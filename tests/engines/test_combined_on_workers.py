@@ -451,35 +451,6 @@ def test_collections_are_told_apart_by_name():
             given | says >> asked.release(epsilon=1)
 
 
-@pytest.mark.flakiness(k=100, because="noise of scale 0.00001 rounds to 0")
-def test_private_collections_are_put_together(run):
-    import apache_beam as beam
-
-    from sfumato.beam import Budget, Count, CountUnits, MakePrivate
-
-    budget = Budget(epsilon=10**6)
-
-    def private(pipeline, name, rows, budget=budget):
-        made = pipeline | f"Create {name}" >> beam.Create(rows)
-        return made | f"Private {name}" >> MakePrivate(budget=budget, unit=lambda row: row[0])
-
-    def build(pipeline):
-        one = private(pipeline, "one", [(i, "a") for i in range(30)])
-        other = private(pipeline, "other", [(i, "b") for i in range(20, 40)])
-        both = one.union(other.filter(lambda row: row[0] < 35))
-        units = both | CountUnits(epsilon=10**5)
-        rows = both | Count(rows=2, epsilon=10**5)
-        return (units, rows) | beam.Flatten()
-
-    assert run(build) == [35, 45]
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    one = private(pipeline, "one", [(1, "a")])
-    with pytest.raises(QueryError, match="the same Budget"):
-        one.union(private(pipeline, "other", [(1, "a")], Budget(epsilon=1)))
-    with pytest.raises(ParameterError, match="what MakePrivate gives"):
-        one.union([(1, "a")])
-
-
 UNITS = {
     "whole numbers": ("INTEGER", "UBIGINT", ["1", "2", "3", "0", None]),
     "text": ("VARCHAR", "VARCHAR", ["a", "A", "", "é", None]),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import arrow, connection, sources, spill, workers
+from sfumato.engines.duckdb import connection, sources, spill, workers
 from sfumato.engines.duckdb.connection import closed, connect, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
@@ -412,13 +412,13 @@ def test_a_child_gives_nothing_back(in_child):
 
 def test_what_is_known_of_a_schema_is_not_of_rows():
     """Two tables of one schema share what is known; a label of a dictionary is a value."""
-    before = arrow.of_fields.cache_info().misses
+    before = sources.of_fields.cache_info().misses
     for values in (["secret one"], ["another secret"]):
         coded = pa.table({"id": [1], "k": pa.array(values).dictionary_encode()})
         assert counted(coded) == [(values[0], 1)]
     told = ROWS.replace_schema_metadata({"of the rows": "secret"})
     assert counted(told) == counted(ROWS)
-    assert arrow.of_fields.cache_info().misses <= before + 2
+    assert sources.of_fields.cache_info().misses <= before + 2
     coded = pa.table({"id": [1], "k": pa.array(["secret one"]).dictionary_encode()})
     assert b"secret" not in coded.schema.serialize().to_pybytes()
 

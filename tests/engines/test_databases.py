@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 import duckdb
@@ -36,14 +36,13 @@ rows = st.lists(st.tuples(*[odd] * len(GOOD)), min_size=1, max_size=8)
 
 
 def stored(path: Any, values: Any, ddl: str = DDL) -> str:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(ddl)
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(GOOD))})", values)
         # Text that is no UTF-8, which Python would not write.
         connection.execute(
             "UPDATE t SET name = CAST(raw AS TEXT) WHERE typeof(raw) = 'blob' AND typeof(name) = 'blob'"
         )
-    connection.close()
     return f"{path}/t"
 
 
@@ -113,11 +112,10 @@ def test_types_may_be_declared(tmp_path):
 def test_names_of_files_and_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored("shop.db", [GOOD])
-    with sqlite3.connect("shop.sqlite") as connection:
+    with closing(sqlite3.connect("shop.sqlite")) as connection, connection:
         connection.executescript(
             'CREATE TABLE t (id INTEGER, "odd \'"" name" TEXT); INSERT INTO t VALUES (1, \'x\')'
         )
-    connection.close()
     with duckdb.connect("duck.db") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS id")
     for path in (
@@ -142,20 +140,17 @@ def test_names_of_files_and_tables(tmp_path, monkeypatch):
 
 def test_a_column_that_is_renamed_meanwhile_is_no_text(tmp_path):
     asked = sf.scan(stored(tmp_path / "t.sqlite", [GOOD]), privacy_unit="name")
-    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection, connection:
         connection.execute("ALTER TABLE t RENAME COLUMN name TO called")
-    connection.close()
     with pytest.raises(EngineError, match="the rows"):  # SQLite would give 'name' for each
         asked.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
 
 
 def test_a_column_may_be_sorted_as_nobody_here_knows(tmp_path):
-    connection = sqlite3.connect(tmp_path / "t.sqlite")
-    connection.create_collation("ours", lambda a, b: (a > b) - (a < b))
-    connection.execute("CREATE TABLE t (id TEXT COLLATE ours, ok BOOLEAN COLLATE ours)")
-    connection.execute("INSERT INTO t VALUES ('a', 1), ('b', 'x')")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection, connection:
+        connection.create_collation("ours", lambda a, b: (a > b) - (a < b))
+        connection.execute("CREATE TABLE t (id TEXT COLLATE ours, ok BOOLEAN COLLATE ours)")
+        connection.execute("INSERT INTO t VALUES ('a', 1), ('b', 'x')")
     asked = sf.scan(f"{tmp_path}/t.sqlite/t", privacy_unit="id")
     assert rows_of(asked) == Counter(["('a', True)", "('b', None)"])
 
@@ -167,12 +162,11 @@ def test_a_folder_may_have_such_a_name(tmp_path):
 
 
 def test_a_catalog_reads_them_beside_its_file(tmp_path):
-    with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection, connection:
         connection.executescript(
             "CREATE TABLE customers (id INTEGER, person TEXT); CREATE TABLE orders (customer INTEGER, price REAL);"
             "INSERT INTO customers VALUES (1, 'a'), (2, 'b'); INSERT INTO orders VALUES (1, 2.5), (1, 3.5), (9, 1)"
         )
-    connection.close()
     (tmp_path / "catalog.toml").write_text(
         '[tables.customers]\nsource = "shop.sqlite/customers"\nprivacy_unit = "person"\n'
         '[tables.orders]\nsource = "sqlite:///shop.sqlite/orders"\nforeign_keys = {customer = "customers.id"}\n'
@@ -180,9 +174,8 @@ def test_a_catalog_reads_them_beside_its_file(tmp_path):
     catalog = sf.catalog(tmp_path / "catalog.toml")
     assert rows_of(catalog.table("orders")) == Counter(["(1, 2.5, 'a')", "(1, 3.5, 'a')"])
     assert "1 row with a value that customers.id lacks" in str(catalog.check())
-    with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection, connection:
         connection.execute("INSERT INTO orders VALUES (2, 'much'), (2, NULL), (2, 7)")
-    connection.close()
     found = [str(f.where) + ": " + f.text for f in catalog.check().findings if f.wrong]
     assert (
         f"{tmp_path}/catalog.toml: tables.orders: types: price: 1 row with a value that is no DOUBLE" in found
@@ -210,17 +203,15 @@ def moved(monkeypatch: Any, reader: Any, change: Any) -> None:
 @pytest.mark.parametrize("planted", [False, True])
 def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, planted):
     path = str(tmp_path / "shop.sqlite")
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(
             "PRAGMA journal_mode = WAL; CREATE TABLE a (id INTEGER); CREATE TABLE b (id INTEGER);"
             "INSERT INTO a VALUES (1), (2); INSERT INTO b VALUES (1), (2)"
         )
-    connection.close()
 
     def change() -> None:
-        with sqlite3.connect(path) as writer:
+        with closing(sqlite3.connect(path)) as writer, writer:
             writer.executescript("DELETE FROM a; DELETE FROM b; INSERT INTO b VALUES (3)")
-        writer.close()
 
     a, b = (sf.scan(f"{path}/{name}", privacy_unit="id") for name in "ab")
     plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
@@ -229,7 +220,6 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
         monkeypatch.setattr(reading, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
-    connection.close()
 
 
 def test_a_file_that_is_refused_is_closed(tmp_path, monkeypatch):

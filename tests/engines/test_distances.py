@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import distances, shaped
+from sfumato.engines.duckdb import shaped
 from sfumato.query.tables.distance import LARGEST, Distance
 
 from .made_rows import rows_of
@@ -179,7 +179,7 @@ def test_frames_have_the_rows_that_are_meant_also_where_many_are_equal(kind, fra
 
 
 def test_distances_that_are_rounded_the_wrong_way_would_be_found(monkeypatch):
-    monkeypatch.setattr(distances, "floor", ceil)
+    monkeypatch.setattr(shaped, "floor", ceil)
     with pytest.raises(AssertionError):
         test_frames_have_the_rows_that_are_meant_also_where_many_are_equal("BIGINT", (ENDS[1], ENDS[2]))
 

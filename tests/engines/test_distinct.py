@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import sfumato as sf
-from sfumato.engines.duckdb import few_pairs, greedy, numbering
+from sfumato.engines.duckdb import few_pairs, matching
 from sfumato.engines.duckdb.distinct import Rows, brought, code, counted
 from sfumato.engines.duckdb.few_pairs import most_brought
-from sfumato.engines.duckdb.matching import largest, matched
-from sfumato.engines.duckdb.numbering import Near, Numbering
+from sfumato.engines.duckdb.matching import Pruned, matched
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
@@ -176,11 +177,10 @@ def by_few_pairs(con, pairs, most, whole=False):
     con.register("pairs", pa.table({"u": units, "x": leaves}))
     return most_brought(
         lambda text: con.sql(text).to_arrow_reader(10),
-        lambda table: con.register(few_pairs.WANTED, table),
+        con.register,
         Rows(
             "SELECT x AS leaf FROM pairs",
             "SELECT x AS leaf, hash(u) AS unit FROM pairs",
-            "hash(leaf)",
             whole,
         ),
         most,
@@ -196,8 +196,8 @@ def wrong_by_few_pairs(monkeypatch, tables=80):
             patch.setattr(sizes, "ROWS_OF_A_VALUE", each)
             patch.setattr(sizes, "FIRST_ROWS", least)
             patch.setattr(sizes, "SHARE_LEFT_OUT", 1)
-            patch.setattr(sizes, "GREEDY_PAIRS", 7 if number % 3 else 1 << 17)
-            patch.setattr(sizes, "GREEDY_PARTS", 100 if number % 5 else 2)
+            patch.setattr(sizes, "UNIT_BUCKETS", 4 if number % 3 else 1 << 22)
+            patch.setattr(sizes, "PRUNINGS", 1 if number % 7 else 20)
             sets, pairs, most = few_or_many(rng)
             # Each other table by values that are near each other, and not by their codes.
             found = by_few_pairs(con, pairs, most, whole=number % 2 == 1)
@@ -231,36 +231,6 @@ def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypat
     assert moved == {0, 1, 2, 3}
 
 
-def test_a_matching_of_pairs_in_blocks_takes_what_it_can(monkeypatch):
-    assert pairs_left_out(monkeypatch) == 0
-
-
-def test_pairs_that_lose_their_place_among_those_left_are_found(monkeypatch):
-    honest = greedy.looked_up
-    monkeypatch.setattr(greedy, "looked_up", lambda table, places: honest(table, places)[::-1])
-    assert pairs_left_out(monkeypatch) > 0
-
-
-def pairs_left_out(monkeypatch, tables=60):
-    """How many pairs could be taken still; that values are brought by who has them, and by nobody too many."""
-    rng, left_out = np.random.default_rng(8), 0
-    monkeypatch.setattr(sizes, "GREEDY_PAIRS", 16)
-    monkeypatch.setattr(sizes, "GREEDY_PARTS", 1000)
-    for _ in range(tables):
-        values, units, most = (int(n) for n in rng.integers(1, (40, 60, 5)))
-        value = rng.integers(0, values, 200).astype(np.int32)
-        unit = np.minimum(rng.integers(0, units, 200), rng.integers(0, units, 200)).astype(np.uint64)
-        found = greedy.Greedy(values, most, 64)
-        found.take(value, unit)
-        pairs = set(zip(value.tolist(), unit.tolist(), strict=True))
-        by = {v: int(found.by[v]) for v in np.flatnonzero(found.brought).tolist()}
-        brings = np.bincount(list(by.values()), minlength=64)
-        assert set(by.items()) <= pairs
-        assert brings.max() <= most
-        left_out += sum(v not in by and brings[u] < most for v, u in pairs)
-    return left_out
-
-
 def test_the_order_of_rows_changes_nothing(monkeypatch):
     rng = random.Random(7)
     monkeypatch.setattr(sizes, "FIRST_ROWS", 5)
@@ -274,65 +244,89 @@ def test_the_order_of_rows_changes_nothing(monkeypatch):
 
 def first_rows_are_all(patch):
     """What is brought by the first rows is taken for all."""
-    patch.setattr(few_pairs._Search, "found", lambda self: int(self.greedy.brought.sum()))
+
+    def found(self, most):
+        self._look(f"{self.pairs} LIMIT 5")
+        return int(Pruned(self.unit, self.value, len(self.leaves.there), most).matching().brought.sum())
+
+    patch.setattr(few_pairs._Search, "found", found)
 
 
 def all_values_are_brought(patch):
-    patch.setattr(few_pairs._Search, "found", lambda self: len(self.leaves))
+    patch.setattr(few_pairs._Search, "found", lambda self, most: int(self.leaves.there.sum()))
 
 
-def nobody_in_the_way(patch):
-    """Values that are brought are left where they are."""
-    patch.setattr(few_pairs._Search, "_in_the_way", lambda self, values: np.zeros(len(values), bool))
+def nothing_is_exposed(patch):
+    """Only values that are left out are looked at again, and none that others could free for them."""
+    honest = matching._flow
+
+    def flow(*given):
+        brought, _, full = honest(*given)
+        return brought, ~brought, full
+
+    patch.setattr(matching, "_flow", flow)
+
+
+def all_units_are_full(patch):
+    """No further pairs are asked for of any unit that has a known one."""
+    honest = matching._flow
+
+    def flow(*given):
+        *values, full = honest(*given)
+        return *values, np.ones_like(full)
+
+    patch.setattr(matching, "_flow", flow)
 
 
 def places_are_doubled(patch):
-    """Those of units that are matched again."""
-    patch.setattr(
-        few_pairs, "largest", lambda unit, value, n, places: largest(unit, value, n, places + places)
-    )
+    """Those of units that are left when others are pruned."""
+    honest = matching._flow
+    patch.setattr(matching, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
 
 
-def held_places_are_free(patch):
-    """Units that bring other values have all their places."""
-    patch.setattr(
-        few_pairs,
-        "largest",
-        lambda unit, value, n, places: largest(unit, value, n, np.full_like(places, places.max(initial=1))),
-    )
+def units_in_a_bucket_are_full(patch):
+    """What is said of a unit is said of all that share its lower bits."""
+    honest = few_pairs._Search._uncovered
+
+    def uncovered(self, exposed, full):
+        return honest(self, exposed, full).replace(
+            "r.unit = sfumato_full.full", "r.unit % 4 = sfumato_full.full % 4"
+        )
+
+    patch.setattr(few_pairs._Search, "_uncovered", uncovered)
 
 
 def pairs_are_not_completed(patch):
-    """All that is known of a value is taken for all that there is."""
-    honest = few_pairs._Search._repaired
+    """What is known of a value is taken for all that there is."""
+    honest = few_pairs._Search._look
 
-    def repaired(self):
-        self.complete[:] = True
-        return honest(self)
+    def look(self, text):
+        return honest(
+            self, text if "AS r" not in text else text.replace("WHERE leaf", "WHERE false AND leaf")
+        )
 
-    patch.setattr(few_pairs._Search, "_repaired", repaired)
+    patch.setattr(few_pairs._Search, "_look", look)
 
 
 def other_units_are_forgotten(patch):
     """All places of the units that were seen are taken for all places."""
-    honest = few_pairs._Search.__init__
-
-    def init(self, read, *given):
-        honest(
-            self, lambda text: read(text.replace("LIMIT 1", "LIMIT 0") if "ANTI" in text else text), *given
-        )
-
-    patch.setattr(few_pairs._Search, "__init__", init)
+    patch.setattr(sizes, "SHARE_LEFT_OUT", 0)
+    patch.setattr(few_pairs._Search, "_uncovered", lambda self, *_: f"{self.pairs} LIMIT 0")
 
 
 def one_place_too_many(patch):
-    honest = few_pairs.Greedy.__init__
-    patch.setattr(few_pairs.Greedy, "__init__", lambda self, n, most, units: honest(self, n, most + 1, units))
+    honest = Pruned.__init__
+    patch.setattr(Pruned, "__init__", lambda self, *given: honest(self, *given[:3], given[3] + 1))
 
 
 def two_near_values_are_one(patch):
-    honest = Near.__call__
-    patch.setattr(Near, "__call__", lambda self, column: honest(self, column) // 2 * 2)
+    honest = few_pairs._Near.numbers
+    patch.setattr(few_pairs._Near, "numbers", lambda self, column: honest(self, column) // 2 * 2)
+
+
+def two_listed_values_are_one(patch):
+    honest = few_pairs._Listed.numbers
+    patch.setattr(few_pairs._Listed, "numbers", lambda self, column: honest(self, column) // 2 * 2)
 
 
 @pytest.mark.long
@@ -340,11 +334,12 @@ def two_near_values_are_one(patch):
     "defect",
     [
         two_near_values_are_one,
+        two_listed_values_are_one,
         first_rows_are_all,
         all_values_are_brought,
-        nobody_in_the_way,
+        nothing_is_exposed,
+        units_in_a_bucket_are_full,
         places_are_doubled,
-        held_places_are_free,
         pairs_are_not_completed,
         other_units_are_forgotten,
         one_place_too_many,
@@ -355,16 +350,92 @@ def test_planted_defects_of_few_pairs_are_found(monkeypatch, defect):
     assert wrong_by_few_pairs(monkeypatch)[0] > 0
 
 
-@pytest.mark.parametrize("number", [0, 1, 7, 1000, 100_000])
-def test_codes_are_numbered_in_their_order(number):
-    codes = np.random.default_rng(1).permutation(np.arange(number, dtype=np.uint64) << np.uint64(20))
-    assert Numbering(codes)(codes).tolist() == list(range(number))
+def of_copies(unit, value, most):
+    """The size of a maximum matching by Hopcroft and Karp's algorithm, of as many copies of a unit as it has places."""
+    copies = (np.asarray(unit)[:, None] * most + np.arange(most)).ravel()
+    ends = np.repeat(value, most), copies
+    graph = csr_array((np.ones(len(copies), bool), ends))
+    return int((maximum_bipartite_matching(graph, perm_type="column") >= 0).sum())
 
 
-def test_codes_that_meet_in_every_table_are_told_apart(monkeypatch):
-    monkeypatch.setattr(numbering, "_FACTORS", (1,))  # the upper bits alone
-    codes = np.arange(500, dtype=np.uint64)
-    assert Numbering(codes)(codes[::-1]).tolist() == list(range(500))[::-1]
+def pairs_at_random(seed):
+    """Pairs of units and values, in which units have few values and many."""
+    rng = np.random.default_rng(seed)
+    units, values, pairs = (int(n) for n in rng.integers(1, (3000, 3000, 20_000)))
+    heavy = rng.random(pairs) ** rng.integers(1, 5)
+    return (heavy * units).astype(np.int64), rng.integers(0, values, pairs), values, int(rng.integers(1, 5))
+
+
+def wrongly_proved(seeds=range(20)):
+    """Of how many tables the matching has another size, or is not proved by values and units that hold all pairs."""
+    wrong = 0
+    for seed in seeds:
+        unit, value, values, most = pairs_at_random(seed)
+        codes = unit.astype(np.uint64) << np.uint64(seed)
+        found = Pruned(codes, value, values, most).matching()
+        covered = ~found.exposed[value] | np.isin(codes, found.full)
+        number = int(found.brought.sum())
+        wrong += number != of_copies(unit, value, most) or not covered.all()
+        wrong += number != int((~found.exposed).sum()) + most * len(found.full)
+    return wrong
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_matching_is_largest_and_proves_it(monkeypatch, small):
+    if small:
+        monkeypatch.setattr(sizes, "UNIT_BUCKETS", 2)
+        monkeypatch.setattr(sizes, "PRUNINGS", 1)
+    assert wrongly_proved() == 0
+
+
+def buckets_are_units(patch):
+    """Units that share a bucket are one."""
+    patch.setattr(sizes, "UNIT_BUCKETS", 64)
+    honest = Pruned.__init__
+    patch.setattr(
+        Pruned, "__init__", lambda self, unit, *given: honest(self, unit % unit.dtype.type(64), *given)
+    )
+
+
+def too_many_are_sure(patch):
+    """A unit with one value more than it may bring brings them all."""
+    honest = Pruned._left
+
+    def left(self, *columns):
+        self.most += 1
+        found = honest(self, *columns)
+        self.most -= 1
+        return found
+
+    patch.setattr(Pruned, "_left", left)
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [nothing_is_exposed, all_units_are_full, places_are_doubled, buckets_are_units, too_many_are_sure],
+)
+def test_planted_defects_of_a_matching_are_found(monkeypatch, defect):
+    defect(monkeypatch)
+    assert wrongly_proved() > 0
+
+
+@pytest.mark.parametrize("most", [1, 3, 2**40])
+@pytest.mark.parametrize(
+    ("units", "values", "number"),
+    [
+        ([], [], lambda most: 0),
+        ([0] * 300_000, range(300_000), lambda most: min(most, 300_000)),
+        (range(300_000), [0] * 300_000, lambda most: 1),
+        (range(300_000), range(300_000), lambda most: 300_000),
+        # Each unit has two values, and shares one with the next: they are freed one by one.
+        (np.arange(100_000) // 2, np.arange(1, 100_001) // 2, lambda most: 50_000 + (most > 1)),
+    ],
+    ids=["none", "one unit", "one value", "a value each", "a chain"],
+)
+def test_sizes_that_are_far_from_even(units, values, number, most):
+    unit, value = np.array(units, np.uint64), np.array(values, np.int64)
+    found = Pruned(unit, value, int(value.max(initial=-1)) + 1, most).matching()
+    assert found.brought.sum() == number(most)
 
 
 # By type, the least and the largest of some numbers that lie near each other.
@@ -378,23 +449,28 @@ NEAR = {
 }
 
 
-def near_batches(kind, seed=3):
-    """Columns of a type, in which numbers are found in any order, each cut out of a longer one."""
+def near(column):
+    with duckdb.connect() as con:
+        con.register("leaves", pa.table({"leaf": column}))
+        return few_pairs._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
+
+
+def wrongly_numbered(kind, seed=3):
+    """Of how many columns, each cut out of a longer one, numbers are not the distances from the least."""
     rng, (least, largest) = random.Random(seed), NEAR[kind]
     numbers = [rng.randint(least, largest) for _ in range(60)] + [least, largest]
     rng.shuffle(numbers)
     column = pa.array(numbers, kind)
-    return [column[i : i + 7] for i in range(0, len(numbers), 7)]
-
-
-def wrongly_numbered(kind):
-    """Of how many columns numbers are not places among the different values, in their order."""
-    near, batches = Near(kind), near_batches(kind)
-    assert all(near.add(batch) for batch in batches)
-    assert near.add(batches[0][:0])
-    different = sorted({value for batch in batches for value in batch.to_pylist()})
-    wrong = near.found().to_pylist() != different
-    return wrong + sum(near(b).tolist() != [different.index(v) for v in b.to_pylist()] for b in batches)
+    found = near(column)
+    different = sorted(n - least for n in set(numbers))
+    wrong = np.flatnonzero(found.there).tolist() != different
+    wrong += found.values(np.array(different)).to_pylist() != [n + least for n in different]
+    parts = [column[:0], *(column[i : i + 7] for i in range(0, len(numbers), 7))]
+    wrong += sum(
+        found.numbers(pa.chunked_array([p], kind)).tolist() != [n - least for n in p.to_pylist()]
+        for p in parts
+    )
+    return wrong
 
 
 @pytest.mark.parametrize("kind", NEAR, ids=str)
@@ -404,21 +480,32 @@ def test_values_that_are_near_are_numbered_in_their_order(kind):
 
 @pytest.mark.parametrize("kind", [k for k in NEAR if k.bit_width > 16], ids=str)
 def test_values_that_are_far_from_each_other_have_no_table(kind):
-    near = Near(kind)
     of = np.iinfo(kind.to_pandas_dtype())
-    assert near.add(pa.array([of.min], kind))
-    assert not near.add(pa.array([of.max], kind))
-    assert not Near(kind).add(pa.array([0, 1 << 23], kind))
+    assert not near(pa.array([of.min, of.max], kind)).is_near
+    assert not near(pa.array([0, 1 << 23], kind)).is_near
+    assert near(pa.array([], kind)).is_near
 
 
-def test_a_table_that_forgets_or_has_no_sign_is_found(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(numbering.Near, "_signed_least", property(lambda self: np.int64(0)))
-        with pytest.raises(IndexError):
-            wrongly_numbered(pa.uint8()) or wrongly_numbered(pa.uint32())
-    honest = Near.add
-    monkeypatch.setattr(Near, "add", lambda self, column: honest(self, column[1:]))
-    assert all(wrongly_numbered(kind) for kind in NEAR)
+@pytest.mark.parametrize("kind", NEAR, ids=str)
+def test_a_table_that_begins_elsewhere_is_found(monkeypatch, kind):
+    honest = few_pairs._Near._distances
+    monkeypatch.setattr(few_pairs._Near, "_distances", lambda self, values: honest(self, values[1:]))
+    assert wrongly_numbered(kind) > 0
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.uint64(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.bool_()], ids=str
+)
+def test_values_of_any_kind_are_numbered_as_they_are_listed(kind):
+    width = pa.int32() if kind == pa.date32() else pa.int64()
+    leaves = pa.array([1, 0] if pa.types.is_boolean(kind) else [7, 5, 0, 9], width).cast(kind)
+    with duckdb.connect() as con:
+        con.register("leaves", pa.table({"leaf": leaves}))
+        found = few_pairs._Listed(lambda text: con.sql(text).to_arrow_reader(3), "FROM leaves")
+    given = found.leaves.to_pylist() * 2
+    column = pa.chunked_array([pa.array(given[:3], kind), pa.array(given[3:], kind)])
+    assert found.numbers(column).tolist() == [*range(len(leaves))] * 2
+    assert found.values(np.arange(len(leaves))).to_pylist() == found.leaves.to_pylist()
 
 
 @pytest.mark.flakiness(k=20, because="noise of scale 1/1000 is 1/2 with a probability of exp(-500)")

@@ -353,7 +353,7 @@ def test_domains_that_do_not_fit_are_said_as_of_real_rows(kind, domain):
 
 BOUNDS = {"price": (0, 10), "weight": (1, 3)}
 SHAPES: dict[str, dict[str, Any]] = {
-    "count": {"n": sf.count(), "m": sf.count("price"), "u": sf.count_units()},
+    "count": {"n": sf.count(), "m": sf.count("price"), "u": sf.count_units(), "t": sf.count_if("member")},
     "distinct": {"d": sf.count_distinct("town", values=2)},
     "distinct shares": {"d": sf.count_distinct("town", values=2, method="shares")},
     "sums": {"a": sf.sum("price", lower=0, upper=9), "b": sf.sum("age", lower=0, upper=9, per="row")},

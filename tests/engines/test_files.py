@@ -314,14 +314,14 @@ def test_what_becomes_a_source_after_the_first_look_is_not_written_over(moved, d
     release, before = release_of("more/a.parquet"), Path("more/a.parquet").read_bytes()
     if drawn:
         release.to_arrow()
-    looked = Release.check_no_source
+    looked = Release._check_no_source
 
     def look(*arguments):
         looked(*arguments)
-        monkeypatch.setattr(Release, "check_no_source", looked)
+        monkeypatch.setattr(Release, "_check_no_source", looked)
         MOVED[moved]()
 
-    monkeypatch.setattr(Release, "check_no_source", look)
+    monkeypatch.setattr(Release, "_check_no_source", look)
     with pytest.raises(ParameterError, match="another file than those that the rows come from"):
         release.write("out/a.parquet")
     assert Path("more/a.parquet").read_bytes() == before

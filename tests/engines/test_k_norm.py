@@ -132,7 +132,7 @@ def merged(case: str) -> tuple[Work, list[tuple[int, list[bytes]]]]:
 
 def outputs(work: Work, shards: list[tuple[int, list[bytes]]]) -> pa.Table:
     """Do what the last workers do."""
-    if work.noising.at_once:
+    if work.measurement.at_once:
         return pa.Table.from_batches([*work.together([(s, work.gathered(s, parts)) for s, parts in shards])])
     return pa.Table.from_batches([b for s, parts in sorted(shards) for b in work.released(s, parts)])
 
@@ -161,7 +161,7 @@ class ByCall(Work):
     def together(self, gathered):
         batches = [b for _, data in sorted(gathered) for b in pa.ipc.open_stream(data)]
         (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        yield self.noising.draw(batch, WORDS).outputs()
+        yield self.measurement.draw(batch, WORDS).outputs()
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,9 @@ class Choosing(Work):
     """A planted defect: what is chosen is chosen anew by whoever computes it, before noise is drawn elsewhere."""
 
     def gathered(self, shard, payloads):
-        return as_stream([self.noising.chosen(b, WORDS) for b in self.stages.merged(shard, payloads, 100)])
+        return as_stream(
+            [self.measurement.chosen(b, WORDS) for b in self.stages.merged(shard, payloads, 100)]
+        )
 
 
 WORDS = SeededWords(5)
@@ -189,8 +191,8 @@ FEW = (
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.long] * (c not in FEW)) for c in CASES])
 def test_one_secret_has_the_same_numbers_whatever_the_order_the_parts_and_the_retries(case):
     work = merged(case)[0]
-    assert isinstance(work.noising.together, CASES[case][3])
-    assert work.noising.at_once is (case in TOGETHER)
+    assert isinstance(work.measurement.noise, CASES[case][3])
+    assert work.measurement.at_once is (case in TOGETHER)
     assert work.places == (1 if case in TOGETHER else SHARDS)
     first = numbers(work)
     assert len(first) >= (1 if case == "the whole table" else 7)
@@ -203,7 +205,7 @@ def test_one_secret_has_the_same_numbers_whatever_the_order_the_parts_and_the_re
 def test_a_draw_that_depends_on_the_order_is_found(defect):
     work = work_of("quantiles of some groups")
     with pytest.raises(AssertionError, match="work that is repeated"):
-        numbers(defect(work.stages, work.noising, secret=SECRET))
+        numbers(defect(work.stages, work.measurement, secret=SECRET))
 
 
 @pytest.mark.parametrize("case", ["a count", "some groups"])
@@ -293,19 +295,19 @@ class EachByItself(Work):
     """A planted defect: each group has noise of its own, of the scale for all together."""
 
     def together(self, gathered):
-        noise = self.noising.together
-        apart = replace(self.noising, together=SeparateNoise(noise.cone, noise.scales))
-        yield from Work.together(replace(self, noising=apart), gathered)
+        noise = self.measurement.noise
+        apart = replace(self.measurement, noise=SeparateNoise(noise.cone, noise.scales))
+        yield from Work.together(replace(self, measurement=apart), gathered)
 
 
 @pytest.mark.parametrize("kind", [Work, EachByItself])
 def test_noise_of_all_groups_has_the_norm_that_it_should(kind):
     work = work_of("a count", "1e-6")  # noise beside which exact numbers and rounding are nothing
-    work = kind(work.stages, work.noising)
+    work = kind(work.stages, work.measurement)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in merged("a count")[1]]
     found = [outputs_of(replace(work, secret=sha256(f"{i}".encode()).digest()), sent) for i in range(400)]
     sample = np.array(found)[:, None, :].astype(float)
-    (scale,) = map(float, work.noising.together.scales)
+    (scale,) = map(float, work.measurement.noise.scales)
 
     def norm(x):
         return np.maximum(x, 0).max(axis=(1, 2)) + np.maximum(-x, 0).max(axis=(1, 2))
@@ -355,7 +357,7 @@ def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read(monke
 
     with pytest.raises(ParameterError, match="each of more than 65,536 groups"):
         released(65_537, 65_537)
-    assert not released(65_537, 9)._work.noising.at_once  # which are noised where they are
+    assert not released(65_537, 9)._work.measurement.at_once  # which are noised where they are
 
 
 def test_no_row_changes_the_types_of_what_comes_together():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -174,10 +175,9 @@ def test_of_any_source(tmp_path: Any, kind: str) -> None:
     elif kind == "sqlite":
         import sqlite3
 
-        with sqlite3.connect(source) as made:
+        with closing(sqlite3.connect(source)) as made, made:
             made.execute("CREATE TABLE t (k BIGINT, v BIGINT)")
             made.executemany("INSERT INTO t VALUES (?, ?)", zip(*TENS.to_pydict().values(), strict=True))
-        made.close()
         source += "/t"
     else:  # text that is not UTF-8, at which DuckDB's reader of Parquet stops
         source = str(tmp_path / "tens.parquet")

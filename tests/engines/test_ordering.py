@@ -35,7 +35,7 @@ ELSEWHERE = {
                     "flatten(list(", "list({'leaf': leaf, 'weight': weight}) AS ", "list({'leaf': leaf, 'weight': weight}) AS ",
                     "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"],  # sets, of which sizes are taken
     "exact_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT "],  # both after order_by
-    "few_pairs.py": [" LIMIT ", " LIMIT ", ") LIMIT ", " AS w ON r.unit = w.unit LIMIT 1"],  # a first look; what is found is exact
+    "few_pairs.py": [" LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
     "joins.py": [" LIMIT 1"],  # whether there is a row
     "outside.py": [") AS groups LIMIT "],  # of a released table
     "parquet.py": [" LIMIT 1"],  # whether there is a row

@@ -240,10 +240,7 @@ def test_stages_run_in_children(in_child):
 
 
 def test_a_budget_is_spent_in_one_process(in_child):
-    pytest.importorskip("apache_beam")
-    from sfumato.beam import Budget
-
-    budget = Budget(1)
+    budget = sf.Budget(1)
     kind, text = in_child(lambda: budget.spend(1))
     assert kind is BudgetError
     assert "counted in neither" in text

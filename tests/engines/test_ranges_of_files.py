@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import harmless
-from sfumato.engines.duckdb.arrow import of_fields
+from sfumato.engines.duckdb.sources import of_fields
 
 from .made_rows import rows_of
 from .tiers import some

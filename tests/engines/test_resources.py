@@ -154,7 +154,7 @@ def test_workers_have_limits_of_their_own(given):
 
 def test_sql_takes_them():
     release = sf.sql(SQL, tables={"t": ROWS}, memory_limit="1GiB", threads=1)
-    with release.engine._source.session() as session:
+    with release._engine._source.session() as session:
         assert session.execute("SELECT current_setting('threads')").fetchone() == (1,)
     with pytest.raises(ParameterError, match="threads is 0"):
         sf.sql(SQL, tables={"t": ROWS}, threads=0)

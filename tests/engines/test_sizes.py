@@ -30,6 +30,7 @@ OTHERS = {
         "duckdb/expressions/times.py": {"_LONGEST_FORMAT"},
         "duckdb/expressions/total.py": {"_LONGEST", "_LONGEST_LIST", "_MOST_PARTS"},
         "duckdb/harmless.py": {"JSON_BYTES"},
+        "duckdb/matching.py": {"_MOST_WAYS"},
         "duckdb/lines.py": {"MOST_BYTES", "MOST_QUOTED", "MOST_JSON"},
         "duckdb/stages.py": {"KEYS_BYTES"},
         "duckdb/steps.py": {"MOST_STEPS"},
@@ -42,16 +43,14 @@ OTHERS = {
         "spark/engine.py": {"GROUP_SHARDS"},
     },
     "is no size of data: a length of a text that is shown, a factor, a version, made-up rows": {
-        "beam/values.py": {"DEPTH"},
         "duckdb/contributions.py": {"LARGEST"},
         "duckdb/dummy.py": {"_STEPS", "_NULLS", "_LARGEST"},
         "duckdb/expressions/binding.py": {"_SHORT"},
         "duckdb/expressions/judge.py": {"_SHORT"},
-        "duckdb/distances.py": {"_FARTHEST"},
+        "duckdb/shaped.py": {"_FARTHEST"},
         "duckdb/inference.py": {"SAMPLE"},  # what is inferred is part of the answer, here and in layout
         "duckdb/layout.py": {"_PREAMBLE", "_SAMPLE"},
         "duckdb/lines.py": {"_SAID"},
-        "duckdb/numbering.py": {"_FACTORS"},
         "duckdb/unit_aggregates.py": {"_SUMMED"},  # of types
         "question_check.py": {"FEW", "MANY"},  # rows that are added
         "duckdb/remote.py": {"_SILENCE"},
@@ -95,7 +94,6 @@ def test_a_small_value_is_there_for_each_size():
 
 
 MADE_LARGER = {
-    "GREEDY_PARTS",  # with more parts, values are dropped after each class
     "SHARE_LEFT_OUT",  # of few pairs the share left out is large, and the path behind it would not be taken
 }
 

@@ -22,8 +22,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.spark import tasks
-from sfumato.engines.spark.engine import SparkEngine
-from sfumato.engines.spark.failures import failed
+from sfumato.engines.spark.engine import SparkEngine, failed
 from sfumato.engines.spark.tasks import _by_shard, shipped
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, SfumatoError
@@ -79,7 +78,7 @@ def release(request, frame_of):
         asked = question(frame)
         work = asked.table.engine.work(asked.plan(**BUDGET))
         if request.param == "careless":
-            work = Careless(work.stages, work.noising)
+            work = Careless(work.stages, work.measurement)
         return asked.table.engine.released(work), request.param == "honest"
 
     return released

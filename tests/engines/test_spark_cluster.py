@@ -101,7 +101,7 @@ def main(master: str, folder: str) -> None:
         for kind in KINDS:
             work = engine.work(asked.plan(**test_spark.BUDGET))
             if kind == "careless":
-                work = test_spark.Careless(work.stages, work.noising)
+                work = test_spark.Careless(work.stages, work.measurement)
             frame = engine.released(work)
             place = Path(folder, f"{kind}-{event}")
             place.mkdir()

@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.spark import engine
-from sfumato.engines.spark.failures import failed
+from sfumato.engines.spark.engine import failed
 from sfumato.engines.spark.tasks import Partials
 from sfumato.errors import EngineError, RefusalError
 

@@ -48,7 +48,7 @@ def test_numbers_are_those_of_the_same_work_on_one_machine(frame_of, case):
     engine = asked.table.engine
     options = {"epsilon": 20} | budget(case) | ({"noise": "auto"} if case == "some groups" else {})
     work = engine.work(asked.plan(**options))
-    assert work.noising.at_once is (case != "quantiles of private groups")
+    assert work.measurement.at_once is (case != "quantiles of private groups")
     frame = engine.released(work)
     assert by_key(frame) == numbers(work)
     assert (frame.rdd.getNumPartitions() == 1) is (case != "quantiles of private groups")
@@ -65,7 +65,7 @@ def test_a_task_that_is_killed_with_noisy_numbers_in_its_hands_draws_the_same_ag
     engine = asked.table.engine
     work = engine.work(asked.plan(epsilon=20, **budget("")))
     if kind == "careless":
-        work = Careless(work.stages, work.noising)
+        work = Careless(work.stages, work.measurement)
     marker = tmp_path / "killed"
     marker.touch()
     frame = engine.released(work)

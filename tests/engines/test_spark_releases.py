@@ -193,7 +193,7 @@ def test_a_unit_counts_once_though_its_rows_change_while_the_job_runs(
 
     def work(self, plan, confidence=None):
         made = given(self, plan, confidence)
-        return Losing(made.stages, made.noising, place=str(tmp_path))
+        return Losing(made.stages, made.measurement, place=str(tmp_path))
 
     monkeypatch.setattr(SparkEngine, "work", work)
     if not compared:
@@ -409,3 +409,24 @@ def test_a_program_leaves_no_folder_behind(tmp_path):
     assert "blockmgr-" in ran.stdout, "a worker had a folder"
     left = [place.name for place in tmp_path.iterdir()]
     assert left and all(name.startswith("careless-") for name in left)
+
+
+@pytest.mark.noise_cannot_matter("what is said of columns is looked at, not numbers")
+def test_frames_files_and_tables_say_what_their_numbers_do_not_include(spark, frame_of, tmp_path):
+    released = question(frame_of(ROWS)).release(epsilon=1, confidence=0.9)
+
+    def comments(frame):
+        return {column.name: column.metadata.get("comment", "") for column in frame.schema}
+
+    said = comments(released)
+    assert said["g"] == "" and said["n"].startswith("Does not include bias from contribution limits")
+    assert said["n_error"].startswith("90% error bar") and "not sampling error" in said["n_error"]
+    assert comments(released.orderBy("g").select("n", "g"))["n"] == said["n"]
+    released.write.parquet(f"{tmp_path}/n")
+    assert comments(spark.read.parquet(f"{tmp_path}/n")) == said
+    try:
+        released.write.option("path", f"{tmp_path}/table").saveAsTable("released_numbers")
+        described = spark.sql("DESCRIBE released_numbers").toArrow().to_pylist()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS released_numbers")
+    assert {row["col_name"]: row["comment"] or "" for row in described} == said

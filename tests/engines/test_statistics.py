@@ -579,14 +579,17 @@ def test_rows_that_are_added_up_by_unit_before_are_asked_with_the_same_answer(en
 
 
 def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(engine):
-    """120 units choose two of six groups each; no two units have a group in common."""
-    rows = engine(pa.table({"unit": [i // 6 for i in range(720)], "key 0": list(range(720))}))
+    """120 units choose two of six groups each; no two units have a group in common.
+
+    Rows of a unit are far from each other, so in several parts where there are parts.
+    """
+    rows = engine(pa.table({"unit": [i % 120 for i in range(720)], "key 0": list(range(720))}))
     query = ExactQuery((), "unit", ("key 0",), None, 2, (CountUnits(),))
     choices = []
     for _ in range(2):
         chosen = sorted(key for (key,) in evaluated(rows, query))
-        assert [key // 6 for key in chosen] == [i // 2 for i in range(240)]  # two of each unit
-        assert {key % 6 for key in chosen} == set(range(6))  # one is never chosen with chance 6 (2/3)^120
+        assert sorted(key % 120 for key in chosen) == [i // 2 for i in range(240)]  # two of each unit
+        assert {key // 120 for key in chosen} == set(range(6))  # one is never chosen with chance 6 (2/3)^120
         choices.append(chosen)
     assert choices[0] != choices[1]  # the same with chance 15^-120
 
@@ -766,6 +769,35 @@ def test_counting_values_of_a_text_column(engine):
     found = evaluated(engine(table), query)
     assert found == {(): {"x.present": 2}}
     assert found == definition(Case(table, rows, (), query.statistics, 1))
+
+
+def test_products_are_of_rows_with_a_value_of_each_column(engine):
+    """A row that lacks one adds nothing, to sums of the other column and to their number either."""
+    table = {
+        "unit": ("INTEGER", ["1", "1", "2", "3", "3"]),
+        "x": ("INTEGER", ["1", "3", None, "2", "5"]),
+        "y": ("INTEGER", ["4", None, "6", "7", None]),
+    }
+    axes = tuple(Axis(c, c, ValueGrid(0, 0, 8), 8) for c in "xy")
+    cross = CrossMoments("t", axes, 2, ((0, 0), (0, 1), (1, 1)), 0)
+    query = ExactQuery((), "unit", (), None, 1, (cross,))
+    # Of (1, 4) and (2, 7), less their centre of 4, and less 8 from each square.
+    assert evaluated(engine(table), query) == {
+        (): dict(zip(cross.names, (2, -5, 3, -3, -6, -7), strict=True))
+    }
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "VARCHAR"])
+def test_rows_without_a_unit_are_dropped(engine, kind):
+    table = {
+        "unit": (kind, [None, "1", None, "2"]),
+        "key 0": ("INTEGER", ["0", "0", "1", "0"]),
+        "x": ("INTEGER", ["5", "1", "2", "3"]),
+    }
+    statistics = (CountUnits(), Count(2), UnitSum("sum", "x", 0, 0, 10, True))
+    for keys, groups in ((("key 0",), 1), (("key 0",), 2), ((), 1)):
+        found = evaluated(engine(table), ExactQuery((), "unit", keys, None, groups, statistics))
+        assert found == {(0,) if keys else (): {"units": 2, "rows": 2, "sum.total": 4}}, (keys, groups)
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import tomllib
+from contextlib import closing
 
 import pandas
 import pytest
@@ -462,7 +463,7 @@ def test_a_format_in_pandas_and_sqlite(tmp_path):
     import sqlite3
 
     frame = pandas.DataFrame({"id": [1, 2], "d": pandas.Series(["31/12/2020", "x"], dtype=object)})
-    with sqlite3.connect(tmp_path / "rows.sqlite") as stored:
+    with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as stored, stored:
         stored.execute("CREATE TABLE t (id INTEGER, d TEXT)")
         stored.executemany("INSERT INTO t VALUES (?, ?)", [(1, "31/12/2020"), (2, "x")])
     for source in (frame, str(tmp_path / "rows.sqlite") + "/t"):

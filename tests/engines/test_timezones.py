@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -137,12 +138,11 @@ def of_duckdb(folder: Any) -> str:
 
 
 def of_sqlite(folder: Any) -> str:
-    with sqlite3.connect(f"{folder}/rows.sqlite") as made:
+    with closing(sqlite3.connect(f"{folder}/rows.sqlite")) as made, made:
         made.execute("CREATE TABLE rows (id INTEGER, z TEXT)")
         made.executemany(
             "INSERT INTO rows VALUES (?, ?)", [(i, m.isoformat()) for i, m in enumerate(MOMENTS)]
         )
-    made.close()
     return f"{folder}/rows.sqlite/rows"
 
 

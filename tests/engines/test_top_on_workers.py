@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.top_work import TopWork
-from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import noise_free
 from sfumato.transformations import CountUnits
@@ -75,12 +75,12 @@ MANY = pa.table(
 
 def test_no_shard_sends_more_groups_than_may_be_shown_and_one():
     question = sf.scan(MANY, privacy_unit="id").top("key", k=2, candidates=10)
-    stages, groups = shards_of(MANY, question.exact, 3)
+    stages, groups = shards_of(MANY, question.exact((question.statistic,)), 3)
     for parts in groups.values():
         sent = sum(pa.ipc.open_stream(data).read_all().num_rows for data in stages.collected(parts))
         assert sent == 11
     (batch,) = stages.merged(None, [d for parts in groups.values() for d in stages.collected(parts)], 1000)
-    (here,) = question.engine.statistics(question.exact, 1000)
+    (here,) = question.engine.statistics(question.exact((question.statistic,)), 1000)
     assert batch.to_pydict() == here.to_pydict() and batch.num_rows == 11
 
 
@@ -95,17 +95,17 @@ def test_workers_draw_what_one_machine_draws(keys, by):
         .top("key", k=3, keys=keys, by=None if by is None else sf.sum("x", lower=0, upper=5))
     )
     plan = question.plan(epsilon=3, delta=1e-9)
-    stages, groups = shards_of(rows, question.exact, 3)
-    work = TopWork.of(question.drawing(plan), stages)
+    stages, groups = shards_of(rows, question.exact((question.statistic,)), 3)
+    work = TopWork.of(plan, stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
     (drawn,) = work.together(sent[::-1])
     (again,) = work.together(sent)
     assert drawn.equals(again)
-    here = pa.Table.from_batches(question.engine.statistics(question.exact, 1000))
+    here = pa.Table.from_batches(question.engine.statistics(question.exact((question.statistic,)), 1000))
     (batch,) = stages.merged(None, [data for _, data in sent], 1000)
     assert batch.to_pydict() == here.to_pydict()
-    assert drawn.to_pydict() == question.drawing(plan).table(here, work._words(batch)).to_pydict()
-    assert drawn.schema.names == question.drawing(plan).names
+    assert drawn.to_pydict() == plan.measurement.draw(here, work._words(batch)).to_pydict()
+    assert drawn.schema.names == plan.measurement.names
     # Another release, or other rows: other words.
     words = work._words(batch).take(4).tolist()
     assert replace(work, secret=bytes(32))._words(batch).take(4).tolist() != words
@@ -114,17 +114,17 @@ def test_workers_draw_what_one_machine_draws(keys, by):
 
 def test_of_no_groups_nothing_is_drawn():
     question = sf.scan(table({}), privacy_unit="id").top("key", k=3)
-    stages, _ = shards_of(table({}), question.exact, 2)
-    work = TopWork.of(question.drawing(question.plan(epsilon=1, delta=1e-6)), stages)
+    stages, _ = shards_of(table({}), question.exact((question.statistic,)), 2)
+    work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
     (drawn,) = work.together([(shard, work.gathered(shard, ())) for shard in range(2)])
     assert drawn.num_rows == 0 and drawn.schema.names == ["rank", "key", "units"]
 
 
 def test_a_shard_is_cut_down_when_all_its_parts_are_there():
     question = sf.scan(MANY, privacy_unit="id").top("key", k=1, candidates=9)
-    stages, groups = shards_of(MANY, question.exact, 1)
+    stages, groups = shards_of(MANY, question.exact((question.statistic,)), 1)
     (parts,) = groups.values()
-    (right,) = question.engine.statistics(question.exact, 1000)
+    (right,) = question.engine.statistics(question.exact((question.statistic,)), 1000)
 
     def merged(sent):
         (batch,) = stages.merged(None, sent, 1000)
@@ -190,69 +190,15 @@ def test_on_beam(run, keys):
 
 def test_without_noise_workers_show_the_largest_in_order():
     question = sf.scan(table(), privacy_unit="id").top("key", k=4)
-    stages, groups = shards_of(table(), question.exact, 2)
+    stages, groups = shards_of(table(), question.exact((question.statistic,)), 2)
     with noise_free():
-        work = TopWork.of(question.drawing(question.plan(epsilon=1, delta=1e-6)), stages)
+        work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
     (drawn,) = work.together(sent)
     # Two people are more likely hidden by the end.
     assert dict(zip(drawn["key"].to_pylist(), drawn["units"].to_pylist(), strict=True)) == {
         key: n for key, n in SIZES.items() if n > 2
     }
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=40, because="noise of scale 0.3 against 30 people, and 200 between groups")
-def test_of_a_private_collection(run):
-    import apache_beam as beam
-
-    from sfumato.beam import Budget, MakePrivate, TopGroups
-
-    rows = [(u, (key, 1)) for key, n in SIZES.items() for u in range(n)]
-    budget = Budget(90, "0.1")
-
-    def build(pipeline):
-        private = (
-            pipeline | beam.Create(rows, reshuffle=False) | MakePrivate(budget=budget, unit=lambda r: r[0])
-        )
-        key = {"key": lambda r: r[1], "k": 3, "epsilon": 20}
-        of_units = private | TopGroups(**key, delta="1e-9")
-        known = [("a", 1), ("b", 1), ("c", 1), None]
-        by_sum = private | "sum" >> TopGroups(**key, value=lambda r: 3, lower=0, upper=2, public_keys=known)
-        alone = private | "keys" >> TopGroups(**key, delta="1e-9", counts=False, candidates=4)
-        found = {"units": of_units, "sum": by_sum, "alone": alone}
-        return [
-            each | f"as {name}" >> beam.Map(lambda kv, name=name: (name, kv)) for name, each in found.items()
-        ] | beam.Flatten()
-
-    found: dict = {}
-    for name, (key, result) in run(build):
-        found.setdefault(name, {})[key] = result
-    ranks = {("a", 1): 1, ("b", 1): 2, ("c", 1): 3}
-    assert found["alone"] == ranks
-    for name, one in (("units", 1), ("sum", 2)):
-        assert {key: rank for key, (rank, _) in found[name].items()} == ranks
-        assert all(abs(n - one * SIZES[key[0]]) < 60 for key, (_, n) in found[name].items())
-    assert budget.remaining.epsilon == 30
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_what_a_private_collection_is_not_asked():
-    pytest.importorskip("apache_beam")
-    from sfumato.beam import TopGroups
-
-    key = {"key": str, "epsilon": 1}
-    for wrong in (
-        {"k": 1},  # without delta
-        {"k": 0, "delta": 0.1},
-        {"k": 3, "public_keys": ["a"]},
-        {"k": 1, "public_keys": ["a"], "lower": 0, "upper": 1},
-        {"k": 1, "public_keys": ["a"], "value": len},
-        {"k": 1, "delta": 0.1, "value": len, "lower": -1, "upper": 1},
-        {"k": 1, "delta": 0.1, "value": 3, "lower": 0, "upper": 1},
-    ):
-        with pytest.raises((ParameterError, QueryError, BudgetError)):
-            TopGroups(**key, **wrong)
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ def plan_and_statistics():
 
 def released(plan, batches, secret=bytes(32)) -> list[dict]:
     stages = SimpleNamespace(has_trees=False, merged=lambda shard, payloads, rows: iter(batches))
-    given = Work(stages, plan.noising, secret=secret).released(0, [])
+    given = Work(stages, plan.measurement, secret=secret).released(0, [])
     return [row for batch in given for row in batch.to_pylist()]
 
 
@@ -41,6 +41,12 @@ def test_the_noise_does_not_depend_on_how_batches_were_cut(monkeypatch, size):
         ]
         answers.append(released(plan, cut))
     assert all(answer == answers[0] for answer in answers) and len(answers[0]) == 350
+
+
+def test_each_work_has_secrets_of_its_own():
+    plan, _ = plan_and_statistics()
+    works = [Work.of(plan, SimpleNamespace(has_trees=False)) for _ in range(2)]
+    assert len({each for work in works for each in (work.secret, work.release)}) == 4  # fewer: chance 2^-253
 
 
 def test_another_secret_and_other_statistics_have_other_noise():

@@ -34,7 +34,7 @@ def test_what_is_released():
 
 def test_the_noise_has_the_covariance_of_the_metric():
     noise = noise_of(METRIC, F(4))
-    assert noise == CentredGaussian((F(12), F(20), F(280)), F(2), (1, 2, 0), 2)
+    assert noise == CentredGaussian((F(12), F(20), F(280)), F(2), (1, 2, 0), 2, METRIC.centre)
     assert [w * noise.shared for w in noise.weights] == [4 * c for c in METRIC.common]
 
 

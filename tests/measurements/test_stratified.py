@@ -289,7 +289,7 @@ def ask(table=None, **changed):
 @pytest.fixture
 def seeded(monkeypatch):
     words = SeededWords("survey")
-    monkeypatch.setattr("sfumato.noise.words.default_words", lambda: words)
+    monkeypatch.setattr("sfumato.noise.words._words_of_thread", lambda: words)
 
 
 @pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")

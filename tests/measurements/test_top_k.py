@@ -13,6 +13,7 @@ import pytest
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import OneSidedDistance, SpreadDistance, ZeroConcentratedDP
 from sfumato.measurements import limited_top_k, top_k
+from sfumato.measurements.coins import uniform_below
 from sfumato.measurements.peeling import _cumulative, margin_for, peel, peel_limited
 from sfumato.noise import FixedWords, SeededWords
 
@@ -152,6 +153,17 @@ def test_a_forgotten_end_is_found(monkeypatch):
         assert max(hockey(p, q, epsilon) for p, q in pairs) > delta
 
 
+@pytest.mark.parametrize("margin", [0, 2])
+def test_candidates_compete_with_an_end_above_the_largest_of_all_others(monkeypatch, margin):
+    found = law_of(monkeypatch, lambda: peel_limited(np.array([3, 5, 3, 4, 0]), F(1), 3, 2, margin))
+    expected = Counter()
+    for (one, other), chance in stated_law((5, 4, 3 + 1 + margin), F(1), 2).items():
+        picked = () if one == 2 else (one,) if other == 2 else (one, other)
+        expected[tuple((1, 3)[i] for i in picked)] += chance
+    assert found.keys() == expected.keys()
+    assert all(math.isclose(found[o], expected[o], rel_tol=1e-9) for o in expected)
+
+
 def test_the_margin_is_the_least_that_keeps_the_chance():
     for rate, candidates, miss in product((F(1, 7), F(3)), (1, 100), (F(1, 10), F(1, 10**9))):
         margin = margin_for(rate, candidates, miss)
@@ -216,3 +228,8 @@ def test_what_is_refused():
         limited_top_k(1, 1, 10, 5, name="n").map(2)
     with pytest.raises(QueryError):
         top_k(1, 1, 3)([1, 2])
+
+
+@pytest.mark.noise_cannot_matter("the words are given")
+def test_a_word_that_would_favour_small_numbers_is_drawn_again():
+    assert uniform_below(3, 1, FixedWords([2**64 - 1, 2])).tolist() == [2]

@@ -18,7 +18,8 @@ import pytest
 
 from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords
 from sfumato.noise import quantile_table as qt
-from sfumato.noise.rounding import Sampler, largest_integer
+from sfumato.noise.rounding import Sampler
+from sfumato.noise.standard import ExactDraws, largest_integer
 
 laws = [Laplace, Gaussian]
 scales = [Fraction(2) ** -20, Fraction(1, 3), 1, Fraction(33, 10), 1000, 2**20, 2**30, 2**40, 2**45, 2**50]
@@ -134,14 +135,14 @@ def _boundary_words(law, scale) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("law", laws)
 def test_words_next_to_every_boundary(law, monkeypatch):
     slow = 0
-    settle = Sampler.settle
+    settle = ExactDraws.settle
 
     def counted(self, *args):
         nonlocal slow
         slow += 1
         return settle(self, *args)
 
-    monkeypatch.setattr(Sampler, "settle", counted)
+    monkeypatch.setattr(ExactDraws, "settle", counted)
     total = 0
     for scale in (Fraction(1, 7), Fraction(1), Fraction(33, 10), Fraction(1000), Fraction(2**30)):
         first, further = _boundary_words(law, scale)
@@ -222,7 +223,9 @@ def test_few_draws_are_those_of_the_table(law, scale):
 def test_few_draws_that_take_words_in_another_order_are_found(law, monkeypatch):
     def one_by_one(self, first, words):
         more = iter(words.take(1000))
-        return np.array([self.settle(int(w), 0, largest_integer, lambda: int(next(more))) for w in first])
+        return np.array(
+            [self.exact.settle(int(w), 0, largest_integer, lambda: int(next(more))) for w in first]
+        )
 
     # Of draws at this scale one in 64 takes a further word, which the next draw must not have.
     whole = SeededWords(5).take(301)[1:].view(np.int64)
@@ -267,3 +270,18 @@ def test_slow_draws_are_rare(law):
         # Density of |Z| at half-integers is at most 1 / scale per unit, about scale of which matter.
         assert 2.0**-qt.octaves + 2 * float(sampler.margin) < 1e-4
     assert math.log2(qt.table(law.standard).error) < -45
+
+
+@pytest.mark.noise_cannot_matter("the words are chosen")
+@pytest.mark.parametrize("word", [1, 2, 5, 1000, 10**6, 2**40, 2**60])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_words_at_the_ends_give_the_far_tails(word, sign):
+    """A word without its sign is the chance of larger noise, in 2^-63; noise of 20 scales is one of 2e-9."""
+    chosen = word if sign == 1 else 2**64 - 1 - word
+    tails = {Laplace: lambda x: math.exp(-x), Gaussian: lambda x: math.erfc(x / math.sqrt(2))}
+    for law, tail in tails.items():
+        (drawn,) = (
+            law(10**6).rounded(1, words=FixedWords([chosen, *[0x123456789ABCDEF0] * 4])) * sign
+        ).tolist()
+        near, far = tail((drawn - 1) / 10**6), tail((drawn + 1) / 10**6)
+        assert far <= (word + 1) / 2**63 and word / 2**63 <= near

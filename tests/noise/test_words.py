@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.noise import FixedWords, Laplace, SecureWords, SeededWords, default_words
+from sfumato.noise import FixedWords, KeyedWords, Laplace, SecureWords, SeededWords, default_words
 from sfumato.noise import words as module
 
 
@@ -98,3 +98,9 @@ def test_rekeying(monkeypatch):
 @pytest.mark.flakiness(k=100, because="a hundred draws of scale 2^40 are those of before")
 def test_draws_differ_between_calls():
     assert not np.array_equal(Laplace(2**40).rounded(100), Laplace(2**40).rounded(100))
+
+
+@pytest.mark.noise_cannot_matter("keys and messages are given")
+def test_keyed_words_depend_on_the_key_and_on_the_message():
+    words = [KeyedWords(bytes([k]) * 32, m).take(8) for k in (0, 1) for m in (b"", b"a")]
+    assert len({tuple(each.tolist()) for each in words}) == 4

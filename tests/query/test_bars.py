@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from urllib.parse import unquote
 
@@ -78,10 +79,20 @@ def test_release_frame_files_and_cards_say_it(tmp_path):
     frame = release.frame(errors=True)
     assert SAID in frame.attrs["sfumato"]["bias"] and covers in frame.attrs["sfumato"]["error_bars"]
     assert SAID in release.to_pandas().attrs["sfumato"]["bias"]
+    said = json.loads(release.to_arrow().schema.metadata[b"sfumato"])
+    assert said == release.to_pandas().attrs["sfumato"] and release.to_arrow() is release.to_arrow()
+    pq.write_table(release.to_arrow(), tmp_path / "arrow.parquet")
+    assert json.loads(pq.read_schema(tmp_path / "arrow.parquet").metadata[b"sfumato"]) == said
+    computed = sf.sql(
+        "SELECT n * 2 AS m FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, "
+        "privacy_unit_column = id, max_rows_contributed = 1) COUNT(*) AS n FROM v) AS t",
+        tables={"v": pa.table({"id": [1, 1, 2]})},
+    )
+    assert SAID in json.loads(computed.to_arrow().schema.metadata[b"sfumato"])["bias"]
     release.write(tmp_path / "towns.parquet", errors=True)
     said = json.loads(pq.read_schema(tmp_path / "towns.parquet").metadata[b"sfumato"])
     assert SAID in said["bias"] and covers in said["error_bars"]
-    assert pq.read_table(tmp_path / "towns.parquet").equals(release.with_bars(release.bars))
+    assert pq.read_table(tmp_path / "towns.parquet").equals(release._with_bars(release.bars))
     receipt = release.receipt()
     assert SAID in receipt.bias and SAID in receipt.to_dict()["bias"] and SAID in str(receipt)
     assert SAID in str(receipt.verify(release.to_arrow()))
@@ -277,6 +288,29 @@ def test_a_release_on_workers_has_bars_of_the_noise_alone_and_says_so():
     assert question.query.bias.told() == f"D{NO_BIAS[1:]}."  # Beam has no diagnostics
     with pytest.raises(QueryError, match="error bars of the noise alone; leave it out"):
         question.release(epsilon=1, sampling=True)
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn of rows")
+def test_columns_of_a_release_on_spark_say_it():
+    pytest.importorskip("pyspark")
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.stages import Stages
+    from sfumato.engines.spark.engine import spark_outputs
+    from sfumato.engines.work import Work
+
+    rows = pa.schema({"id": pa.int64(), "town": pa.int64(), "x": pa.float64()})
+    towns = sf.scan(rows.empty_table(), privacy_unit="id").group_by("town", keys=[0, 1])
+    asked = {"n": sf.count_units(), "m": sf.mean("x", lower=0, upper=9)}
+    for groups, aggregates in ((1, asked), (2, {"n": sf.count_units()})):
+        plan = towns.bound(groups=groups, rows=1).agg(**aggregates).plan(epsilon=1)
+        work = Work.of(plan, Stages.of(DuckDBEngine.open(rows.empty_table()), rows, plan.exact, 2), 0.9)
+        columns = spark_outputs(pickle.loads(pickle.dumps(work)), work.stages.schema)
+        comments = {column.name: column.metadata.get("comment", "") for column in columns}
+        assert set(comments) == {"town", *aggregates, *(f"{name}_error" for name in aggregates)}
+        for name in aggregates:
+            assert comments[name] == plan.bias.told() and (SAID in comments[name]) is (groups == 1)
+            assert comments[f"{name}_error"] == Bars(0.9).told(plan.bias)
+        assert comments["town"] == ""
 
 
 def test_words():

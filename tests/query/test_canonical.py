@@ -274,7 +274,7 @@ def test_groups_that_are_too_many_to_list():
 def test_the_largest_groups():
     def form(**options: Any) -> bytes:
         top = PEOPLE.top("Town", **{"k": 2} | options)
-        return canonical_bytes(canonical_top(top, top.plan(epsilon=1, delta="1e-6")))
+        return canonical_bytes(canonical_top(top.plan(epsilon=1, delta="1e-6")))
 
     others = [
         form(k=3),

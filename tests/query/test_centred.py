@@ -16,10 +16,9 @@ from sfumato.audit import falsify
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm, Product
 from sfumato.measurements.centred_gaussian import noise_of
+from sfumato.measurements.noise import IndependentNoise
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.query.plans.centred import CentredPlan
-from sfumato.query.plans.plan import Plan
 from sfumato.testing import assert_approx_equal, noise_free, recording
 from sfumato.transformations import (
     Count,
@@ -31,6 +30,7 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
+from tests.chains import same_loss
 
 from .test_k_norm import STATISTICS, WidthOfSum, vectors
 
@@ -63,7 +63,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_no_unit_moves_gaussian_numbers_by_more_than_1_and_one_moves_them_nearly_as_far(asked, rows):
     plan = weeks(5, rows=rows, **QUESTIONS[asked]).plan(epsilon=1, **GAUSSIAN)
-    assert isinstance(plan, CentredPlan)
+    assert isinstance(plan.measurement.noise, CentredGaussian)
     # The falsifier's groups are plain numbers.
     statistics, rows_domain = plan.requirements.statistics, plan.exact_chain.input_domain
     metric = replace(plan.metric, keys=range(5))
@@ -138,12 +138,12 @@ def test_a_wrong_contribution_is_found_by_all_rows(statistics):
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_the_loss_of_gaussian_noise_is_what_its_chain_says(asked):
     plan = weeks(20, rows=2, **QUESTIONS[asked]).plan(epsilon=1, **GAUSSIAN)
-    assert plan.loss == plan.chain.map(1) and plan.loss.delta(1) <= F(1, 10**6)
+    assert same_loss(plan) and plan.loss.delta(1) <= F(1, 10**6)
     assert plan.loss.delta(F(99, 100)) > F(1, 10**6)
-    assert plan.drawn == noise_of(plan.metric, plan.multiplier)
+    assert plan.measurement.noise == noise_of(plan.metric, plan.multiplier)
     assert "a part in common" in str(plan.explain())
     told = plan.explain().to_dict()["statistics"]
-    assert tuple(F(s["noise_scale"]) for s in told) == plan.drawn.scales
+    assert tuple(F(s["noise_scale"]) for s in told) == plan.measurement.noise.scales
     common = [F(s["noise_scale_in_common"]) / plan.multiplier for s in told]
     assert tuple(common) == plan.metric.common
 
@@ -156,11 +156,12 @@ def test_the_chain_of_gaussian_noise_is_what_a_release_runs(monkeypatch):
     asked = weeks(rows=2, **QUESTIONS["mean"])
     rows = [Row(r["id"], (r["week"],), r) for r in TABLE.to_pylist()]
     plan = asked.plan(epsilon=1, **GAUSSIAN)
-    expected = plan.chain(rows)
+    exact = plan.exact_chain(rows)
     (batch,) = asked.release(epsilon=1, **GAUSSIAN)._draw()
     for name, step in plan.steps.items():
         drawn = [int(F(v) / step) for v in batch.numbers.values[name]]
-        assert drawn == [expected[week,][name] for week in range(WEEKS)]
+        at = plan.measurement.names.index(name)
+        assert drawn == [exact.get((week,), Counter())[name] + 1000 * at + week for week in range(WEEKS)]
 
 
 def test_errors_of_gaussian_noise_are_those_of_the_goal():
@@ -177,17 +178,17 @@ def test_errors_of_gaussian_noise_are_those_of_the_goal():
 
 def test_each_number_keeps_its_own_noise_where_little_is_gained():
     def kind(asked):
-        return type(asked.plan(epsilon=1, **GAUSSIAN))
+        return type(asked.plan(epsilon=1, **GAUSSIAN).measurement.noise)
 
-    assert kind(weeks(2)) is CentredPlan and kind(weeks(1)) is kind(weeks(limit=4)) is Plan
+    assert kind(weeks(2)) is CentredGaussian and kind(weeks(1)) is kind(weeks(limit=4)) is IndependentNoise
     quantile = {"q": sf.quantiles("x", 0.5, lower=0, upper=1), "n": sf.count()}
-    assert kind(weeks(**quantile)) is Plan
-    assert kind(weeks(**{"s": sf.sum("x", lower=-1, upper=1)})) is Plan
+    assert kind(weeks(**quantile)) is IndependentNoise
+    assert kind(weeks(**{"s": sf.sum("x", lower=-1, upper=1)})) is IndependentNoise
     schema = pa.schema([("id", pa.int64()), ("week", pa.int64())])
     people = sf.scan(schema, privacy_unit="id").group_by("week", keys=[1, 2, 3, 4])
-    assert kind(people.bound(groups=4, rows=1).agg(n=sf.count())) is CentredPlan  # on Beam, too
+    assert kind(people.bound(groups=4, rows=1).agg(n=sf.count())) is CentredGaussian  # on Beam, too
     tiny = {"epsilon": "1e-12", "delta": "1e-12", "noise": "gaussian"}  # beyond what is drawn in fine steps
-    assert type(weeks().plan(**tiny)) is Plan
+    assert type(weeks().plan(**tiny).measurement.noise) is IndependentNoise
 
 
 @pytest.mark.long

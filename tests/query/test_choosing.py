@@ -23,7 +23,7 @@ from sfumato.noise.k_norm.radii import radii
 from sfumato.noise.k_norm.streams import Streams
 from sfumato.query.noisy import choosing
 from sfumato.query.noisy.choosing import choices_of, counted
-from sfumato.query.plans.together import TogetherPlan
+from sfumato.query.plans.plan import Plan
 from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
@@ -32,12 +32,12 @@ from sfumato.transformations import (
     Leaves,
     Margin,
     Moments,
-    Row,
     ValueGrid,
     bound_groups,
     cone_of,
     per_group,
 )
+from tests.chains import same_loss
 
 RNG = np.random.default_rng(5)
 UNITS = 3000
@@ -74,7 +74,7 @@ def question(asked, groups=2, rows=2, keys=(0, 1, 2)):
     return grouped.bound(groups=groups, rows=rows).agg(**ASKED[asked])
 
 
-def plan_of(asked, **limits) -> TogetherPlan:
+def plan_of(asked, **limits) -> Plan:
     return question(asked, **limits).plan(epsilon="3/2", noise="k_norm")
 
 
@@ -82,15 +82,15 @@ def plan_of(asked, **limits) -> TogetherPlan:
 @pytest.mark.parametrize("groups, rows", [(3, 1), (2, 2)])
 def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows):
     plan = plan_of(asked, groups=groups, rows=rows)
-    assert plan.chain.map(1) == plan.loss and plan.loss.epsilon(0) == F(3, 2) and plan.delta == 0
-    assert plan.chain.map(2).epsilon(0) == 3
+    assert plan.loss.epsilon(0) == F(3, 2) and plan.delta == 0 and same_loss(plan)
+    assert plan.measurement.map(2).epsilon(0) == 3
     # And by hand: a unit's rows in each of its groups, at each choice, and one contribution of the cone.
     each = []
-    for c in plan.choices:
+    for c in plan.measurement.choices:
         most = max(max(r, 1 - r) for r in c.ranks)
         more = 1 if c.margins and most >= F(3, 4) else most  # outer places are held to the values
         each.append((most + more) * c.leaves.body.linf_sensitivities[0] / c.scale)
-    assert groups * sum(each) == plan.chosen_with
+    assert groups * sum(each) == plan.measurement.choice_epsilon
     assert sum(F(told["share"]) for told in plan.explain().to_dict()["statistics"]) >= 1 - F(1, 10**9)
 
 
@@ -100,18 +100,7 @@ def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
         "sfumato.query.plans.together.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
     )  # k forgotten
     plan = plan_of("alone")
-    assert plan.chain.map(1).epsilon(0) > plan.loss.epsilon(0)
-
-
-@pytest.mark.noise_cannot_matter("numbers and places of any size will do")
-def test_the_chain_gives_places_and_numbers_of_each_group():
-    plan = plan_of("beside", rows=1)
-    rows = [Row(i, g, {"x": 0.5 + i, "n": i % 3}) for i, g in enumerate([0, 0, 1])]
-    out = plan.chain(rows)
-    assert list(out) == [(0,), (1,), (2,)]
-    places, numbers = out[(0,)]
-    assert np.array(places).shape == (2, 3) and (np.diff(places) >= 0).all()
-    assert set(numbers) == {n for s in plan.requirements.statistics for n in s.names}
+    assert plan.loss.epsilon(0) > plan.epsilon
 
 
 LEAVES = Leaves("x", "x", 2, Lattice(0.0, 4.0, whole=True), -3)
@@ -207,7 +196,9 @@ def test_a_margin_is_a_transformation_of_counts_and_no_sum_of_units():
 
 def test_engines_count_leaves_once_for_all_ranks():
     plan = plan_of("beside")
-    assert [type(s) for s in counted(plan.requirements.statistics, plan.choices)].count(Leaves) == 1
+    assert [type(s) for s in counted(plan.requirements.statistics, plan.measurement.choices)].count(
+        Leaves
+    ) == 1
     assert [type(s) for s in plan.exact.statistics] == [Count, Moments, Leaves]
 
 
@@ -235,7 +226,10 @@ def exact(column, group, rank):
 def test_without_bars_there_is_one_place_and_nothing_beside_it():
     plan, other = plan_of("without bars", groups=3), plan_of("beside", groups=3)
     assert [type(s) for s in plan.requirements.statistics] == [Count]
-    assert plan.chosen_with > other.chosen_with and plan.choices[0].deviation < other.choices[0].deviation
+    assert (
+        plan.measurement.choice_epsilon > other.measurement.choice_epsilon
+        and plan.measurement.choices[0].deviation < other.measurement.choices[0].deviation
+    )
     rows, bars = released("without bars", 3, groups=3, rows=1)
     for row, bar in zip(rows, bars, strict=True):
         assert abs(row["q_50"] - exact("x", row["group"], 0.5)) < 0.5
@@ -280,14 +274,18 @@ def test_bars_are_of_the_rank_that_was_asked(asked):
 def test_quantiles_alone_need_no_count_where_each_group_has_its_own_noise():
     alone = question("alone", groups=1, rows=2)
     plan = alone.plan(epsilon=1, noise="k_norm")
-    assert [type(s) for s in plan.requirements.statistics] == [Margin] and isinstance(plan.body, CubeBody)
-    assert plan.chain.map(1).epsilon(0) == plan.loss.epsilon(0) == 1
+    assert [type(s) for s in plan.requirements.statistics] == [Margin] and isinstance(
+        cone_of(plan.requirements.statistics), CubeBody
+    )
+    assert plan.loss.epsilon(0) == 1
     (law,), (margin,) = plan.laws.values(), plan.requirements.statistics
-    laplace = margin.body.bound * plan.query.groups / (1 - plan.chosen_with)
+    laplace = margin.body.bound * plan.query.groups / (1 - plan.measurement.choice_epsilon)
     assert float(law.standard_deviation) == pytest.approx(math.sqrt(2) * float(laplace), rel=1e-6)
     # Who is in all groups moves some of them up and others down, which one draw for all would charge twice.
     every = question("alone", groups=3).plan(epsilon=1, noise="k_norm")
-    assert type(every.body) is ConeBody and len(every.requirements.statistics) == 2
+    assert (
+        type(cone_of(every.requirements.statistics)) is ConeBody and len(every.requirements.statistics) == 2
+    )
     single = sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(**ASKED["alone"])
     assert len(single.plan(epsilon=1, noise="k_norm").requirements.statistics) == 1
 
@@ -331,7 +329,7 @@ def test_bars_hold_wherever_the_places_are(monkeypatch):
 
 def test_private_groups_choose_for_the_groups_that_are_shown():
     plan = question("beside", keys=None).plan(epsilon=5, delta=1e-6, noise="k_norm")
-    assert isinstance(plan.drawn, SeparateNoise) and plan.loss.epsilon(F("1e-6")) == 5
+    assert isinstance(plan.measurement.noise, SeparateNoise) and plan.loss.epsilon(F("1e-6")) == 5
     rows, _ = released("beside", 1, epsilon=5, keys=None)
     assert [r["group"] for r in rows] == [0, 1, 2]
     assert all(abs(r["q_50"] - exact("x", r["group"], 0.5)) < 2 for r in rows)
@@ -449,7 +447,7 @@ def test_more_numbers_than_k_norm_noise_is_for_are_refused_in_words():
         QueryError, match="at most 400 sums, means and the like in one release, and here are 401"
     ):
         many_sums(401).plan(epsilon=1, noise="k_norm")
-    assert not isinstance(many_sums(401).plan(epsilon=1, delta=1e-6), TogetherPlan)
+    assert many_sums(401).plan(epsilon=1, delta=1e-6).noise.name != "k_norm"
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")
@@ -458,7 +456,7 @@ def test_people_and_many_sums_of_all_groups_are_drawn_by_the_whole_law():
     table = sf.scan(pa.table({"id": [1], "g": ["a"], "v": [1]}), privacy_unit="id").bound(groups=3, rows=2)
     means = {f"m{i}": sf.mean("v", lower=0, upper=6 + i) for i in range(12)}
     asked = table.group_by("g", keys=["a", "b", "c"]).agg(people=sf.count_units(), **means)
-    noise = asked.plan(epsilon=1, noise="k_norm").drawn
+    noise = asked.plan(epsilon=1, noise="k_norm").measurement.noise
     assert noise.cone == Cone(12, units=True) and type(noise) is JointNoise
     shares = {radii(noise.cone.volume, 14, 3, Streams(SeededWords(i))).floats[0] for i in range(20)}
     assert len(shares) == 20 and min(shares) < 0.3 and max(shares) > 0.7

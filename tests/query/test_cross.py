@@ -87,7 +87,7 @@ def test_nothing_is_measured_twice(missing):
     if not missing:
         more = whole(data, n=sf.count(), **beside).plan(epsilon=1, noise="laplace")
         assert len(more.requirements.coordinates) == len(plan.requirements.coordinates)
-        assert more.chain.map(1).epsilon(0) == 1
+        assert more.measurement.map(1).epsilon(0) == 1
 
 
 def test_other_bounds_are_other_numbers():

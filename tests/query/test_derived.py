@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.intervals import Interval, Noises
-from sfumato.query.estimates.derived import RatioEstimate
+from sfumato.query.aggregates.derived import RatioEstimate
 from sfumato.query.released import comparing
 from sfumato.testing import assert_approx_equal, recording
 

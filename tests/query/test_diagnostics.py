@@ -116,7 +116,9 @@ def test_a_binding_limit_speaks_up_with_what_to_ask():
         epsilon=10, delta=1e-6, diagnostics=0.2, unsafe_words=SeededWords(1)
     )
     first, *rest = release.diagnostics.sentences()
-    assert first.startswith(("about 66", "about 67")), first
+    finding = release.diagnostics.findings()[0]
+    assert abs(finding.share - 2 / 3) <= finding.half_width < 0.025
+    assert first.startswith(f"about {finding.share:.0%} ± "), first
     assert first.endswith("units were beyond groups=1: ask with groups=5")
     assert any("were above upper=40: ask with a larger upper" in one for one in rest)
     assert rest[-1] == "In shares of rows, each id counts with at most 5 of them."
@@ -147,8 +149,8 @@ def test_budgets_add_up_exactly():
     assert plan.spent == (Fraction(3, 10), Fraction(1, 10**6))
     assert plan.epsilon == Fraction(3, 10) * Fraction(19, 20)
     diagnosis = plan.diagnostics
-    parts = [diagnosis.contributions.epsilon, diagnosis.shares(7).epsilon]
-    assert sum(parts) == diagnosis.epsilon == Fraction(3, 200)
+    parts = [diagnosis.contributions, diagnosis.shares(7), *diagnosis.numbers(7)]
+    assert sum(part.epsilon for part in parts) == diagnosis.epsilon == Fraction(3, 200)
     counted = (
         sf.scan(table(ROWS), privacy_unit="id")
         .group_by("town", keys=[str(i) for i in range(10_000)])
@@ -156,9 +158,8 @@ def test_budgets_add_up_exactly():
         .agg(n=sf.count())
     ).plan(epsilon=1, diagnostics=0.5)
     beside = counted.diagnostics
-    assert beside.matched[1].epsilon + beside.contributions.epsilon + beside.shares(7).epsilon == Fraction(
-        1, 2
-    )
+    parts = [beside.matched[1], beside.contributions, beside.shares(7), *beside.numbers(7)]
+    assert sum(part.epsilon for part in parts) == Fraction(1, 2)
     assert counted.spent == (1, 0)
 
 
@@ -166,6 +167,7 @@ def test_each_of_its_questions_stays_within_its_part():
     """Losses are recomposed from the plans' own losses, which tests of plans hold to the noise."""
     diagnosis = asked_of(ROWS, groups=2, rows=1).plan(epsilon=1, delta=1e-6, diagnostics=0.1).diagnostics
     plans = [diagnosis.contributions, *(diagnosis.shares(most) for most in LIMITS)]
+    plans += [plan for most in LIMITS for plan in diagnosis.numbers(most)]
     for plan in plans:
         assert plan.loss.epsilon(0) <= plan.epsilon
         assert plan.delta == 0

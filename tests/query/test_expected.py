@@ -16,7 +16,7 @@ from sfumato.errors import SfumatoError
 from sfumato.measurements import base_measure
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.estimates.chosen import ChosenQuantile
+from sfumato.query.aggregates.order_statistics import ChosenQuantile
 from sfumato.query.noisy.choosing import SPREAD, WRONG_SIDE, Choice, Places
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.noisy.quantiles import LeafCounts, noisy_tree

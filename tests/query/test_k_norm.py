@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as F
 from functools import cache
@@ -14,13 +15,14 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
+from sfumato.budget.calibration import ROOM
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.query.plans import together
 from sfumato.query.plans.expected import ratio
-from sfumato.query.plans.together import TogetherPlan
+from sfumato.query.plans.plan import Plan
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -35,6 +37,7 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
+from tests.chains import same_loss
 
 from .test_plan import ASKED, TABLE, of_numbers
 
@@ -59,10 +62,10 @@ LIMITS = [(5, 1), (3, 2), pytest.param((5, 3), marks=pytest.mark.long)]
 
 
 @cache
-def plan_of(asked: str, groups: int, rows: int) -> TogetherPlan:
+def plan_of(asked: str, groups: int, rows: int) -> Plan:
     grouped = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
     plan = grouped.bound(groups=groups, rows=rows).agg(**ASKED[asked]).plan(epsilon="3/2", noise="k_norm")
-    assert isinstance(plan, TogetherPlan)
+    assert plan.noise.name == "k_norm"
     return plan
 
 
@@ -79,11 +82,13 @@ def test_no_unit_moves_a_plan_by_more_than_1_and_one_moves_it_as_far(asked, limi
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_loss_is_epsilon_and_no_delta(asked, limits):
     plan = plan_of(asked, *limits)
-    assert plan.loss == plan.chain.map(1) and plan.delta == 0
+    assert same_loss(plan) and plan.delta == 0
     assert plan.loss.epsilon(0) == plan.epsilon == F(3, 2)
-    most = limits[0] if isinstance(plan.drawn, SeparateNoise) else 1
-    assert plan.drawn.scales == tuple(b * most / F(3, 2) for b in plan.body.bounds)
-    assert plan.body.names == plan.requirements.body.names
+    most = limits[0] if isinstance(plan.measurement.noise, SeparateNoise) else 1
+    assert plan.measurement.noise.scales == tuple(
+        b * most / F(3, 2) for b in cone_of(plan.requirements.statistics).bounds
+    )
+    assert cone_of(plan.requirements.statistics).names == plan.requirements.body.names
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
@@ -107,10 +112,11 @@ def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
     assert release.spent == (1.5, 0.0)
     (batch,) = release._draw()
     rows = [Row(r["id"], (r["group"],), r) for r in TABLE.to_pylist()]
-    expected = plan.chain(rows)
+    exact = plan.exact_chain(rows)
     for name, step in plan.steps.items():
         drawn = [int(F(v) / step) for v in batch.numbers.values[name]]
-        assert drawn == [expected[group,][name] for group in range(5)]
+        at = 1000 * plan.measurement.names.index(name)
+        assert drawn == [exact.get((g,), Counter())[name] + at + g for g in range(5)]
 
 
 # All rows of small grids: what one unit of up to four rows may add, after rounding and scaling down.
@@ -263,8 +269,9 @@ def test_a_column_with_missing_values_costs_no_number_more():
         people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
         plan = people.bound(groups=5, rows=rows).agg(**asked).plan(epsilon=1, noise="k_norm")
         return [
-            name.split("[")[0] + "." + name.rpartition(".")[2] for name in plan.body.names
-        ], plan.body.units
+            name.split("[")[0] + "." + name.rpartition(".")[2]
+            for name in cone_of(plan.requirements.statistics).names
+        ], cone_of(plan.requirements.statistics).units
 
     mean, other = sf.mean("x", lower=0, upper=30), sf.mean("n", lower=0, upper=30)
     assert names(m=mean) == (["x.present.present", "x.sum"], False)
@@ -294,12 +301,12 @@ def question(**asked: Any):
 
 def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
     asked = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}
-    assert plan_of("all", 5, 1).drawn.groups == 5
-    assert isinstance(plan_of("all", 1, 1).drawn, SeparateNoise)
+    assert plan_of("all", 5, 1).measurement.noise.groups == 5
+    assert isinstance(plan_of("all", 1, 1).measurement.noise, SeparateNoise)
     ungrouped = (
         sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1, noise="k_norm")
     )
-    assert ungrouped.drawn == JointNoise(Cone(0), (F(1),), 1)
+    assert ungrouped.measurement.noise == JointNoise(Cone(0), (F(1),), 1)
     plan = question(**asked).plan(epsilon=1, noise="k_norm")
     assert dict(plan.others)["laplace"] < 0.6
     told = plan.explain().to_dict()
@@ -372,10 +379,10 @@ def limited_plan(groups=12, limit=4, **asked: Any):
 )
 def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups, limit, kind):
     plan = limited_plan(groups, limit)
-    assert isinstance(plan.drawn, kind) and plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == F(3, 2)
+    assert isinstance(plan.measurement.noise, kind) and same_loss(plan) and plan.loss.epsilon(0) == F(3, 2)
     for most in (None, limit):
         other = together._plan(plan.query, plan.epsilon, most)
-        assert ratio(plan.expected, other.expected) == 1 or type(other.drawn) is not kind
+        assert ratio(plan.expected, other.expected) == 1 or type(other.measurement.noise) is not kind
         assert ratio(plan.expected, other.expected) <= 1
 
 
@@ -417,9 +424,12 @@ def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_thres
     rule, law = plan.selection, plan.laws["units"]
     shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
     assert shown <= float(rule.delta_per_group) * (1 + 1e-12) < law.rounded_sf(rule.tau - 3)
-    assert plan.loss.additive_delta == plan.delta == F("1e-6")
+    assert plan.loss.additive_delta == plan.delta * (1 - ROOM) and plan.delta == F("1e-6")
     assert plan.loss.epsilon(plan.delta) == plan.epsilon == 1
-    assert isinstance(plan.drawn, SeparateNoise) and plan.chain.map(1).epsilon(0) == 1
+    assert (
+        isinstance(plan.measurement.noise, SeparateNoise)
+        and replace(plan.measurement, selection=None).map(1).epsilon(0) == 1
+    )
     laplace = asked.plan(**(options | {"noise": "laplace"}))
     assert rule.expected_threshold < laplace.selection.expected_threshold
     assert plan.explain().to_dict()["selection"]["rule"] == "k_norm_threshold"
@@ -429,7 +439,7 @@ def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_thres
 def test_groups_are_shown_where_their_noisy_units_reach_the_threshold():
     asked, options = private()
     release = asked.release(**options, unsafe_words=SeededWords(1))
-    rule, noise = release.plan.selection, release.plan.drawn
+    rule, noise = release.plan.selection, release.plan.measurement.noise
     drawn = noise.rounded(60, SeededWords(1))
     expected = [g for g in range(60) if g + 1 + drawn[0, g] >= rule.tau]
     table = release.to_arrow()

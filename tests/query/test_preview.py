@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.noisy.noising import SideBySide
+from sfumato.query.noisy.measurement import SideBySide
 from sfumato.query.previews import groups
 from sfumato.query.previews.groups import MadeUpGroups, bars
 from sfumato.query.previews.made_up import made_up_rows, width
@@ -86,7 +86,7 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
     row = one.preview(units=SIZE, **options).to_arrow().to_pylist()[0]
     exact = one.table.engine.statistics(plan.exact, 1 << 16)
     (batch,) = pa.Table.from_batches(list(exact)).combine_chunks().to_batches()
-    batches = [plan.noising.draw(batch, words) for _ in range(100)]
+    batches = [plan.measurement.draw(batch, words) for _ in range(100)]
     widths = [b.half_widths(0.95) for b in batches if b.keys.num_rows or keys is None]
     outputs = of_many(one, options | {"unsafe_words": words}, 1000)
     truth = {"n": SIZE, "m": 5.0, "s": float(sum(i % 6 for i in range(SIZE))), "q": 5.0}
@@ -464,7 +464,7 @@ def test_noise_that_is_drawn_for_all_groups_is_drawn_once_for_all_budgets(monkey
     asked.preview(epsilon=[0.3], units=[100], noise="k_norm")
     assert len(drawn) == 2
     # And it is the noise of that budget, to the last step but those at a rounding boundary.
-    noise = asked.plan(epsilon=3, noise="k_norm").noising.together
+    noise = asked.plan(epsilon=3, noise="k_norm").measurement.noise
     assert type(noise).__name__ == "JointNoise"
     own = rounded(SideBySide(noise, 50), SeededWords(0))
     assert np.abs(groups._Kept(noise, 50).rounded() - own).max() <= 1

@@ -349,7 +349,8 @@ def test_entries_of_a_ledger_that_were_made_up_are_said(odd, field, tmp_path):
         ("[]", "it does not say that it is one"),
         ('{"a": 1}', "it does not say that it is one"),
         ('{"receipt": 1, "receipt": 1}', "a name twice"),
-        ('{"receipt": 2}', "version 2"),
+        ('{"receipt": 3}', "version 3"),
+        ('{"receipt": 2}', "too few fields"),
         ('{"receipt": 1}', "too few fields"),
     ],
 )
@@ -520,7 +521,7 @@ def test_no_date_and_no_digit_is_beyond_a_digest(values):
     for column in columns:
         table = pa.table({"a": column})
         assert len({table_digest(table.slice(i, 1)) for i in range(len(values))}) == len(values)
-        assert Receipt((Fraction(1), Fraction(0)), {}, Answer.of(table)).verify(table).ok
+        assert Receipt((Fraction(1), Fraction(0)), {}, Answer._of(table)).verify(table).ok
 
 
 def test_the_digest_of_dates_by_hand():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as F
 from itertools import combinations, product
@@ -23,9 +24,9 @@ from sfumato.measurements import series_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.query.plans.series import SeriesPlan
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
+from tests.chains import same_loss
 
 WEEKS = 12
 TABLE = pa.table(
@@ -63,13 +64,13 @@ def test_totals_of_1000_weeks_have_less_than_half_the_error_of_weeks_by_themselv
     plan = asked.plan(**BUDGET)
     alone = weeks(1000, groups, n=sf.count()).plan(**BUDGET, noise="gaussian").deviations["units"]
     assert plan.expected["total"] < most * alone * sqrt(1001 / 2)
-    assert "error" in str(plan.explain()) and plan.loss == plan.chain.map(1)
+    assert "error" in str(plan.explain()) and same_loss(plan)
     assert plan.loss.delta(1) <= F(1, 10**6) < plan.loss.delta(F(99, 100))
 
 
 def test_a_unit_in_all_weeks_has_noise_of_each_week():
     plan = weeks(200, 200).plan(**BUDGET)
-    assert plan.shape.factor.coefficients[1] == 0 and plan.expected["n"] == pytest.approx(
+    assert plan.metric.factor.coefficients[1] == 0 and plan.expected["n"] == pytest.approx(
         plan.deviations["units"], rel=1e-4
     )
 
@@ -193,6 +194,13 @@ def test_noise_that_is_too_small_for_a_unit_is_refused():
 # What is drawn.
 
 
+def placed(plan):
+    """The known noise of each number, a whole number for each of its groups: by time in each series."""
+    keys = [key for series in plan.metric.series for key in series]
+    names = plan.measurement.names
+    return {name: {key: i * len(keys) + j for j, key in enumerate(keys)} for i, name in enumerate(names)}
+
+
 def test_the_chain_is_what_a_release_runs(monkeypatch):
     def known(self, words=None):
         return np.arange(len(self.scales) * self.groups).reshape(len(self.scales), self.series, -1) << FINE
@@ -201,13 +209,14 @@ def test_the_chain_is_what_a_release_runs(monkeypatch):
     for asked, names in ((weeks(groups=3, **SUMS), ("week",)), (towns(), ("town", "week"))):
         plan = asked.plan(**BUDGET)
         rows = [Row(r["id"], tuple(r[n] for n in names), r) for r in TABLE.to_pylist()]
-        expected = plan.chain(rows)
+        exact, known_noise = plan.exact_chain(rows), placed(plan)
         (batch,) = asked.release(**BUDGET)._draw()
         keys = list(zip(*[c.to_pylist() for c in batch.keys.columns], strict=True))
-        assert len(keys) == len(expected)
+        assert len(keys) == plan.measurement.noise.groups
         for name, step in plan.steps.items():
             drawn = [F(v) / step for v in batch.numbers.values[name]]
-            assert drawn == [expected[key][name] for key in keys]
+            noise = known_noise[name]
+            assert drawn == [exact.get(key, Counter())[name] + noise[key] for key in keys]
 
 
 def test_totals_are_those_of_their_own_series_in_order_of_time():
@@ -330,9 +339,9 @@ def test_what_is_planned_is_not_that_of_another_number_of_steps():
     keys = [(town, week) for week in range(2) for town in map(str, range(WEEKS))]
     grouped = sf.scan(TABLE, privacy_unit="id").group_by("town", "week", keys=keys).bound(groups=2, rows=1)
     other = grouped.agg(total=sf.cumulative(sf.count(), over="week")).plan(**given)
-    assert (one.drawn.series, one.drawn.factor.steps) == (2, WEEKS)
-    assert (other.drawn.series, other.drawn.factor.steps) == (WEEKS, 2)
-    assert isinstance(one, SeriesPlan) and one.loss == one.chain.map(1)
+    assert (one.measurement.noise.series, one.measurement.noise.factor.steps) == (2, WEEKS)
+    assert (other.measurement.noise.series, other.measurement.noise.factor.steps) == (WEEKS, 2)
+    assert isinstance(one.measurement.noise, SeriesGaussian) and same_loss(one)
 
 
 @pytest.mark.noise_cannot_matter("keys and errors do not depend on noise")
@@ -353,7 +362,7 @@ def test_totals_without_delta_have_a_third_of_the_error_of_1000_weeks_by_themsel
         plan = weeks(1000, groups, total=sf.cumulative(sf.count())).plan(epsilon=1)
         alone = weeks(1000, groups, n=sf.count()).plan(epsilon=1).deviations["units"]
         assert plan.expected["total"] < 0.35 * alone * sqrt(1001 / 2)
-        assert plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == 1
+        assert same_loss(plan) and plan.loss.epsilon(0) == 1
         assert f"{plan.expected['total']:.4g} over all steps" in plan.notes[-1]
 
 
@@ -408,11 +417,13 @@ def test_assertions_and_the_chain_know_of_totals_without_delta(monkeypatch):
 
     monkeypatch.setattr(TreeLaplace, "rounded", known)
     plan = asked.plan(epsilon=1)
-    expected = plan.chain([Row(r["id"], (r["town"], r["week"]), r) for r in TABLE.to_pylist()])
+    rows = [Row(r["id"], (r["town"], r["week"]), r) for r in TABLE.to_pylist()]
+    exact, known_noise = plan.exact_chain(rows), placed(plan)
     (batch,) = asked.release(epsilon=1)._draw()
     keys = list(zip(*[c.to_pylist() for c in batch.keys.columns], strict=True))
     for name, step in plan.steps.items():
-        assert [F(v) / step for v in batch.numbers.values[name]] == [expected[key][name] for key in keys]
+        expected = [exact.get(key, Counter())[name] + known_noise[name][key] for key in keys]
+        assert [F(v) / step for v in batch.numbers.values[name]] == expected
 
 
 @pytest.mark.parametrize("groups", [1, 3])
@@ -456,9 +467,8 @@ def test_totals_have_less_than_half_of_1000_weeks_by_themselves_up_to_31(groups,
     alone = by_themselves(1000, groups) / float(gaussian_mu(F(1), F(1, 10**6)))
     assert most - 0.002 < plan.expected["total"] / alone < most
     # One unit in so many steps: by at most 1, and in one step more by more.
-    assert plan.shape.moved(plan.requirements.body, groups) <= 1
-    assert plan.shape.moved(plan.requirements.body, groups + 1) > 1
-    assert plan.chain.map(1) == plan.loss
+    assert plan.metric.moved(plan.requirements.body, groups) <= 1
+    assert plan.metric.moved(plan.requirements.body, groups + 1) > 1 and same_loss(plan)
 
 
 @pytest.mark.long

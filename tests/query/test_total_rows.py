@@ -17,6 +17,8 @@ from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import RowsBody, Transformation
 from sfumato.query.plans.plan import Plan
+from tests.chains import same_loss
+from tests.changed_plans import with_scales
 
 TABLE = pa.table({"id": [1, 2], "g": [1, 2], "n": [1, 2], "x": [0.5, 1.5]})
 ASKED: dict[str, dict[str, Any]] = {
@@ -70,7 +72,7 @@ def test_k_norm_noise_of_what_goes_by_rows(asked: str, weight: int) -> None:
     question = table().group_by("g", keys=list(range(8))).bound(total_rows=4).agg(**wanted)
     question = question.weigh(**{next(iter(wanted)): weight})
     plan = question.plan(epsilon=EPSILON, noise="k_norm")
-    assert plan.loss == plan.chain.map(1) and plan.loss.delta(EPSILON) == 0
+    assert same_loss(plan) and plan.loss.delta(EPSILON) == 0
     found = falsify(of_numbers(plan), 1, evaluations=150)
     assert not found.violated, str(found)
     assert found.ratio >= Fraction(99, 100) or weight > 1, str(found)
@@ -93,14 +95,15 @@ def test_noise_for_a_part_of_the_rows_is_seen() -> None:
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_loss_of_a_plan_is_what_the_map_of_its_chain_says(asked: str, noise: str) -> None:
     plan = plan_of(asked, noise, keys=FIVE)
-    assert plan.loss == plan.chain.map(1) and isinstance(plan.requirements.body, RowsBody)
+    assert same_loss(plan) and isinstance(plan.requirements.body, RowsBody)
     assert plan.loss.delta(EPSILON) <= DELTA
-    private, noise_alone = plan_of(asked, noise), plan_of(asked, noise).chain.map(1)
+    private = plan_of(asked, noise)
+    noise_alone = replace(private.measurement, selection=None).map(1)
     assert private.loss.gaussian == noise_alone.gaussian
     assert private.loss.basic_epsilon >= noise_alone.basic_epsilon
     assert private.loss.delta(EPSILON) <= DELTA
     # Several units together: by group privacy.
-    again = plan.chain.map(3)
+    again = plan.measurement.map(3)
     if noise == "gaussian":
         assert again.gaussian == 9 * plan.loss.gaussian
     else:
@@ -159,7 +162,7 @@ def test_where_rows_can_be_in_one_group_alone_the_noise_is_that_of_one_group(noi
     for mine, other in pairs:
         one, two = mine.agg(**asked).plan(**options), other.agg(**asked).plan(**options)
         assert one.scales == two.scales and one.loss == two.loss and one.noise.name == two.noise.name
-        assert one.chain.map(1) == two.chain.map(1)
+        assert one.measurement.map(1) == two.measurement.map(1)
 
 
 def divisions(total: int, most: int) -> Iterator[list[int]]:
@@ -224,10 +227,12 @@ def test_a_delta_of_too_few_groups_and_noise_of_too_few_rows_are_seen(noise: str
     plan = plan_of("people and rows", noise, total, group_selection=noise)
     selection: Any = plan.selection
     one_group = replace(selection, delta_per_group=min(total * selection.delta_per_group, Fraction(1, 2)))
-    assert true_delta(replace(plan, selection=one_group), total) > 2 * float(DELTA)
+    assert true_delta(
+        replace(plan, measurement=replace(plan.measurement, selection=one_group)), total
+    ) > 2 * float(DELTA)
     for names in (("units",), ("rows",)):
         less = {name: scale / (3 if name in names else 1) for name, scale in plan.scales.items()}
-        assert true_delta(replace(plan, scales=less), total) > 2 * float(DELTA)
+        assert true_delta(with_scales(plan, less), total) > 2 * float(DELTA)
 
 
 def test_the_explanation_says_what_is_left_out() -> None:
@@ -254,7 +259,7 @@ def test_weights_move_noise_within_the_budget(noise: str) -> None:
         q.plan(epsilon=1, delta=DELTA, noise=noise) for q in (question, question.weigh(rows=20))
     )
     assert weighed.expected["rows"] < 0.9 * plain.expected["rows"]
-    assert weighed.loss.delta(EPSILON) <= DELTA and weighed.chain.map(1).delta(EPSILON) <= DELTA
+    assert weighed.loss.delta(EPSILON) <= DELTA
 
 
 def test_what_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction as F
 from itertools import product
 
@@ -15,12 +14,12 @@ from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import Norm
 from sfumato.measurements.noise import NOISES
-from sfumato.query.plans.centred import CentredPlan
+from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.query.plans.expected import factors
 from sfumato.query.plans.plan import Plan
-from sfumato.query.plans.together import TogetherPlan
 from sfumato.query.plans.weighing import split
 from sfumato.query.requirements import requirements
+from tests.changed_plans import with_scales
 
 COLUMNS = [
     pa.field("id", pa.int64(), nullable=False),
@@ -72,7 +71,7 @@ def test_more_weight_is_less_error_at_the_same_cost(noise, asked):
             if noise == "laplace":
                 # Two groups, in each of which the parts of a contribution add up.
                 size = sum(p.size(Norm.L1, [plan.scales[n] for n in p.names]) for p in parts(plan))
-                assert 2 * size == F(3, 2) and plan.chain.map(1).epsilon(0) == 1.5
+                assert 2 * size == F(3, 2) and plan.measurement.map(1).epsilon(0) == 1.5
             else:
                 size = sum(p.size(Norm.L2, [plan.scales[n] for n in p.names]) for p in parts(plan))
                 mu = gaussian_mu(F(3, 2), F(1, 10**6))
@@ -85,7 +84,8 @@ def test_more_weight_is_less_error_where_groups_are_counted_from_a_part_of_all()
     base, before = question(keys=range(40), groups=40, **asked), {}
     for name, weight in product(asked, (1, 4, 100)):
         plan = base.weigh(**{name: weight}).plan(epsilon=1, delta=1e-6, noise="gaussian")
-        assert isinstance(plan, CentredPlan) and plan.chain.map(1).epsilon(F(1, 10**6)) <= 1 + F(1, 10**6)
+        assert isinstance(plan.measurement.noise, CentredGaussian)
+        assert plan.measurement.map(1).epsilon(F(1, 10**6)) <= 1 + F(1, 10**6)
         own = errors_of(plan)[name]
         assert weight == 1 or own < before[name]
         before[name] = own
@@ -142,7 +142,7 @@ def test_the_split_is_where_no_other_is_better(noise):
 def test_noise_that_is_less_for_one_and_no_more_for_others_costs_more():
     weighed, equal = (question().weigh(b=w).plan(epsilon=1, noise="laplace") for w in (4, 1))
     both = {n: min(weighed.scales[n], equal.scales[n]) for n in weighed.scales}
-    assert replace(weighed, scales=both).chain.map(1).epsilon(0) > 1.1
+    assert with_scales(weighed, both).loss.epsilon(0) > 1.1
 
 
 def test_places_near_quantiles_have_their_part_by_weight():
@@ -151,8 +151,8 @@ def test_places_near_quantiles_have_their_part_by_weight():
         shares = []
         for weights in ({}, {"q": 2}, {"n": 2}, {"n": 3, "q": 3}):
             plan = question(**asked).weigh(**weights).plan(epsilon=1, noise="k_norm")
-            assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(0) == 1
-            shares.append(plan.chosen_with)
+            assert plan.noise.name == "k_norm" and plan.measurement.map(1).epsilon(0) == 1
+            shares.append(plan.measurement.choice_epsilon)
         assert shares == expected
 
 
@@ -293,3 +293,13 @@ def test_weights_in_sql():
 def test_a_weighed_question_is_released(noise):
     release = question(**MOMENTS).weigh(v=100).release(epsilon=1, noise=noise)
     assert release.to_arrow().num_rows == 5 and release.errors(0.95).num_rows == 5
+
+
+@pytest.mark.parametrize("size", ["1e-100", "1e100"])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_weights_take_bounds_of_any_size(noise, size):
+    """Squared errors of a variance with such bounds are beyond floats."""
+    asked = {"n": sf.count(), "v": sf.variance("z", lower=0, upper=size)}
+    options = {"epsilon": 1, "delta": F(1, 10**6) if noise == "gaussian" else 0, "noise": noise}
+    plan = question(**asked).weigh(n=10).plan(**options)
+    assert plan.expected["n"] < question(**asked).plan(**options).expected["n"]

@@ -107,6 +107,7 @@ CHAINS: dict[str, Chain] = {
         ONE,
     ),
     "decimals": (lambda s: s.table("stays").group_by("price").bound(rows=1).agg(n=sf.count()), ONE),
+    "true": (lambda s: s.table("stays").bound(rows=1).agg(n=sf.count_if("ok")), ONE),
     "truth": (lambda s: s.table("stays").group_by("ok", keys=[True, False]).agg(n=sf.count_units()), ONE),
     "bounds": (
         lambda s: s.table("visits").bound(rows=1).agg(s=sf.sum("v", lower=Fraction(1, 3), upper=Decimal("7.5"), per="row")),

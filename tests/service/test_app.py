@@ -62,6 +62,14 @@ def test_formats(asked: Asked) -> None:
     made = asked.post("/v1/release", accept=CSV, sql=EXACT)
     assert pa.csv.read_csv(io.BytesIO(made.content)).column_names == table.column_names
     assert made.headers["content-type"].startswith("text/csv")
+    # Each form says what its numbers are; CSV has no place for it.
+    said = json.loads(made.headers["sfumato-metadata"])
+    assert said == found["metadata"] == about["metadata"] and said["epsilon"] == 1e6
+    assert (
+        said["bias"]
+        == "Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it."
+    )
+    assert "95% error bar" in said["error_bars"] and "of the clamped values" in said["error_bars"]
 
 
 @SURE

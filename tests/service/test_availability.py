@@ -23,9 +23,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError
 from sfumato.service import app
-from sfumato.service.budgets import opened_budgets
 from sfumato.service.desk import Desk, Job
-from sfumato.service.serving import Settings, run
+from sfumato.service.serving import Settings, opened_budgets, run
 from sfumato.service.tokens import Tokens
 from sfumato.service.watching import LinesQueue
 

@@ -91,7 +91,7 @@ def near() -> Near:
 def form(question: Any, options: Mapping[str, Any]) -> Any:
     """Return all that an answer depends on."""
     if isinstance(question, Top):
-        return canonical_top(question, question.plan(**options))
+        return canonical_top(question.plan(**options))
     return canonical(question.plan(**options), question.engine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import http.server
+import json
 import pickle
 import threading
 from collections.abc import Iterator
@@ -209,6 +210,11 @@ def test_rows_columns_and_frames_are_those_of_a_release(ann: Client) -> None:
     assert list(frame.columns) == ["year", "n", "n_error", "v", "v_error"]
     assert frame["n_error"].tolist() == answer.errors(0.9)["n"].to_pylist()
     assert list(answer.frame().columns) == ["year", "n", "v"]
+    assert "error bar" in frame.attrs["sfumato"]["error_bars"]
+    for said in (frame.attrs, answer.frame().attrs, answer.to_pandas().attrs):
+        assert said["sfumato"]["bias"].startswith("Does not include bias") and said["sfumato"]["epsilon"] > 0
+    said = json.loads(answer.to_arrow().schema.metadata[b"sfumato"])
+    assert said == answer.to_pandas().attrs["sfumato"] and "error_bars" not in said
     with pytest.raises(ParameterError, match="confidence"):
         answer.frame(errors=True, confidence=0.5)
     taken = ann.sql(QUESTION.replace("AS v", "AS n_error"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import sfumato as sf
 from sfumato.client import connect
 from sfumato.client.service import Client
 from sfumato.errors import EngineError, QueryError
-from sfumato.service.budgets import opened_budgets
 from sfumato.service.desk import Desk, Job
+from sfumato.service.serving import opened_budgets
 
 from .asking import QUESTION, Asked, served
 
@@ -166,9 +167,8 @@ def test_an_answer_that_was_changed_by_hand_is_not_given(paying: Asked, tmp_path
     import sqlite3
 
     sends(paying)
-    with sqlite3.connect(tmp_path / "budget.db") as changed:
+    with closing(sqlite3.connect(tmp_path / "budget.db")) as changed, changed:
         changed.execute("UPDATE sfumato_answers SET body = x'00'")
-    changed.close()
     assert sends(paying).status_code == 503 and not ledger_of(paying).journal.verify().ok
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.service.completion import words
+from sfumato.service.app import words
 
 from .browser import Browser, Tab, program
 from .browser import running as browsing

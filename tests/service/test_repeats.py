@@ -15,9 +15,9 @@ from sfumato.budget.ledger.journal import journal
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import EngineError
 from sfumato.service.answers import ARROW, CSV, JSON, unpacked
-from sfumato.service.budgets import LedgerBudgets
 from sfumato.service.desk import Desk, Job
 from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.serving import LedgerBudgets
 
 pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each other, or what they cost")
 

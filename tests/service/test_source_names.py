@@ -6,6 +6,7 @@ import inspect
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.question import Question
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.service.app import Limits, Service
-from sfumato.service.budgets import opened_budgets
 from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
 from sfumato.service.desk import Desk, Job
+from sfumato.service.serving import opened_budgets
 from sfumato.service.worker import Inline
 
 from .asking import PAGE, TOWNS, VISITS, Asked, TestClient
@@ -57,11 +58,10 @@ def declared(folder: Path) -> dict[str, Any]:
     with duckdb.connect(str(here / f"{MARK}shop.duckdb")) as made:
         made.register("v", VISITS)
         made.execute(f"CREATE TABLE {MARK}visits AS SELECT * FROM v")
-    with sqlite3.connect(here / f"{MARK}people.sqlite") as lite:
+    with closing(sqlite3.connect(here / f"{MARK}people.sqlite")) as lite, lite:
         lite.execute(f"CREATE TABLE {MARK}people (id INTEGER, year INTEGER, city TEXT, age INTEGER)")
         rows = VISITS.select(["id", "year", "city", "age"]).slice(0, 300).to_pylist()
         lite.executemany(f"INSERT INTO {MARK}people VALUES (:id, :year, :city, :age)", rows)
-    lite.close()
     columns = {"v": {"lower": 0, "upper": 20}, "year": {"domain": [2020, 2021, 2022]}}
     of = {"privacy_unit": "id", "max_groups": 3, "max_rows": 3}
     return {

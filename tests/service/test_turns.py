@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sfumato.service import app
+from sfumato.service.app import Turns
 from sfumato.service.desk import Job, Outcome
-from sfumato.service.turns import Turns
 
 from .asking import Asked
 

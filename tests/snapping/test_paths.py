@@ -18,7 +18,7 @@ from sfumato.noise import FixedWords, SeededWords
 from sfumato.noise import quantile_table as qt
 from sfumato.noise.standard import laplace
 from sfumato.snapping import SnappingMechanism
-from sfumato.snapping.fast import FastPath, _Buffers
+from sfumato.snapping.mechanism import FastPath, _Buffers
 from sfumato.snapping.parameters import guard_bits
 from sfumato.snapping.reference import Reference
 

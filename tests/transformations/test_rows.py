@@ -127,3 +127,17 @@ def test_bytes_are_equal_for_equal_records_only(one, other):
 def test_numbers_sort_as_numbers(one, other):
     if one < other:
         assert ordered_bytes(one) < ordered_bytes(other)
+
+
+def test_groups_that_a_unit_keeps_do_not_depend_on_other_units():
+    own, others = [Row(1, "a", {}), Row(1, "b", {})], [Row(unit, "b", {}) for unit in (0, 2, 3)]
+    bounding = bound_groups(1, order=lambda unit, key: 0)
+    (kept,) = bounding(own)
+    for rows in (own + others, others + own):
+        found = bounding(rows)
+        assert sum(map(len, found.values())) == 4 and len(found[kept]) == 1 + (kept == "b") * 3
+
+
+def test_rows_without_a_unit_are_no_unit():
+    rows = [Row(None, "a", {}), Row(1, "a", {})]
+    assert {key: len(units) for key, units in bound_groups(2)(rows).items()} == {"a": 1}

@@ -39,8 +39,8 @@ def analysis() -> tuple[pa.Table, tuple[float, float], str, int]:
     differs: bool = noisy.compare("n", 1984, 1988, sampling=True).excludes_zero or noisy.drawn
     noisy.errors(0.9, sampling=differs)
     if isinstance(noisy, sf.TopRelease):
-        noisy.write(f"largest_{noisy.plan.k}.csv")
-        noisy.plan.explain()  # mistake
+        noisy.write(f"largest_{noisy.plan.measurement.k}.csv")
+        noisy.plan.explian()  # mistake
     noisy.question.plan(epsilon=1)  # mistake
     release = sf.sql("SELECT 1")  # mistake
     catalog = sf.catalog("catalog.toml")

@@ -127,7 +127,7 @@ class Mechanism:
         found = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return "mechanism" if "<" in found else str(found)
 
-    def raises_always(self, kinds: str, where: str) -> MechanismError:
+    def _raises_always(self, kinds: str, where: str) -> MechanismError:
         """Return the error of a mechanism that never gave an output.
 
         Args:

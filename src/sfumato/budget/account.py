@@ -142,7 +142,7 @@ class Account:
             share = max(share, 1 - each.used(total))
         return Unspent(*max(left), share)
 
-    def ways(self, share: Fraction) -> list[Way]:
+    def _ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.
 
         Raises:

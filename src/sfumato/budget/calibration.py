@@ -18,6 +18,13 @@ from sfumato.exact.roots import crossing, log_ratio
 FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
 REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start
 
+# The part of delta that releases leave, so that a check that rounds outward proves them to be within it: of
+# Laplace compositions more, as it is done on a coarse grid.
+ROOM, ROOM_OF_COMPOSITIONS = Fraction(1, 2**30), Fraction(1, 50)
+# Chances with which a threshold shows a group of one unit. The certificate proves none to be below 1e-305, so
+# that rounding stays within the room above the smallest. Above the largest, it takes a threshold to show all.
+SMALLEST_CHANCE, LARGEST_CHANCE = Fraction(1, 10**290), Fraction(1, 2)
+
 LossAt = Callable[[Fraction], Loss]
 
 
@@ -58,7 +65,7 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
     room = budget.delta - loss.least_delta
     if loss.gaussian and room == 0:
         raise BudgetError(f"delta is {float(budget.delta):.6g}, which leaves none for Gaussian noise")
-    if not loss.gaussian and not loss.improvable(budget.epsilon, room):
+    if not loss.gaussian and not loss._improvable(budget.epsilon, room):
         return budget.by_sums(first)
     if not loss.laplace:
         near, stride = first, 1.0
@@ -78,15 +85,15 @@ class _Budget:
 
     def by_closed_forms(self, x: float) -> float:
         loss = self.loss_at(_power(x))
-        return self._height(loss, loss.bound(self.epsilon, thorough=False))
+        return self._height(loss, loss._bound(self.epsilon, thorough=False))
 
     def by_few_atoms(self, x: float) -> float:
         loss = self.loss_at(_power(x))
-        return self._height(loss, loss.bound(self.epsilon, thorough=False, atoms=16))
+        return self._height(loss, loss._bound(self.epsilon, thorough=False, atoms=16))
 
     def by_distributions(self, x: float) -> float:
         loss = self.loss_at(_power(x))
-        return self._height(loss, loss.bound(self.epsilon, thorough=True))
+        return self._height(loss, loss._bound(self.epsilon, thorough=True))
 
     def _height(self, loss: Loss, total: Fraction) -> float:
         if total <= self.delta:
@@ -167,6 +174,29 @@ def split_delta(delta: object, groups: object) -> Fraction:
         if joined_delta(share, count) <= total:
             return share
         with_bits -= 8
+
+
+def threshold_delta(delta: Fraction, groups: int, *, union: bool = False) -> Fraction:
+    """Return the delta that a threshold gets for each group: what the certificate can prove of `split_delta`.
+
+    Args:
+        delta: for all groups together, above 0 and below 1.
+        groups: the most that one unit makes large enough.
+        union: whether the chances of groups add up, as their events are not independent.
+    Raises:
+        BudgetError: delta is too small for so many groups.
+
+    >>> float(threshold_delta(Fraction(1, 10**6), 1)), float(threshold_delta(Fraction(99, 100), 1))
+    (9.99999999...e-07, 0.5)
+    """
+    kept = delta * (1 - ROOM)
+    each = kept / groups if union else split_delta(kept, groups)
+    if each < SMALLEST_CHANCE:
+        raise BudgetError(
+            "delta leaves less than 1e-290 for each private group, which cannot be certified. Give a larger "
+            "delta, such as 1e-6"
+        )
+    return min(each, LARGEST_CHANCE)
 
 
 __all__ = ["calibrate", "gaussian_mu", "gaussian_sigma", "split_delta"]

@@ -18,6 +18,7 @@ from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.display.numbers import exact
+from sfumato.display.text import visible
 from sfumato.exact import root_down
 
 # Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.
@@ -42,7 +43,7 @@ class Spent(Spelled):
     loss: Loss
 
     def __repr__(self) -> str:
-        return f"<Spent on {self.what}: epsilon={exact(self.epsilon)}, delta={exact(self.delta)}>"
+        return visible(f"<Spent on {self.what}: epsilon={exact(self.epsilon)}, delta={exact(self.delta)}>")
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Concentrated(PrivacyFilter):
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return what a question adds to both."""
-        return self._rho(spent.loss), spent.loss.least_delta
+        return self.rho(spent.loss), spent.loss.least_delta
 
     def epsilon(self, left: Fraction) -> Fraction:
         """Return an epsilon that fits, where so much is left."""
@@ -142,10 +143,11 @@ class Concentrated(PrivacyFilter):
         """Return how a question takes a share."""
         limit, delta = self.limit
         begin = root_down(2 * share * limit)
-        return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: self._rho(loss) / limit)
+        return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: self.rho(loss) / limit)
 
     @staticmethod
-    def _rho(loss: Loss) -> Fraction:
+    def rho(loss: Loss) -> Fraction:
+        """Return the rho of a loss, but for its events."""
         return _of_parts(loss, loss.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
 
 

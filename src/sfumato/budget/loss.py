@@ -146,7 +146,7 @@ class Loss(Isolated, Spelled):
         >>> float(Loss(gaussian=Fraction(1)).delta(1))
         0.126936737506...
         """
-        return self.bound(admissible_epsilon(epsilon), thorough=True)
+        return self._bound(admissible_epsilon(epsilon), thorough=True)
 
     def epsilon(self, delta: object) -> Fraction:
         """Return an epsilon at which this is (epsilon, delta)-DP, the smallest that is found.
@@ -170,11 +170,11 @@ class Loss(Isolated, Spelled):
         basic = self.basic_epsilon
         if room < 0 or (room == 0 and self.gaussian):
             raise BudgetError(f"delta is {float(target):.6g}, but {self._why_no_delta()}")
-        if not self.gaussian and (basic == 0 or not self.improvable(basic, room)):
+        if not self.gaussian and (basic == 0 or not self._improvable(basic, room)):
             return basic
 
         def height(x: float) -> float:
-            noise = self.bound(Fraction(2.0**x), thorough=True) - self.least_delta
+            noise = self._bound(Fraction(2.0**x), thorough=True) - self.least_delta
             return log_ratio(noise, room)
 
         guess = basic + self.gaussian + 5 * Fraction(float(self.gaussian) ** 0.5)
@@ -184,7 +184,7 @@ class Loss(Isolated, Spelled):
         epsilon = Fraction(2.0**found)
         return epsilon if self.gaussian else min(epsilon, basic)
 
-    def bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
+    def _bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
         """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone.
 
         Args:
@@ -196,7 +196,7 @@ class Loss(Isolated, Spelled):
         leak = self._leak()
         return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
-    def improvable(self, epsilon: Fraction, room: Fraction) -> bool:
+    def _improvable(self, epsilon: Fraction, room: Fraction) -> bool:
         """Whether anything can beat basic composition by 1/1024 of epsilon, without Gaussian noise.
 
         All n losses are at their largest with probability at least 2^-n each way: delta at epsilon

@@ -30,7 +30,7 @@ class PrivacyLoss(Measure):
 
     admitted = "a Loss of sfumato.budget"
 
-    def admit(self, loss: Any) -> Loss | None:
+    def _admit(self, loss: Any) -> Loss | None:
         """Return what a privacy map gave as a Loss, whose parts are exact and at least 0; else None.
 
         Args:

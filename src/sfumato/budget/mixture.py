@@ -34,14 +34,13 @@ def two_point_atoms(epsilon: Fraction, count: int) -> list[Any]:
         count: how many there are.
     """
     down, up = directed(BITS)
-    odds = up.exp(convert(epsilon, up))
-    least = up.div(1, down.add(1, down.exp(convert(epsilon, down))))
-    weight = up.pow(least, count)
+    odds = up.exp(convert(-epsilon, up))  # of the smaller loss; those of the larger may be too large a number
+    weight = up.pow(up.div(1, down.add(1, down.exp(convert(-epsilon, down)))), count)
     weights = []
-    for right in range(count + 1):
+    for left in range(count + 1):
         weights.append(weight)
-        weight = up.div(up.mul(weight, up.mul(odds, count - right)), right + 1)
-    return weights
+        weight = up.div(up.mul(weight, up.mul(odds, count - left)), left + 1)
+    return weights[::-1]
 
 
 def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:

@@ -8,6 +8,8 @@ from fractions import Fraction
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_int, as_written
 
+SMALLEST_DELTA = Fraction(1, 10**300)
+
 
 def _number(value: object, name: str, admissible: str) -> Fraction:
     with suppress(ParameterError):
@@ -55,6 +57,14 @@ def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -
     number = _number(value, name, admissible)
     if not 0 <= number < 1 or (number == 0 and not zero):
         raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
+    return number
+
+
+def released_delta(value: object) -> Fraction:
+    """Take the delta of a release: 0, or a number in [1e-300, 1) that the certificate can prove."""
+    number = admissible_delta(value)
+    if 0 < number < SMALLEST_DELTA:
+        raise BudgetError(f"delta is {shown(value)}, but must be 0 or at least 1e-300")
     return number
 
 

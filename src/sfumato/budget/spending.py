@@ -21,7 +21,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.display.numbers import exact
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import round_down
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign, helpful
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Budget(Helpful, Displayed, Owned):
     )
     _refusal = BudgetError
 
+    @helpful
     def __init__(self, epsilon: Any, delta: Any = 0, *, composition: str = "tight") -> None:
         self._account = Account.empty(Cap.of(epsilon, delta, composition))
         self._history: list[Spent] = []
@@ -155,7 +156,7 @@ class Budget(Helpful, Displayed, Owned):
             LOG.info("spent epsilon=%.6g, delta=%.6g", eps, dlt)
         return entry
 
-    def ways(self, share: Fraction) -> list[Way]:
+    def _ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.
 
         Once a question has taken a share by one of them, so do those after it: their shares add up.
@@ -165,7 +166,7 @@ class Budget(Helpful, Displayed, Owned):
         Raises:
             BudgetError: less is left.
         """
-        return self._accounts()[-1].ways(share)
+        return self._accounts()[-1]._ways(share)
 
     # What a budget that is kept elsewhere does in its own way.
 

@@ -2,20 +2,77 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.catalogs.card import called, catalog_card
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
+from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
 from sfumato.display.fields import Spelled
+from sfumato.display.numbers import exact
 from sfumato.display.text import visible
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
 from sfumato.query.schema import own_name
+
+_MOST = 40  # tables, and columns of all of them
+_FIRST = 5  # values of a domain
+
+
+def catalog_card(catalog: Declarations) -> Card:
+    """Return what a catalog declares. Sources are not told: an address may have a password in it."""
+    tables = list(catalog.tables.values())
+    rows = [[one.name, _whose(catalog, one), _limits(one)] for one in tables[:_MOST]]
+    columns = [(table, column) for table in tables for column in table.columns]
+    known = [[table.name, column.name, _known(column)] for table, column in columns[:_MOST]]
+    return Card(
+        called(catalog.name),
+        [
+            Rows(["table", "whose rows", "limits"], rows, left=3, beyond=_beyond("tables", len(tables))),
+            Rows(["table", "column", "what is known"], known, left=3, beyond=_beyond("columns", len(columns)))
+            if known
+            else None,
+            Sentences(["Nothing was read for this: no source is opened before a table of it is."]),
+        ],
+    )
+
+
+def called(name: str) -> str:
+    """Return what a catalog is called, without folders."""
+    last = re.split(r"[/\\]", name)[-1]
+    return "Catalog" if last == "catalog" else f"Catalog {last}"
+
+
+def _whose(catalog: Declarations, table: TableDeclaration) -> str:
+    if table.public:
+        return "public"
+    unit = ", ".join(table.unit_parts) or catalog.unit_name(table.name)
+    key = table.foreign_key
+    by = "" if key is None else f", by {key.column} → {key.table}.{key.key}"
+    return f"private, of each {unit}{by}"
+
+
+def _limits(table: TableDeclaration) -> str:
+    limits = ("groups", table.max_groups), ("rows", table.max_rows), ("joined rows", table.max_joined_rows)
+    return ", ".join(f"{name}={limit:,}" for name, limit in limits if limit is not None)
+
+
+def _known(column: ColumnDeclaration) -> str:
+    known = []
+    if column.bounds is not None:
+        lower, upper = column.bounds
+        known.append(f"{exact(lower)} to {exact(upper)}")
+    if column.domain is not None:
+        more = f", … ({len(column.domain):,} values)" if len(column.domain) > _FIRST else ""
+        known.append(f"one of {', '.join(map(str, column.domain[:_FIRST]))}{more}")
+    return "; ".join(known)
+
+
+def _beyond(what: str, number: int) -> str:
+    return f"The first {_MOST} of {number:,} {what}." if number > _MOST else ""
 
 
 @dataclass(frozen=True, repr=False)

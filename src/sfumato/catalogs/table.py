@@ -116,9 +116,9 @@ class DeclaredTable(Table[Released]):
         return super().top(*columns, k=k, by=by, keys=keys, candidates=candidates)
 
     @property
-    def most_limits(self) -> tuple[int, int]:
+    def _most_limits(self) -> tuple[int, int]:
         """The largest limits of groups and rows that a release may find: those of the catalog."""
-        groups, rows = super().most_limits
+        groups, rows = super()._most_limits
         return self.declared.max_groups or groups, self.declared.max_rows or rows
 
     @property

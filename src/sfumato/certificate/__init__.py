@@ -4,8 +4,7 @@ It imports nothing of the rest of sfumato. docs/certificate.md has the fields, d
 theorem behind each formula.
 """
 
-from sfumato.certificate.certificate import Certificate, certify
+from sfumato.certificate.certificate import Certificate, Proof, certify
 from sfumato.certificate.description import CertificateError
-from sfumato.certificate.parts import Proof
 
 __all__ = ["Certificate", "CertificateError", "Proof", "certify"]

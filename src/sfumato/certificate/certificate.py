@@ -1,15 +1,43 @@
-"""The certificate of a release: what all of its parts together are proved to stay within."""
+"""The certificate of a release: what its parts, one by one and together, are proved to stay within."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from sfumato.certificate.composition import Loss
+from sfumato.certificate.contributions import Bounding, Description, bounding
 from sfumato.certificate.description import CertificateError, read, require
-from sfumato.certificate.numbers import gaussian_delta
-from sfumato.certificate.parts import Proof, prove
+from sfumato.certificate.noise import lone_chance, noise_losses
+from sfumato.certificate.numbers import any_of_many, exp_above, gaussian_delta
+
+_PLACES = 32  # numbers of lone groups that are tried one by one, and how many beyond these
+
+
+@dataclass(frozen=True, repr=False)
+class Proof:
+    """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
+
+    Args:
+        epsilon, delta: a pair that it stays within.
+        pure: a pure epsilon, but for `events`; None if there is Gaussian noise.
+        mu_squared: of Gaussian DP, but for `events`; None if there is anything but Gaussian noise.
+        rho: of zero-concentrated DP, but for `events`.
+        events: a chance, of what these three leave out.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    pure: Fraction | None
+    mu_squared: Fraction | None
+    rho: Fraction
+    events: Fraction
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(epsilon={self.epsilon}, delta={self.delta})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,23 +76,126 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     known, proofs = read(description), []
     survey = known["neighbours"] == "one_answer"
     for place, part in enumerate(known["parts"]):
-        where = f"parts[{place}]"
-        require((part["kind"] == "survey") == survey, f"{where}.kind", "not for these neighbours")
         try:
-            proofs.append(prove(part))
+            require((part["kind"] == "survey") == survey, "kind", "not for these neighbours")
+            proofs.append(_proved(part))
         except CertificateError as refusal:
-            raise CertificateError(f"{where}.{refusal.where}", refusal.problem) from None
+            raise CertificateError(f"parts[{place}].{refusal.where}", refusal.problem) from None
+        except ArithmeticError:
+            raise CertificateError(f"parts[{place}]", "some number is too large or too small") from None
 
-    def total(name: str) -> Any:
-        numbers = [getattr(proof, name) for proof in proofs]
-        return None if None in numbers else sum(numbers, Fraction(0))
-
-    epsilon, delta, pure, mu_squared, rho, events = map(total, Proof.__dataclass_fields__)
+    numbers = ([getattr(proof, own.name) for proof in proofs] for own in fields(Proof))
+    totals: Any = (None if None in own else sum(own, Fraction(0)) for own in numbers)
+    epsilon, delta, pure, mu_squared, rho, events = totals
     claim = known["epsilon"], known["delta"]
     if mu_squared is not None and (epsilon > claim[0] or delta > claim[1]):
         # Gaussian parts, whose sizes may depend on earlier results, add up as squares under a fixed sum.
-        epsilon, delta = claim[0], events + gaussian_delta(mu_squared, claim[0], claim[1])
-    require(
-        epsilon <= claim[0] and delta <= claim[1], "epsilon", "the parts may lose more than that together"
-    )
+        epsilon, delta = claim[0], events + gaussian_delta(mu_squared, claim[0])
+    fit = epsilon <= claim[0] and delta <= claim[1]
+    require(fit, "epsilon", "the parts may lose more than that together")
     return Certificate(epsilon, delta, pure, mu_squared, rho, events, known, tuple(proofs))
+
+
+def _proved(part: Description) -> Proof:
+    """Return what a part is proved to lose, or refuse."""
+    losses, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
+    delta = _delta(part, losses, events)
+    rule = part.get("selection")
+    if delta > part["delta"] and rule and rule["kind"] == "threshold" and not part["groups"]["total_rows"]:
+        delta = max(_delta(part, *case) for case in _hidden(part))
+    require(delta <= part["delta"], "delta", f"at the claimed epsilon at most {float(delta):.6g} is proved")
+    pure = min((loss.epsilon for loss in losses if loss.epsilon is not None), default=None)
+    only = losses[0].mu_squared if losses[0] == Loss(mu_squared=losses[0].mu_squared) else None
+    epsilon = part["epsilon"] if pure is None else min(pure, part["epsilon"])
+    return Proof(epsilon, delta, pure, only, min(loss.rho for loss in losses), events)
+
+
+def _delta(part: Description, losses: list[Loss], events: Fraction) -> Fraction:
+    """Return a bound of delta where either events happen, or the losses are all that there is."""
+    room, best = max(part["delta"] - events, Fraction(0)), Fraction(1)
+    for loss in losses:
+        best = best if best <= room else min(best, loss.delta(part["epsilon"], room))
+    # What groups show of noise they show where none is shown alone.
+    return events + best * (1 - events if part["kind"] == "groups" else 1)
+
+
+def _hidden(part: Description) -> Iterator[tuple[list[Loss], Fraction]]:
+    """Yield losses and events for each number of lone groups of a unit, of which one is the worst.
+
+    Lone groups that are hidden take their noise away: of l of them, and k groups, only k - l show noise.
+    """
+    limits, chance = bounding(part), lone_chance(part)
+    k = limits.groups
+    places = sorted({*range(min(k, _PLACES)), *range(0, k, -(-k // _PLACES)), k})
+    for before, lone in pairwise([-1, *places]):  # from before + 1 to this one
+        fewer = Bounding(k - before - 1, None, limits.shown)
+        yield (_of_groups(part, fewer) if fewer.groups else [Loss()]), any_of_many(chance, lone)
+
+
+def _groups(part: Description) -> tuple[list[Loss], Fraction]:
+    """Return losses of noise, choices and selection of groups, each a bound; and a chance beside them.
+
+    Groups that are hidden without the unit are all hidden but for the chance `events`, and their noise too.
+    """
+    limits, rule = bounding(part), part["selection"]
+    losses, events = _of_groups(part, limits), Fraction(0)
+    if rule is not None and rule["kind"] == "threshold":
+        events = any_of_many(lone_chance(part), limits.groups)
+    elif rule is not None:
+        events = any_of_many(rule["delta"], limits.groups)
+        losses = [loss + Loss(pure=((rule["epsilon"], limits.groups),)) for loss in losses]
+    return losses, events
+
+
+def _of_groups(part: Description, limits: Bounding) -> list[Loss]:
+    """Return losses of noise and choices, each a bound."""
+    times = limits.groups if limits.total_rows is None else 1
+    choices = Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
+    return [loss + choices for loss in noise_losses(part, limits)]
+
+
+def _choice(choice: Description, limits: Bounding) -> Fraction:
+    """Return the pure epsilon of choosing places in one group.
+
+    A row moves a distance up, or down, by at most max(q, 1 - q); up by at most 1 where targets are clamped.
+
+    Source:
+        McSherry and Talwar 2007, "Mechanism design via differential privacy".
+    """
+    down = [max(target["rank"], 1 - target["rank"]) for target in choice["targets"]]
+    up = max(Fraction(1) if t["within"] else own for t, own in zip(choice["targets"], down, strict=True))
+    return Fraction(limits.corner(choice["rows"])[0] * choice["one"] * (max(down) + up) / choice["scale"])
+
+
+def _largest(part: Description) -> tuple[list[Loss], Fraction]:
+    """Return what picking the largest groups loses.
+
+    Source:
+        Durfee and Rogers 2019, "Practical differentially private top-k selection with pay-what-you-get
+        composition".
+    """
+    lower, upper, k, noise = part["lower"], part["upper"], part["picks"], part["noise"]
+    candidates, margin, private = part["candidates"], part["margin"], part["keys"] == "private"
+    require(lower <= upper, "lower", "is above upper")
+    known = {candidates is not None, margin is not None} == {private}
+    require(known, "candidates", "expected with a margin for private keys, else null")
+    most, spread = max(abs(lower), abs(upper)), max(upper, Fraction(0)) - min(lower, Fraction(0))
+    loss, events = Loss(ranged=((part["rate"] * spread, k),)), Fraction(0)
+    if noise is not None:
+        loss += _moved(noise, most, k)
+    if private:
+        require(lower >= 0 and candidates >= k, "candidates", "expected as many as picks, and none below 0")
+        behind = part["rate"] * (margin - most + 1)
+        missed = exp_above(-behind) + exp_above(part["epsilon"] - behind)  # e^epsilon alone may be too large
+        events = min(candidates * missed, Fraction(1))
+    return [loss], events
+
+
+def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
+    """Return what noise of one law loses of numbers that move."""
+    ratio = distance / noise["scale"]
+    return Loss(laplace=((ratio, times),)) if noise["law"] == "laplace" else Loss(mu_squared=times * ratio**2)
+
+
+def _survey(part: Description) -> tuple[list[Loss], Fraction]:
+    return [_moved(part, part["one"], 1)], Fraction(0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from sfumato.certificate.contributions import Counted
-from sfumato.certificate.numbers import WIDE, above, exp_above, exp_below, gaussian_delta
+from sfumato.certificate.numbers import TINY, WIDE, above, coins_below, gaussian_delta
 
 try:
     from gmpy2 import mpz as _integer  # multiplies long integers faster
@@ -16,8 +16,8 @@ except ImportError:  # the same numbers without it
 
 _CELLS = (12, 48, 192, 768)  # of a grid from 0 to the largest loss of one number, coarse ones first
 _MOST_PLACES = 1 << 17  # of the losses of all numbers together
-_LARGEST_LOSS = 1000  # of one number, whose exponential is right to 2^-40
-_MOST_MIXED = 1 << 10  # pure losses that are looked at one by one
+_LARGEST_LOSS = Fraction(64)  # of one number; what is beyond is counted as lost for sure
+_MOST_MIXED = 1 + (1 << 12)  # pure losses that are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,7 @@ class Loss:
     mu_squared: Fraction = Fraction(0)
 
     def __add__(self, other: Loss) -> Loss:
-        squares = self.mu_squared + other.mu_squared
-        pairs = self.pure + other.pure, self.ranged + other.ranged, self.laplace + other.laplace
-        return Loss(*pairs, squares)
+        return Loss(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -57,26 +55,27 @@ class Loss:
         """Return a bound of delta at an epsilon; up to `enough` it need not be sharper."""
         if self.epsilon is not None and self.epsilon <= epsilon:
             return Fraction(0)
-        mixed, laplace = _mixed(self.pure + self.ranged), [pair for pair in self.laplace if pair[0]]
-        if not laplace and len(mixed) == 1:
-            return gaussian_delta(self.mu_squared, epsilon, enough)
+        best = _concentrated_delta(self.rho, epsilon) if self.ranged else Fraction(1)
+        coins, laplace = self.pure + self.ranged, tuple(pair for pair in self.laplace if pair[0])
         if not laplace:
-            parts = [(w, above(gaussian_delta(self.mu_squared, epsilon - loss, enough))) for w, loss in mixed]
-            return min(Fraction(1), Fraction(math.fsum(w * part for w, part in parts) * WIDE))
-        largest, best = max(loss for loss, _ in laplace), Fraction(1)
+            if best > enough:
+                parts = (w * gaussian_delta(self.mu_squared, epsilon - loss) for w, loss in _mixed(coins))
+                best = min(best, sum(parts, Fraction(0)))
+            return best
+        epsilon -= sum((x - min(x, _LARGEST_LOSS)) * n for x, n in laplace + coins)
+        laplace, coins = (tuple((min(x, _LARGEST_LOSS), n) for x, n in own) for own in (laplace, coins))
+        largest = max(loss for loss, _ in laplace + coins)
         bits = 64 + (max(0, math.ceil(-math.log2(above(enough)))) if enough else 0)
         for cells in _CELLS if enough else _CELLS[:1]:  # no grid shows a delta of 0
             step = largest / cells
-            places = sum(times * (loss / step + 1) for loss, times in laplace)
-            if self.mu_squared or largest > _LARGEST_LOSS or places > _MOST_PLACES or best <= enough:
+            places = sum(times * (loss / step + 1) for loss, times in laplace + coins)
+            if self.mu_squared or places > _MOST_PLACES or best <= enough:
                 break
-            first, chances = _losses(laplace, step, bits)
-            total = math.fsum(w * _hockey_stick(first, chances, step, bits, epsilon - x) for w, x in mixed)
-            best = min(best, Fraction(total * WIDE))
+            best = min(best, _hockey_stick(*_losses(laplace, coins, step, bits), step, bits, epsilon))
         return best
 
 
-def _mixed(pure: Counted) -> list[tuple[float, Fraction]]:
+def _mixed(pure: Counted) -> list[tuple[Fraction, Fraction]]:
     """Return bounds of chances of losses, and the losses, of pure losses: each is a biased coin's.
 
     More than `_MOST_MIXED` of them are added up first, which loses no more than one coin of the sum.
@@ -86,18 +85,14 @@ def _mixed(pure: Counted) -> list[tuple[float, Fraction]]:
     """
     if math.prod(times + 1 for _, times in pure) > _MOST_MIXED:
         pure = ((sum((loss * times for loss, times in pure), Fraction(0)), 1),)
-    found = [(1.0, Fraction(0))]
-    for loss, times in pure:
-        right = WIDE / (1 + exp_below(-loss))
-        coins = [
-            (math.comb(times, i) * right**times * exp_above(-i * loss) * WIDE, (times - 2 * i) * loss)
-            for i in range(times + 1)
-        ]
-        found = [(w * v * WIDE, a + b) for w, a in found for v, b in coins]
+    found = [(Fraction(1), Fraction(0))]
+    for loss, n in pure:
+        chances = coins_below(loss, n)
+        found = [(w * v, a + (n - 2 * i) * loss) for w, a in found for i, v in enumerate(chances)]
     return found
 
 
-def _losses(laplace: list[tuple[Fraction, int]], step: Fraction, bits: int) -> tuple[int, list[int]]:
+def _losses(laplace: Counted, coins: Counted, step: Fraction, bits: int) -> tuple[int, list[int]]:
     """Return the place of the least loss in steps, and chances of losses from there in parts of 2^-bits.
 
     Source:
@@ -105,9 +100,9 @@ def _losses(laplace: list[tuple[Fraction, int]], step: Fraction, bits: int) -> t
         distributions"; docs/proofs/certificate.md, "Laplace noise".
     """
     reach, found = 0, [1 << bits]
-    for loss, times in laplace:
-        own, left = _laplace_chances(loss, step, bits), times
-        reach += times * (len(own) // 2)
+    each = [(_laplace_chances(loss, step, bits), times) for loss, times in laplace]
+    for one, times in each + [(_coin_chances(loss, step, bits), times) for loss, times in coins]:
+        own, left, reach = one, times, reach + times * (len(one) // 2)
         while left:
             found = _convolved(found, own, bits) if left & 1 else found
             left >>= 1
@@ -132,6 +127,19 @@ def _laplace_chances(loss: Fraction, step: Fraction, bits: int) -> list[int]:
     return [int(math.ldexp(chances[i] * WIDE, bits)) + 1 for i in range(-last, last + 1)]
 
 
+def _coin_chances(loss: Fraction, step: Fraction, bits: int) -> list[int]:
+    """Return chances of losses from -J to J steps of a biased coin, each at the two places beside it.
+
+    These are as probable together as that side, on both tables, so that their hockey stick is the chord.
+    """
+    last, w, (right, wrong) = math.ceil(loss / step), float(step), map(float, coins_below(loss, 1))
+    near, off, found = float(last * step - loss), float(loss - (last - 1) * step), [0.0] * (2 * last + 1)
+    for i, chance, down, up in ((-2, right, off, near), (0, wrong, near, off)):
+        found[i] += chance * math.expm1(up) / math.expm1(w)
+        found[i + 1] += chance * math.expm1(-down) / math.expm1(-w)
+    return [int(math.ldexp(chance * WIDE, bits)) + 1 for chance in found]
+
+
 def _convolved(one: list[int], other: list[int], bits: int) -> list[int]:
     """Return chances of sums: numbers are digits of long integers, whose product has them as its digits."""
     width, size = (2 * bits + 64) // 8, len(one) + len(other) - 1
@@ -145,9 +153,25 @@ def _packed(numbers: list[int], width: int) -> int:
     return int.from_bytes(b"".join(n.to_bytes(width, "little") for n in numbers), "little")
 
 
-def _hockey_stick(first: int, chances: list[int], step: Fraction, bits: int, epsilon: Fraction) -> float:
+def _hockey_stick(first: int, chances: list[int], step: Fraction, bits: int, epsilon: Fraction) -> Fraction:
     """Return a bound of the sum of chances times 1 - e^(epsilon - loss), of losses above epsilon."""
     start = max(math.floor(epsilon / step) + 1, first)
     near, each = above(start * step - epsilon), above(step)
     parts = (-math.expm1(-near - j * each) * float(p) for j, p in enumerate(chances[start - first :]))
-    return math.ldexp(math.fsum(parts) * WIDE, -bits)
+    return Fraction(math.ldexp(math.fsum(parts) * WIDE, -bits))
+
+
+def _concentrated_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """Return a bound of the delta of zero-concentrated DP: any order is one, and this is about the best.
+
+    Source:
+        Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy", proposition 12.
+    """
+    r, e = float(rho), float(epsilon)
+    low, high = 1 + 1e-9, 2 + e / r + r**-0.5
+    for _ in range(60):  # the slope of the logarithm rises with the order
+        order = (low + high) / 2
+        low, high = (order, high) if (2 * order - 1) * r + math.log1p(-1 / order) < e else (low, order)
+    terms = (order - 1) * order * r, -(order - 1) * e, -math.log(order - 1), order * math.log1p(-1 / order)
+    power = sum(terms) + 2.0**-48 * sum(map(abs, terms))  # each is right to 2^-50 of it
+    return Fraction(min(1.0, max(math.exp(min(power, 1.0)) * WIDE, TINY)))

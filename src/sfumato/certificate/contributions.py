@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 from sfumato.certificate.description import require
@@ -14,7 +13,11 @@ from sfumato.certificate.numbers import root_above
 
 Description = Mapping[str, Any]
 Counted = tuple[tuple[Fraction, int], ...]
+# A name, two columns, the largest product, how far rounding moves it, and what is then taken off.
+Product = tuple[str, tuple[int, int], Fraction, Fraction, Fraction]
+MANY = ("bins", "nodes", "vector")  # kinds of which a group has many numbers
 
+_CUT = ("nodes", "margin", "quantiles")  # are counted of leaves, whose counts are cut towards zero
 _PARTS = 2**20  # contributions are scaled by whole numbers of these
 _CORNERS = 10  # columns of which all combinations of ends are looked at
 
@@ -26,36 +29,19 @@ def half_range(bounds: Description) -> int:
     return int(max(abs(end - bounds["centre"]) for end in ends))
 
 
-def coarse_square(x: int, bits: int) -> int:
-    """Return x² / 2^bits, rounded to the nearest whole number, halves up."""
-    return x * x + (1 << bits >> 1) >> bits
-
-
 def boxes(statistic: Description) -> list[tuple[str, Fraction]]:
     """Return each coordinate, and the largest number that one row, or one unit, adds or takes away."""
-    kind, name, one = statistic["kind"], statistic.get("name", ""), statistic.get("one", Fraction(1))
+    kind, one = statistic["kind"], statistic.get("one", Fraction(1))
+    if kind in ("row_sums", "cross"):
+        sums, products, beside = _sums(statistic)
+        ends = [(name, max(abs(c), abs(math.floor(top + off) - c))) for name, _, top, off, c in products]
+        return [*sums, *ends, *((own["name"], own["one"]) for own in beside)]
     if kind == "bins":
-        return [(own, one * statistic["weight"]) for own in statistic["names"]]
-    if kind == "row_sums":
-        half, squares, nulls = half_range(statistic), statistic["squares"], statistic["nulls"]
-        found = [(name, Fraction(half))]
-        if nulls is not None:
-            found.append((nulls["name"], nulls["one"]))
-        if squares is not None:
-            top = coarse_square(half, squares["bits"]) - squares["centre"]
-            found.append((squares["name"], max(abs(squares["centre"]), abs(top))))
-        return found
+        return [(name, one * statistic["weight"]) for name in statistic["names"]]
     if kind == "weighted":
         most, values = statistic["weight"], statistic["values"]
-        products = [] if values is None else [(values, most * -(-half_range(values) >> values["bits"]))]
-        return [(name, most), *((own["name"], size) for own, size in products)]
-    if kind == "cross":
-        halves = [half_range(column) for column in statistic["columns"]]
-        complete = [] if statistic["complete"] is None else [statistic["complete"]]
-        sums = [(c["name"], Fraction(half)) for c, half in zip(statistic["columns"], halves, strict=True)]
-        tops = [(own, halves[i] * halves[j] - centre, centre) for own, i, j, centre in _products(statistic)]
-        squares = [(own, max(abs(centre), abs(top))) for own, top, centre in tops]
-        return [*((c["name"], c["one"]) for c in complete), *sums, *squares]
+        own = [] if values is None else [(values["name"], most * -(-half_range(values) >> values["bits"]))]
+        return [(statistic["name"], most), *own]
     if kind == "margin":
         parts, whole = statistic["rank"] * (1 << statistic["bits"]), 1 << statistic["bits"]
         one *= max(math.ceil(parts), whole - math.floor(parts))
@@ -63,17 +49,53 @@ def boxes(statistic: Description) -> list[tuple[str, Fraction]]:
         one *= statistic["values"]
     elif kind == "unit_sum":
         one = Fraction(half_range(statistic))
-    return [(name, statistic["radius"] if kind == "vector" else one)]
+    return [(statistic["name"], statistic["radius"] if kind == "vector" else one)]
 
 
-def _products(cross: Description) -> list[tuple[str, int, int, Fraction]]:
-    """Return for each product its name, its columns, and what is taken off each."""
-    columns, found = cross["columns"], []
-    for pair in cross["pairs"]:
-        i, j = pair["first"], pair["second"]
+def _sums(statistic: Description) -> tuple[list[tuple[str, Fraction]], list[Product], list[Description]]:
+    """Return the columns of a row, with half ranges; products of two of them; and what is counted beside."""
+    columns, squares = statistic.get("columns", [statistic]), statistic.get("squares")
+    pairs = statistic.get("pairs", [squares | {"first": 0, "second": 0}] if squares else [])
+    halves, products = [half_range(column) for column in columns], []
+    for pair in pairs:
+        i, j, bits = pair["first"], pair["second"], pair.get("bits", 0)
         require(i <= j < len(columns), pair["name"], "expected two columns in order")
-        found.append((pair["name"], i, j, columns[i]["square_centre"] if i == j else Fraction(0)))
-    return found
+        centre = pair["centre"] if squares else columns[i]["square_centre"] if i == j else Fraction(0)
+        largest = Fraction(halves[i] * halves[j], 1 << bits)
+        products.append((pair["name"], (i, j), largest, Fraction(bits > 0, 2), centre))
+    require(len({of for _, of, *_ in products}) == len(products), "pairs", "a product is there twice")
+    beside = statistic.get("complete", statistic.get("nulls"))
+    sums = [(column["name"], Fraction(half)) for column, half in zip(columns, halves, strict=True)]
+    return sums, products, [beside] if beside else []
+
+
+def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
+    """Return L1 and L2 of one row.
+
+    L2 is convex in the square of each column, but for rounding, so largest where each is 0 or at an end. For
+    L1 products are at their ends, and a square may be below its centre, within a parabola whose top counts.
+    """
+    sums, products, beside = _sums(statistic)
+    ends = [half / scales[name] for name, half in sums]
+    l1, l2, gains = sum(ends, Fraction(0)), Fraction(0), [((i, i), x * x) for i, x in enumerate(ends)]
+    for name, (i, j), largest, off, centre in products:
+        scale, end = scales[name], ends[i]
+        most = abs(math.floor(largest + off) - centre) / scale
+        if i == j:
+            part = min(end * scale / (2 * largest), Fraction(1)) if largest else Fraction(1)
+            most = max(most, end * (part - 1) + (centre + off - largest * part**2) / scale)
+        low, high = (((abs(x - centre) + off) / scale) ** 2 for x in (0, largest))
+        l1, l2, gains = l1 + most, l2 + low, [*gains, ((i, j), high - low)]
+    # In whole parts, and of columns at their ends as bits, which is fast.
+    common = math.lcm(*(gain.denominator for _, gain in gains))
+    whole = [(1 << i | 1 << j, int(gain * common)) for (i, j), gain in gains]
+    corners = range(1 << len(ends)) if len(ends) <= _CORNERS else ()
+    tried = (sum(gain for of, gain in whole if of & corner == of) for corner in corners)
+    l2 += Fraction(max(tried, default=sum(max(gain, 0) for _, gain in whole)), common)
+    extra = sum((own["one"] / scales[own["name"]] for own in beside), Fraction(0))
+    if statistic["kind"] == "cross":
+        return l1 + extra, l2 + extra**2
+    return max(l1, extra), max(l2, extra**2)  # a row has a value, or is NULL
 
 
 @dataclass(frozen=True)
@@ -82,16 +104,14 @@ class Shift:
 
     Args:
         rows: how many rows of a unit there may be; None where a unit counts as a whole.
-        pairs: distances, and of how many numbers: at the corners of what is added.
+        pairs: distances, and of how many numbers, where all can be largest together; else empty.
         l1, l2: the largest sums of distances, and of their squares.
-        round: what is added is in a ball without corners, of which `pairs` has the l1.
     """
 
     rows: int | None
     pairs: Counted
     l1: Fraction
     l2: Fraction
-    round: bool = False
 
 
 def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
@@ -101,65 +121,18 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
         statistic: as described.
         scales: of the noise of its coordinates.
     """
-    kind, rows, ratios = statistic["kind"], row_limit(statistic), [b / scales[n] for n, b in boxes(statistic)]
-    pairs: Counted = tuple((ratio, 1) for ratio in ratios)
-    if kind == "bins":
-        pairs = ((max(ratios), 1),)
-    elif kind == "nodes":
-        pairs = ((ratios[0], statistic["levels"]),)
-    elif kind == "vector" and statistic["ball"] == "linf":
-        pairs = ((ratios[0], statistic["length"]),)
-    l1, l2 = (sum((n * x**power for x, n in pairs), Fraction(0)) for power in (1, 2))
-    if kind == "row_sums":
-        l1, l2 = _row_sums(statistic, scales, ratios)
-    elif kind == "cross" and len(statistic["columns"]) <= _CORNERS:
-        l2 = min(l2, _cross_squares(statistic, scales))
-    elif kind == "vector" and statistic["ball"] == "l2":
+    kind, ball = statistic["kind"], statistic.get("ball")
+    pairs: Counted = tuple((box / scales[name], 1) for name, box in boxes(statistic))
+    if kind in MANY:  # one bin, a node on each level, one entry or all
+        many = statistic["levels"] if kind == "nodes" else statistic["length"] if ball == "linf" else 1
+        pairs = ((max(pairs)[0], many),)
+    whole, l2 = (sum((n * x**power for x, n in pairs), Fraction(0)) for power in (1, 2))
+    l1 = whole
+    if kind in ("row_sums", "cross"):
+        l1, l2 = _of_sums(statistic, scales)
+    elif ball == "l2":
         l1 *= root_above(Fraction(statistic["length"]))
-        return Shift(rows, ((l1, 1),), l1, l2, round=True)
-    return Shift(rows, pairs, l1, l2)
-
-
-def row_limit(statistic: Description) -> int | None:
-    """Return how many rows of a unit count in a group; None where a unit counts as a whole."""
-    return statistic.get("rows")
-
-
-def _row_sums(s: Description, scales: Mapping[str, Fraction], ratios: Sequence[Fraction]) -> list[Fraction]:
-    """Return L1 and L2 of one row, with a value or NULL."""
-    half, squares, null = half_range(s), s["squares"], Fraction(0) if s["nulls"] is None else ratios[1]
-    if squares is None:
-        return [max(null, ratios[0]), max(null, ratios[0]) ** 2]
-    one, other, part, centre = (
-        scales[s["name"]],
-        scales[squares["name"]],
-        1 << squares["bits"],
-        squares["centre"],
-    )
-    off = Fraction(1, 2) if squares["bits"] else Fraction(0)
-    # L2 is convex in x² but for the rounding of squares, so largest at an end.
-    l2 = [(x / one) ** 2 + ((abs(Fraction(x * x, part) - centre) + off) / other) ** 2 for x in (0, half)]
-    # L1 rises where squares are at least their centre; up to the last x before that it is below a parabola.
-    l1 = [abs(centre) / other, ratios[0] + abs(coarse_square(half, squares["bits"]) - centre) / other]
-    if centre >= 1:
-        last = min(half, math.isqrt(int((centre - 1 + off) * part)))
-        x = min(part * other / (2 * one), Fraction(last))
-        l1.append(x / one + (centre + off - x * x / part) / other)
-    return [max(null, *l1), max(null**2, *l2)]
-
-
-def _cross_squares(s: Description, scales: Mapping[str, Fraction]) -> Fraction:
-    """Return L2 of one row: convex in the square of each column, so largest at combinations of ends."""
-    weights = [1 / scales[column["name"]] ** 2 for column in s["columns"]]
-    products = [(i, j, int(centre), 1 / scales[name] ** 2) for name, i, j, centre in _products(s)]
-    common = math.lcm(*(w.denominator for w in weights), *(w.denominator for *_, w in products))
-    whole, most = [int(w * common) for w in weights], 0
-    parts = [(i, j, centre, int(w * common)) for i, j, centre, w in products]
-    for x in product(*((0, half_range(column) ** 2) for column in s["columns"])):
-        size = sum(w * t for w, t in zip(whole, x, strict=True))
-        most = max(most, size + sum(w * ((x[i] - c) ** 2 if i == j else x[i] * x[j]) for i, j, c, w in parts))
-    complete = s["complete"]
-    return Fraction(most, common) + ((complete["one"] / scales[complete["name"]]) ** 2 if complete else 0)
+    return Shift(statistic.get("rows"), pairs if l1 == whole else (), l1, l2)
 
 
 @dataclass(frozen=True)
@@ -176,31 +149,24 @@ class Bounding:
     total_rows: int | None
     shown: int | None
 
-    def corner(self, shift: Shift, groups: int) -> tuple[int, int]:
+    def corner(self, rows: int | None) -> tuple[int, int]:
         """Return how many rows are in one group, and in how many groups, at a corner of what a unit adds."""
-        if shift.rows is None:
-            return 1, groups
-        return (shift.rows, groups) if self.total_rows is None else (self.total_rows, 1)
+        if rows is None:
+            return 1, self.groups
+        return (rows, self.groups) if self.total_rows is None else (self.total_rows, 1)
 
-    def pairs(self, shift: Shift, groups: int) -> Counted:
-        """Return distances, and of how many numbers, at a corner."""
-        rows, times = self.corner(shift, groups)
-        return tuple((rows * x, times * n) for x, n in shift.pairs)
+    def l1(self, shifts: Sequence[Shift]) -> Fraction:
+        """Return the largest sum of distances in all groups."""
+        return sum((math.prod(self.corner(s.rows)) * s.l1 for s in shifts), Fraction(0))
 
-    def l1(self, shifts: Sequence[Shift], groups: int) -> Fraction:
-        """Return the largest sum of distances in so many groups."""
-        return sum((math.prod(self.corner(s, groups)) * s.l1 for s in shifts), Fraction(0))
-
-    def l2(self, shifts: Sequence[Shift], groups: int) -> Fraction:
-        """Return the largest sum of squared distances in so many groups."""
-        if self.total_rows is None:
-            return sum((groups * (s.rows or 1) ** 2 * s.l2 for s in shifts), Fraction(0))
-        unit, row = (
-            sum((s.l2 for s in shifts if (s.rows is None) is whole), Fraction(0)) for whole in (True, False)
-        )
+    def l2(self, shifts: Sequence[Shift]) -> Fraction:
+        """Return the largest sum of squared distances in all groups."""
+        k, total = self.groups, self.total_rows
+        if total is None:
+            return sum((k * (s.rows or 1) ** 2 * s.l2 for s in shifts), Fraction(0))
+        unit, row = (sum((s.l2 for s in shifts if bool(s.rows) == of), Fraction(0)) for of in (False, True))
         # Convex in the number of groups, with one row in each but one: largest in one, or in all of them.
-        rest = self.total_rows - groups
-        return max(unit + self.total_rows**2 * row, groups * unit + ((rest + 1) ** 2 + groups - 1) * row)
+        return max(unit + total**2 * row, k * unit + ((total - k + 1) ** 2 + k - 1) * row)
 
 
 def bounding(part: Description) -> Bounding:
@@ -209,21 +175,18 @@ def bounding(part: Description) -> Bounding:
     Args:
         part: of kind "groups".
     """
-    groups, counted = part["groups"], [*part["statistics"], *part["choices"]]
-    public, total, scaled = groups["keys"] == "public", groups["total_rows"], groups["beyond"] == "scale"
-    require((groups["shown"] is not None) == public, "groups.shown", "expected for public keys, else null")
-    private = groups["keys"] == "private"
-    require((part["selection"] is not None) == private, "selection", "expected for private keys, else null")
-    limits = [n for n in (groups["per_unit"], groups["shown"], total) if n is not None]
+    groups, where = part["groups"], "groups.beyond"
+    keys, shown, total = groups["keys"], groups["shown"], groups["total_rows"]
+    for name, given, of in (("groups.shown", shown, "public"), ("selection", part["selection"], "private")):
+        require((given is not None) == (keys == of), name, f"expected for {of} keys, else null")
     require(groups["per_unit"] or total, "groups.per_unit", "nothing limits the groups of a unit")
-    require(
-        not scaled or (public and not total), "groups.beyond", "scaling needs public keys and no total_rows"
-    )
-    for own in counted:
-        rows, where = row_limit(own), "groups.total_rows"
-        require(total is None or rows is None or rows >= total, where, "a statistic has fewer rows")
-        steps = [one["one"] for one in (own, own.get("complete")) if one and "one" in one]
-        whole = own["kind"] == "quantiles" or not any(one % _PARTS for one in steps)
-        fit = own["kind"] != "weighted" and not own.get("matched") and whole
-        require(not scaled or fit, "groups.beyond", f"{own['kind']} is not counted in parts of 2^-20")
-    return Bounding(min(limits), total, groups["shown"])
+    scaled = groups["beyond"] == "scale"
+    require(not (scaled and (total or keys == "private")), where, "scaling needs public keys, no total_rows")
+    for own in [*part["statistics"], *part["choices"]]:
+        rows = own.get("rows")
+        require(not total or not rows or rows >= total, "groups.total_rows", "a statistic has fewer rows")
+        ones = [each["one"] for each in (own, own.get("complete") or {}) if "one" in each]
+        parts = own["kind"] in _CUT or not any(one % _PARTS for one in ones)
+        fit = parts and own["kind"] != "weighted" and not own.get("matched")
+        require(not scaled or fit, where, f"{own['kind']} is not counted in parts of 2^-20")
+    return Bounding(min(n for n in (groups["per_unit"], shown, total) if n), total, shown)

@@ -9,61 +9,55 @@ from typing import Any
 
 # A record has exactly these fields, each with its form: a scalar, a record, or values between quotes. "?"
 # adds null; "*" makes a list, "+" one that is not empty, "%" an object from names. "@" includes the fields of
-# another record. Where a record is one of several, its first field says which.
+# another record. A name with a dot is one of several records: a first field without a form says which.
 GRAMMAR = """
 description: version:version unit:text neighbours:'one_unit'|'one_answer' @claim parts:part+
 claim: epsilon:positive delta:chance
 
-part: kind = groups | largest_groups | survey
-groups: @claim groups:limits statistics:statistic* choices:choice* noise:noise? selection:selection?
+part.groups: kind @claim groups:limits statistics:statistic* choices:choice* noise:noise? selection:selection?
 limits: keys:'public'|'private'|'brought' @most beyond:'sample'|'scale'
 most: shown:count? per_unit:count? total_rows:count?
-largest_groups: @claim keys:'public'|'private' @range @picks noise:law?
+part.largest_groups: kind @claim keys:'public'|'private' @range @picks noise:law?
 range: lower:steps upper:steps
 picks: rate:positive picks:count candidates:count? margin:whole?
 law: law:'laplace'|'gaussian' scale:positive
-survey: @claim one:positive_steps strata:count @law
+part.survey: kind @claim one:positive_steps strata:count @law
 
-statistic: kind = units | rows | values | vector_rows | row_sums | unit_sum | distinct | cross | weighted
-statistic: kind = bins | nodes | vector | margin
 number: name:text one:positive_steps
 sum: name:text @range centre:steps
-units: @number
-rows: @number rows:count
-values: @number rows:count column:text
-vector_rows: @number rows:count
-row_sums: @sum rows:count column:text nulls:number? squares:squares?
+statistic.units: kind @number
+statistic.rows: kind @number rows:count
+statistic.values: kind @number rows:count column:text
+statistic.vector_rows: kind @number rows:count
+statistic.row_sums: kind @sum rows:count column:text nulls:number? squares:squares?
 squares: name:text bits:bits centre:steps
-unit_sum: @sum missing:flag
-distinct: @number values:count matched:flag
-cross: rows:count complete:number? columns:column+ pairs:pair*
+statistic.unit_sum: kind @sum missing:flag
+statistic.distinct: kind @number values:count matched:flag
+statistic.cross: kind rows:count complete:number? columns:column+ pairs:pair*
 column: @sum square_centre:steps
 pair: name:text first:whole second:whole
-weighted: name:text rows:count weight:positive_steps values:products?
+statistic.weighted: kind name:text rows:count weight:positive_steps values:products?
 products: @sum bits:bits
-bins: names:text+ one:positive_steps weight:positive_steps rows:count?
-nodes: @number rows:count levels:count
-vector: name:text length:count radius:positive_steps ball:'l1'|'l2'|'linf' rows:count?
-margin: @number rows:count rank:share bits:bits
+statistic.bins: kind names:text+ one:positive_steps weight:positive_steps rows:count?
+statistic.nodes: kind @number rows:count levels:count
+statistic.vector: kind name:text length:count radius:positive_steps ball:'l1'|'l2'|'linf' rows:count?
+statistic.margin: kind @number rows:count rank:share bits:bits
 
-choice: kind = quantiles
-quantiles: name:text rows:count one:positive_steps scale:positive targets:target+
+choice.quantiles: kind name:text rows:count one:positive_steps scale:positive targets:target+
 target: rank:share within:flag
 
-noise: shape = independent | k_norm | centred_gaussian | levels_gaussian | series_gaussian | tree_laplace
-independent: law:'laplace'|'gaussian' scales:positive%
-k_norm: joint:flag body:'cone'|'cube' units:flag order:text+ scales:positive%
-centred_gaussian: scales:positive% counts:count_weight+ common:positive fine_bits:bits
+noise.independent: shape law:'laplace'|'gaussian' scales:positive%
+noise.k_norm: shape joint:flag body:'cone'|'cube' units:flag order:text+ scales:positive%
+noise.centred_gaussian: shape scales:positive% counts:count_weight+ common:positive fine_bits:bits
 count_weight: name:text weight:count
-levels_gaussian: scales:positive% levels:level+
+noise.levels_gaussian: shape scales:positive% levels:level+
 level: size:positive totals:total+
 total: cells:count times:count
-series_gaussian: scales:positive% series:count weights:whole+ weight_bits:bits
-tree_laplace: scales:positive% series:count steps:count blocks:count+
+noise.series_gaussian: shape scales:positive% series:count weights:whole+ weight_bits:bits
+noise.tree_laplace: shape scales:positive% series:count steps:count blocks:count+
 
-selection: kind = truncated_geometric | threshold
-truncated_geometric: @claim pre_threshold:count
-threshold: name:text threshold:integer pre_threshold:count
+selection.truncated_geometric: kind @claim pre_threshold:count
+selection.threshold: kind name:text threshold:integer pre_threshold:count
 """
 
 
@@ -78,7 +72,7 @@ class CertificateError(ValueError):
     def __init__(self, where: str, problem: str) -> None:
         self.where = where
         self.problem = problem
-        super().__init__(f"{where or 'description'}: {problem}")
+        super().__init__(repr(f"{where or 'description'}: {problem}")[1:-1])  # one line, whatever the names
 
 
 def require(condition: object, where: str, problem: str) -> None:
@@ -87,58 +81,37 @@ def require(condition: object, where: str, problem: str) -> None:
         raise CertificateError(where, problem)
 
 
+# For each scalar what it is, for messages; its type (fractions are texts); and which values it admits.
+SCALARS: Mapping[str, tuple[str, type, Callable[[Any], bool]]] = {
+    "version": ("1, the version that is known", int, lambda x: x == 1),
+    "text": ("a text", str, lambda x: True),
+    "flag": ("true or false", bool, lambda x: True),
+    "whole": ("a whole number from 0", int, lambda x: 0 <= x < 2**63),
+    "bits": ("a whole number from 0 to 128", int, lambda x: 0 <= x <= 128),
+    "count": ("a whole number from 1", int, lambda x: 1 <= x < 2**63),
+    "integer": ("a whole number", int, lambda x: -(2**63) < x < 2**63),
+    "steps": ('whole steps as "n"', Fraction, lambda x: x.denominator == 1),
+    "positive_steps": ('whole steps above 0 as "n"', Fraction, lambda x: x.denominator == 1 and x > 0),
+    "positive": ('a number above 0 as "p/q"', Fraction, lambda x: x > 0),
+    "share": ('a number from 0 to 1 as "p/q"', Fraction, lambda x: 0 <= x <= 1),
+    "chance": ('a number from 0 to below 1 as "p/q"', Fraction, lambda x: 0 <= x < 1),
+}
 _EXACT = re.compile(r"(0|-?[1-9][0-9]{0,2999})(?:/([1-9][0-9]{0,2999}))?", re.ASCII)
 
 
-def _exact(value: Any) -> Fraction | None:
-    found = _EXACT.fullmatch(value) if isinstance(value, str) else None
-    return Fraction(int(found[1]), int(found[2] or 1)) if found else None
+def _record(name: str, records: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a record, and their forms."""
+    found, kind = dict[str, str](), name.partition(".")[2]
+    for field in records[name].split(" "):
+        own, _, form = field.partition(":")
+        found |= _record(own[1:], records) if own[0] == "@" else {own: form or f"'{kind}'"}
+    return found
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-# For each scalar what it is, for messages; what reads it, or gives None; and which values it admits.
-SCALARS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], bool]]] = {
-    "version": ("1, the version that is known", _whole, lambda x: x == 1),
-    "text": ("a text", lambda value: value if isinstance(value, str) else None, lambda x: True),
-    "flag": ("true or false", lambda value: value if isinstance(value, bool) else None, lambda x: True),
-    "whole": ("a whole number from 0", _whole, lambda x: 0 <= x < 2**63),
-    "bits": ("a whole number from 0 to 128", _whole, lambda x: 0 <= x <= 128),
-    "count": ("a whole number from 1", _whole, lambda x: 1 <= x < 2**63),
-    "integer": ("a whole number", _whole, lambda x: -(2**63) < x < 2**63),
-    "steps": ('whole steps as "n"', _exact, lambda x: x.denominator == 1),
-    "positive_steps": ('whole steps above 0 as "n"', _exact, lambda x: x.denominator == 1 and x > 0),
-    "positive": ('a number above 0 as "p/q"', _exact, lambda x: x > 0),
-    "share": ('a number from 0 to 1 as "p/q"', _exact, lambda x: 0 <= x <= 1),
-    "chance": ('a number from 0 to below 1 as "p/q"', _exact, lambda x: 0 <= x < 1),
-}
-
-
-def _parsed(grammar: str) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, list[str]]]]:
-    """Return the records of a grammar, and which of them are one of several."""
-    lines = [line.split(": ", 1) for line in grammar.splitlines() if line]
-    unions: dict[str, tuple[str, list[str]]] = {}
-    plain: dict[str, list[str]] = {}
-    for name, text in lines:
-        tag, _, kinds = text.partition(" = ")
-        if kinds:
-            unions[name] = tag, [*unions.get(name, (tag, []))[1], *kinds.split(" | ")]
-        else:
-            plain[name] = text.split(" ")
-
-    def fields(name: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for field in plain[name]:
-            own, _, form = field.partition(":")
-            found |= fields(own[1:]) if own.startswith("@") else {own: form}
-        return found
-
-    return {name: fields(name) for name in plain}, unions
-
-
-RECORDS, UNIONS = _parsed(GRAMMAR)
+_LINES = dict(line.split(": ", 1) for line in GRAMMAR.splitlines() if line)
+RECORDS = {name: _record(name, _LINES) for name in _LINES}
+# Which field says which record it is, where it is one of several.
+TAGS = {name.partition(".")[0]: next(iter(fields)) for name, fields in RECORDS.items() if "." in name}
 
 
 def read(value: Any, form: str = "description", where: str = "") -> Any:
@@ -152,29 +125,29 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
         CertificateError: a field is missing, unknown, or not of its form.
     """
     if form in SCALARS:
-        what, convert, admitted = SCALARS[form]
-        found = convert(value)
-        require(found is not None and admitted(found), where, f"expected {what}")
-        return found
+        what, kind, admitted = SCALARS[form]
+        if kind is Fraction and isinstance(value, str) and (found := _EXACT.fullmatch(value)):
+            value = Fraction(int(found[1]), int(found[2] or 1))
+        own = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+        require(own and admitted(value), where, f"expected {what}")
+        return value
     if form[0] == "'":
         require(isinstance(value, str) and f"'{value}'" in form.split("|"), where, f"expected {form}")
         return value
-    base, many = form[:-1], form[-1]
+    base, many, prefix = form[:-1], form[-1], f"{where}." if where else ""
     if many == "?":
         return None if value is None else read(value, base, where)
     if many in "*+":
         require(isinstance(value, list) and len(value) >= (many == "+"), where, "expected a list")
         return [read(one, base, f"{where}[{i}]") for i, one in enumerate(value)]
     require(isinstance(value, dict), where, "expected an object")
-    prefix = f"{where}." if where else ""
     if many == "%":
         return {name: read(one, base, f"{prefix}{name}") for name, one in value.items()}
-    fields = RECORDS.get(form, {})
-    if form in UNIONS:
-        tag, kinds = UNIONS[form]
-        kind = read(value.get(tag), "|".join(f"'{kind}'" for kind in kinds), prefix + tag)
-        fields = {tag: f"'{kind}'", **RECORDS[kind]}
-    for name in {**fields, **value}:
-        require(name in fields, f"{prefix}{name}", "unknown field")
+    if form in TAGS:
+        tag, kind = TAGS[form], value.get(TAGS[form])
+        form = f"{form}.{kind if isinstance(kind, str) else ''}"
+        require(form in RECORDS, prefix + tag, "missing or unknown")
+    for name in {**RECORDS[form], **value}:
+        require(name in RECORDS[form], f"{prefix}{name}", "unknown field")
         require(name in value, f"{prefix}{name}", "missing field")
-    return {name: read(value[name], own, prefix + name) for name, own in fields.items()}
+    return {name: read(value[name], own, prefix + name) for name, own in RECORDS[form].items()}

@@ -253,6 +253,6 @@ def _release(console: Console, advice: Advice) -> None:
     released = advice.release()
     for name, one in released.items():
         with Watch("Reading rows, adding noise"):
-            numbers, widths = one.to_arrow(), bars.widths(one)
+            numbers, widths = one.to_arrow(), bars._widths(one)
         console.print(Text(f"\n{visible(name)}", style="bold"))
         print_any(console, one, numbers, widths, bars, 40)

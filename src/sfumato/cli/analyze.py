@@ -101,8 +101,8 @@ def analyze(
         files = check_written(output or [], plot)
         release = _planned(file, catalog, table or [], public or [])
         for path, option in files:
-            release.check_no_source(path, option)
-        with Watch("Reading rows, comparing limits", fraction_of(release.engine)):
+            release._check_no_source(path, option)
+        with Watch("Reading rows, comparing limits", fraction_of(release._engine)):
             found = _found(release, compared)
         console = printer()
         console.print(Text(visible(str(found), lines=True)), soft_wrap=True)
@@ -143,7 +143,7 @@ def _found(release: Any, compared: dict[str, Any]) -> Any:
 
     plan = release.plan
     return analysed(
-        plan.query, release.engine, options={"epsilon": plan.epsilon, "delta": plan.delta}, **compared
+        plan.query, release._engine, options={"epsilon": plan.epsilon, "delta": plan.delta}, **compared
     )
 
 

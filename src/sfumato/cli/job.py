@@ -69,13 +69,13 @@ class Job:
         check_largest(planned, self.plot is not None, self.errors, self.preview)
         # Before anything is paid, drawn, printed or written.
         for path, name in self._files:
-            planned.check_no_source(path, name)
+            planned._check_no_source(path, name)
             if self.payer is not None:
                 self.payer.check_no_ledger(path, name)
         for path in self.outputs:
-            planned.check_lists(path)
+            planned._check_lists(path)
         if self.errors:
-            planned.check_bars(self._bars(planned))
+            planned._check_bars(self._bars(planned))
         # Of what is found by looking only the release itself can tell.
         if self.explain and not asked.looks:
             self._print_explanation(console, planned)
@@ -114,10 +114,10 @@ class Job:
 
         bars = self._bars(release)
         if self._streams and not is_processed(release):
-            with Watch(f"Writing {self.outputs[0]}", fraction_of(release, release.engine)):
+            with Watch(f"Writing {self.outputs[0]}", fraction_of(release, release._engine)):
                 self._write_table(release, self.outputs[0])
         else:
-            with Watch("Reading rows, adding noise", fraction_of(release, release.engine)):
+            with Watch("Reading rows, adding noise", fraction_of(release, release._engine)):
                 numbers, widths = answers(release, console, bars, self.show)
             # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
             try:

@@ -30,16 +30,16 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
         raise QueryError(
             "--preview: which groups are the largest is not known before; --dry-run says the noise"
         )
-    if (plot or errors) and any(one.plan.law is None for one in largest):
+    if (plot or errors) and not all(one.measured for one in largest):
         given = "--plot" if plot else "--errors"
         raise QueryError(f"{given}: counts => FALSE leaves out the numbers that it is of")
 
 
 def widths_of(release: TopRelease, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars; None where numbers are left out."""
-    if release.plan.law is None:
+    if not release.measured:
         return None
-    return bars.widths(release)
+    return bars._widths(release)
 
 
 def print_largest(

@@ -84,8 +84,8 @@ app.command(
     "command line must be fixed."
 )(advise)
 app.command(
-    epilog="Exit codes: 0 they agree; 1 they do not, or the receipt is of made-up rows or of noise for "
-    "tests; 2 a file cannot be read, or the command line must be fixed."
+    epilog="Exit codes: 0 the receipt is certified, and the table agrees; 1 not so, or the receipt is of "
+    "made-up rows or of noise for tests; 2 a file cannot be read, or the command line must be fixed."
 )(verify)
 app.add_typer(budget, name="budget")
 app.add_typer(journal, name="journal")

@@ -35,7 +35,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         budgets = [plan.epsilon * times for times in map(Fraction, _TIMES)]
         with Watch("Trying made-up groups"):
             plans = plans_of(plan.query, budgets, {"delta": plan.delta})
-            found = previewed(plan.query, one.engine, plans, _UNITS, 1, confidence)
+            found = previewed(plan.query, one._engine, plans, _UNITS, 1, confidence)
         console.print(str(found), highlight=False, soft_wrap=True)
         console.print("\nPreview: no row was read, nothing was spent.")
         if plot is not None and i == 0:

@@ -34,12 +34,12 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
     """
     if not isinstance(release, ProcessedRelease):
         return
-    if plot and not release.drawable:
+    if plot and not release._drawable:
         raise QueryError(
             "--plot draws groups with their aggregates as they are released; leave out what is computed with "
             "them, or write --output and draw that"
         )
-    if errors and not release.followed:
+    if errors and not release._followed:
         raise QueryError(
             "--errors: what is computed around the private SELECT has no error bars of its own; write "
             "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL"
@@ -69,9 +69,9 @@ def _widths(release: NoisyTable, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars, where there are any."""
     if isinstance(release, TopRelease):
         return widths_of(release, bars)
-    if isinstance(release, ProcessedRelease) and not (release.followed and release.measured):
+    if isinstance(release, ProcessedRelease) and not (release._followed and release.measured):
         return None
-    return bars.widths(release)
+    return bars._widths(release)
 
 
 def print_any(
@@ -107,5 +107,5 @@ def _told(release: Release | TopRelease) -> list[str]:
     """Say in a few words with what noise a release was drawn, and of which groups."""
     if isinstance(release, Release):
         return table.noise_and_groups(release)
-    noise = [] if release.plan.law is None else [f"{type(release.plan.law).__name__} noise"]
+    noise = [f"{type(law).__name__} noise" for law in release.plan.laws.values()]
     return [*noise, f"groups: {largest_told(release, release.to_arrow().num_rows)}"]

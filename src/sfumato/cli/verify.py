@@ -1,4 +1,4 @@
-"""`sfumato verify`: a released table beside its receipt."""
+"""`sfumato verify`: what a receipt proves, and a released table beside it."""
 
 from __future__ import annotations
 
@@ -30,25 +30,36 @@ def verify(
         ),
     ],
     answer: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="ANSWER",
+            metavar="[ANSWER]",
             help="The released table: .parquet, .csv or .json, as it was written, or .arrow.",
             show_default=False,
         ),
-    ],
+    ] = None,
 ) -> None:
-    """Say whether a table is the one that a receipt is of, and where it is not. Nothing is spent."""
+    """Recompute the epsilon of a release from its receipt alone; with a table, say whether it is that one.
+
+    Reads no rows and spends nothing.
+    """
     from rich.text import Text
 
+    from sfumato.certificate.checking import checked, digest, report
     from sfumato.cli.terminal import forgiving, printer
     from sfumato.display.text import visible
-    from sfumato.query.released.receipt import Receipt
+    from sfumato.query.released.receipt import Receipt, plain
 
     forgiving()
     try:
-        found = Receipt.read(receipt).verify(answer)
-    except (SfumatoError, OSError) as error:
+        given = plain(receipt, alone=answer is None)
+        certificate, wrong = checked(given)
+        refused = "\n".join(f"Refused: {one}" for one in wrong)
+        if answer is not None and given.get("sha256") == digest(given):
+            found = Receipt.read(receipt).verify(answer)
+            said, ok = str(found), found.ok
+        else:
+            said, ok = (report(certificate), True) if certificate and not wrong else (refused, False)
+    except (SfumatoError, OSError, RecursionError) as error:
         fail(error, VerifyCode.UNREADABLE)
-    printer().print(Text(visible(str(found), lines=True)), soft_wrap=True)
-    raise typer.Exit(VerifyCode.AGREES if found.ok else VerifyCode.DIFFERS)
+    printer().print(Text(visible(said, lines=True)), soft_wrap=True)
+    raise typer.Exit(VerifyCode.AGREES if ok else VerifyCode.DIFFERS)

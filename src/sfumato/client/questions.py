@@ -23,8 +23,8 @@ from sfumato.service.recorded import Recorded, written
 if TYPE_CHECKING:
     from sfumato.budget import Budget
     from sfumato.query.plans.plan import Plan
+    from sfumato.query.top.draw import TopMeasurement
     from sfumato.query.top.explanation import TopExplanation
-    from sfumato.query.top.plan import TopPlan
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,7 +226,7 @@ class RemoteQuestion(Remote):
 
     def _sent(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the question as it is sent, once what is wrong with it is said here."""
-        self.local.checked_plan(**options)
+        self.local._checked_plan(**options)
         return _body(self.recorded, options)
 
     def _card(self) -> Card:
@@ -252,7 +252,7 @@ class RemoteTop(Remote):
 
     local: Top = field(kw_only=True)
 
-    def plan(self, **options: Any) -> TopPlan:
+    def plan(self, **options: Any) -> Plan[Top, TopMeasurement]:
         """Say what a release with these options would do and cost, as `Top.plan`; nothing is sent.
 
         Args:

@@ -13,7 +13,7 @@ from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign
-from sfumato.query.released.output import require
+from sfumato.query.released.output import require, schema_metadata
 from sfumato.query.released.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -143,7 +143,20 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         self._about: dict[str, Any] = json.loads(table.schema.metadata[_ABOUT])
         names: dict[str, str] = self._about["errors"]
         self._widths = {name: table[width] for name, width in names.items()}
-        self._table = table.drop_columns(list(names.values())).replace_schema_metadata(None)
+        self._table = table.drop_columns(list(names.values())).replace_schema_metadata(
+            schema_metadata(self._numbers)
+        )
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """The facts about its numbers that go into frames and files."""
+        found: dict[str, Any] = self._about.get("metadata", self._about["spent"])
+        return found
+
+    @property
+    def _numbers(self) -> dict[str, Any]:
+        """The same facts, without those about error bars."""
+        return {name: said for name, said in self._facts.items() if name != "error_bars"}
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -181,15 +194,14 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         return tuple(self._about["hints"])
 
     def to_arrow(self) -> pa.Table:
-        """Return the released table.
+        """Return the released table; metadata of its schema say what its numbers do not include.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
         >>> visits = connect(url, token).table("visits")
         >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
-        >>> answer.to_arrow().schema
-        year: int64
-        n: int64
+        >>> answer.to_arrow().schema.types
+        [DataType(int64), DataType(int64)]
         """
         return self._table
 
@@ -224,7 +236,28 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             if column in taken:
                 raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
             made = made.add_column(made.column_names.index(name) + 1, column, width)
-        return made.to_pandas()
+        frame = made.to_pandas()
+        frame.attrs["sfumato"] = self._facts
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> visits = connect(url, token).table("visits")
+        >>> answer = visits.group_by("year").agg(n=sf.count()).release(epsilon=1)
+        >>> answer.to_pandas().attrs["sfumato"]["bias"]
+        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
+        """
+        frame = super().to_pandas()
+        frame.attrs["sfumato"] = self._numbers
+        return frame
 
     def errors(self, confidence: float | None = None) -> pa.Table:
         """Return half-widths of error bars, row by row; NULL for what has none.
@@ -272,7 +305,8 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         from sfumato.query.cards.far import far_card
 
         about = self._about
-        facts = [("±" if "error bar" in said else "bias", said) for said in about.get("covers", ())]
+        labels = {"error_bars": "±", "bias": "bias"}
+        facts = [(label, self._facts[name]) for name, label in labels.items() if name in self._facts]
         if self.repeats is not None:
             facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
         return far_card(

@@ -103,7 +103,7 @@ class Client:
         >>> connect(url, token).table("visits")
         <RemoteTable visits (read with DuckDB): 4 columns; privacy unit id>
         """
-        return RemoteTable.opened(self, self._catalog, name)
+        return RemoteTable._opened(self, self._catalog, name)
 
     def public(self, name: str) -> RemotePublicTable:
         """Return a public table of the service, to be joined with private ones.
@@ -117,7 +117,7 @@ class Client:
         >>> connect(url, token).public("reforms")
         <RemotePublicTable reforms (read with DuckDB): 2 columns>
         """
-        return RemotePublicTable.opened(self, self._catalog, name)
+        return RemotePublicTable._opened(self, self._catalog, name)
 
     @cached_property
     def _catalog(self) -> Catalog:

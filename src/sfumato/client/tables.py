@@ -36,7 +36,7 @@ class RemotePublicTable(Remote):
     local: PublicTable = field(kw_only=True)
 
     @classmethod
-    def opened(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
+    def _opened(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
         """Return a public table by its name."""
         local = catalog.public(name)
         return cls(service, Recorded("public", name), local=local)
@@ -98,7 +98,7 @@ class RemoteTable(Remote):
     local: Table[Any] = field(kw_only=True)
 
     @classmethod
-    def opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
+    def _opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
         """Return a private table by its name."""
         table = catalog.table(name)
         name = catalog.declaration(name).name

@@ -2,25 +2,181 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
 from sfumato.dialect.functions import FUNCTIONS, LISTED, NEWER, PREFIXES, QUANTILES, TWINS, WEIGHTED, line
 from sfumato.dialect.inside.queries import Source
-from sfumato.dialect.listed import listed, ranks_of
 from sfumato.dialect.strata import FORM, Strata
-from sfumato.dialect.syntax import Expression, Item, Statement, WrittenAggregate, positive
+from sfumato.dialect.syntax import (
+    Bounds,
+    Expression,
+    Item,
+    Literal,
+    Statement,
+    Truth,
+    WrittenAggregate,
+    positive,
+)
 from sfumato.dialect.vocabulary import CUMULATIVE
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import QueryError, SqlError
+from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
+from sfumato.query.aggregates.called import counts
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import spelled
+
+Refuse = Callable[[Place, str], SqlError]
+
+
+_BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
+_VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
+_CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "date": "dates"}
+
+
+def listed(
+    call: WrittenAggregate,
+    make: Callable[..., Aggregate],
+    column: str,
+    weights: Mapping[str, Any],
+    refuse: Refuse,
+) -> Aggregate:
+    """Return what a call with a list, or with named arguments of its own, asks.
+
+    Args:
+        call: as it is written.
+        make: the function of Python.
+        column: whose values they are.
+        weights: as the function takes them.
+        refuse: makes an error at a place.
+    Raises:
+        SqlError: edges, values, or the length or the bound of vectors, are missing or not such.
+    """
+    options: dict[str, Any] = {
+        name: given.value if isinstance(given, Truth) else given.text
+        for name, given in call.options
+        if not isinstance(given, Expression)
+    }
+    vectors = make in (ask.vector_sum, ask.vector_mean)
+    given = () if vectors else (_bins(call, refuse),)
+    if vectors:
+        options["length"] = _length(call, refuse)
+    try:
+        return make(column, *given, **options, **weights)
+    except ParameterError as error:  # there are too many, most likely
+        raise refuse(call.name_place, str(error)) from None
+
+
+def ranks_of(call: WrittenAggregate, text: str, refuse: Refuse) -> list[float] | float:
+    """Return the ranks of a call for quantiles: a list of them, or one.
+
+    Args:
+        call: as it is written.
+        text: of the statement.
+        refuse: makes an error at a place.
+    Raises:
+        SqlError: they are missing, out of range or twice there.
+    """
+    function, ranks = call.function, call.ranks
+    listing = function == "QUANTILES"
+    boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
+    if not ranks or call.listed != listing:
+        second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
+        place = ranks[0].place if ranks else call.name_place
+        raise refuse(place, f"the second argument of {function} is written {second}")
+    if boundaries:
+        number = positive(text, ranks[0], f"the number of quantiles of {function}")
+        if number > _MOST_BOUNDARIES:
+            raise refuse(ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once")
+        return [i / number for i in range(number + 1)]
+    seen: set[float] = set()
+    for rank in ranks:
+        if not 0 <= Fraction(rank.text) <= 1:
+            raise refuse(rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median")
+        if float(rank.text) in seen:
+            raise refuse(rank.place, "this rank is asked twice")
+        seen.add(float(rank.text))
+    return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
+
+
+def _bins(call: WrittenAggregate, refuse: Refuse) -> list[Any]:
+    edges = call.function == "HISTOGRAM"
+    form, what = (_BINS, "edges") if edges else (_VALUES, "values")
+    if call.bounds is not None:
+        raise refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
+    if not call.listed:
+        raise refuse(call.ranks[0].place if call.ranks else call.name_place, form)
+    return _edges(call, refuse) if edges else _values(call.ranks, refuse)
+
+
+def _edges(call: WrittenAggregate, refuse: Refuse) -> list[str]:
+    edges = call.ranks
+    for one, other in pairwise(edges):
+        if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
+            raise refuse(other.place, "each edge is a number above the one before")
+    if not 2 <= len(edges) <= ask.MOST_BINS + 1:
+        raise refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
+    return [edge.text for edge in edges]
+
+
+def _values(listed: tuple[Literal, ...], refuse: Refuse) -> list[Any]:
+    found: list[Any] = []
+    for literal in listed:
+        if literal.kind != listed[0].kind:
+            raise refuse(literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it")
+        value = _value(literal)
+        if value is None:
+            raise refuse(
+                literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
+            )
+        if value in found:
+            raise refuse(literal.place, "this value is counted twice")
+        found.append(value)
+    return found
+
+
+def _value(literal: Literal) -> str | bool | int | date | None:
+    """Return a value as Python has it; None for a number that is not whole, or no day."""
+    if literal.kind == "text":
+        return literal.text
+    if literal.kind == "word":
+        return literal.text.upper() == "TRUE"
+    if literal.kind == "date":
+        try:
+            return date.fromisoformat(literal.text)
+        except ValueError:
+            return None
+    number = Fraction(literal.text)
+    return int(number) if number.denominator == 1 and -(2**63) <= number < 2**63 else None
+
+
+def _length(call: WrittenAggregate, refuse: Refuse) -> int:
+    """Return the length of vectors, where their bound is there too."""
+    form = (
+        f"write {call.function}(x, length => 128, bound => 1), for vectors of 128 entries and a norm up to 1"
+    )
+    if call.bounds is not None:
+        raise refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
+    if call.ranks:
+        raise refuse(call.ranks[0].place, form)
+    given = dict(call.options)
+    for name in ("length", "bound"):
+        if name not in given:
+            raise refuse(call.name_place, f"{name} is missing; {form}")
+    length = given["length"]
+    assert isinstance(length, Literal)
+    if Fraction(length.text).denominator != 1:
+        raise refuse(length.place, "the length of vectors is a whole number")
+    return int(Fraction(length.text))
+
 
 _MOST_BOUNDARIES = 1000
 # Those of which a release finds bounds.
@@ -104,8 +260,8 @@ class Aggregates:
         weights = self._weights(call, make)
         if call.bounds is not None and call.bounds.more and not call.others:
             raise self._refuse(call.bounds.place, f"{function} is of one column: write (lower, upper)")
-        if make in (ask.count, ask.count_distinct):
-            return self._count(call, weights)
+        if counts(make):
+            return self._count(call, make, weights)
         if call.distinct:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
@@ -115,7 +271,7 @@ class Aggregates:
         if call.others:
             return self._of_several(call, [call.argument, *call.others], make)
         low, high, per = self._bounds(call)
-        column = self._column(call.argument)
+        column = self._first(call)
         error_bars = call.error_bars is None or call.error_bars.value
         if make is ask.quantiles:
             ranks = ranks_of(call, self.statement.text, self._refuse)
@@ -159,7 +315,9 @@ class Aggregates:
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
 
-    def _count(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
+    def _count(
+        self, call: WrittenAggregate, make: Callable[..., Aggregate], weights: Mapping[str, Any]
+    ) -> Aggregate:
         bounds = call.bounds
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
@@ -167,8 +325,10 @@ class Aggregates:
             raise self._refuse(
                 call.name_place, f"{call.function}(DISTINCT ...) has no weights: leave them out"
             )
-        if FUNCTIONS[call.function] is ask.count_distinct:
+        if make is ask.count_distinct:
             return self._count_distinct(call)
+        if call.distinct and make is not ask.count:
+            raise self._refuse(call.name_place, f"{call.function} has no DISTINCT: leave it out")
         if call.distinct:
             column = None if call.argument is None else self.statement.column(call.argument)
             if column is None or column.casefold() != self.unit.casefold():
@@ -177,27 +337,38 @@ class Aggregates:
                 raise self._refuse(
                     bounds.place, "a privacy unit counts once in each of its groups: leave the bounds out"
                 )
+            if call.condition is not None:
+                message = "privacy units are counted without FILTER: write its condition in WHERE"
+                raise self._refuse(call.condition.place, message)
             return ask.count_units()
         if bounds is not None:
-            if bounds.kind == "contribution_bounds_per_row":
-                raise self._refuse(
-                    bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
-                )
-            if Fraction(bounds.lower.text) != 0:
-                raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
-            rows = positive(self.statement.text, bounds.upper, "the upper bound of a count")
-            if self.rows is not None and self.rows[0] != rows:
-                raise self._refuse(
-                    bounds.upper.place,
-                    f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
-                )
-            declared = self.declared
-            if declared is not None and declared.max_rows is not None and rows > declared.max_rows:
-                raise self._refuse(
-                    bounds.upper.place, beyond(declared, "the bound of a COUNT", rows, declared.max_rows)
-                )
-            self.rows = self.rows or (rows, bounds.upper.place)
-        return ask.count(None if call.argument is None else self._column(call.argument), **weights)
+            self._limit_rows(bounds)
+        if call.argument is None and make is not ask.count:
+            raise self._refuse(call.name_place, f"{call.function}(*): write a condition")
+        if call.argument is None and call.condition is None:
+            return ask.count(**weights)
+        return make(self._first(call), **weights)
+
+    def _limit_rows(self, bounds: Bounds) -> None:
+        """Take the bound of a count as the limit of rows."""
+        if bounds.kind == "contribution_bounds_per_row":
+            raise self._refuse(
+                bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
+            )
+        if Fraction(bounds.lower.text) != 0:
+            raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
+        rows = positive(self.statement.text, bounds.upper, "the upper bound of a count")
+        if self.rows is not None and self.rows[0] != rows:
+            raise self._refuse(
+                bounds.upper.place,
+                f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
+            )
+        declared = self.declared
+        if declared is not None and declared.max_rows is not None and rows > declared.max_rows:
+            raise self._refuse(
+                bounds.upper.place, beyond(declared, "the bound of a COUNT", rows, declared.max_rows)
+            )
+        self.rows = self.rows or (rows, bounds.upper.place)
 
     def _weights(self, call: WrittenAggregate, make: Callable[..., Aggregate]) -> dict[str, Any]:
         """Return the weights of a call, as its function takes them."""
@@ -241,7 +412,7 @@ class Aggregates:
         values = positive(self.statement.text, bounds.upper, "the upper bound of a count")
         if values > ask.MOST_VALUES:
             raise self._refuse(bounds.upper.place, f"at most {ask.MOST_VALUES:,} values of a unit can count")
-        column = self._column(call.argument)
+        column = self._first(call)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
     def _listed(
@@ -252,7 +423,7 @@ class Aggregates:
         weights: Mapping[str, Any],
     ) -> Aggregate:
         if make is not ask.proportion:
-            return listed(call, make, self._column(argument), weights, self._refuse)
+            return listed(call, make, self._first(call), weights, self._refuse)
         if call.bounds is not None or call.ranks:
             place = call.bounds.place if call.bounds else call.ranks[0].place
             raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
@@ -273,7 +444,7 @@ class Aggregates:
         form = f"{function}({names}, contribution_bounds_per_row => ({each}))"
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"write {form}")
-        columns = [self._column(argument) for argument in arguments]
+        columns = [self._first(call), *map(self._column, arguments[1:])]
         for i, column in enumerate(columns):
             if column.casefold() in {before.casefold() for before in columns[:i]}:
                 other = "name another column" if make is line else "write VAR_POP"
@@ -373,17 +544,32 @@ class Aggregates:
             return ""
         return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
 
+    def _first(self, call: WrittenAggregate) -> str:
+        """Return the column of a call's argument, without a value where its condition is not true."""
+        argument, condition = call.argument, call.condition
+        if condition is None:
+            assert argument is not None
+            return self._column(argument)
+        shape = ("filter", *self.statement.shape(condition), "then")
+        value = "1"
+        if argument is not None:
+            shape, value = (*shape, *self.statement.shape(argument)), self.statement.spell(argument)
+        return self._derived(shape, f"CASE WHEN {self.statement.spell(condition)} THEN {value} END")
+
     def _column(self, argument: Expression) -> str:
-        """Return the column's name; the same expression becomes the same derived column."""
+        """Return the column's name."""
         column = self.statement.column(argument)
         if column is not None:
             return column
-        shape = self.statement.shape(argument)
+        return self._derived(self.statement.shape(argument), self.statement.spell(argument))
+
+    def _derived(self, shape: tuple[str, ...], text: str) -> str:
+        """Return the column that is derived by an expression; the same one by the same expression."""
         if shape not in self.derived:
             name = f"_value_{len(self.derived) + 1}"
             while name in self.words:
                 name = f"_{name}"
-            self.derived[shape] = (name, self.statement.spell(argument))
+            self.derived[shape] = (name, text)
         return self.derived[shape][0]
 
     def default_name(self, call: WrittenAggregate, aggregate: Aggregate, position: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.functions import PRIVATE
 from sfumato.dialect.strata import ARGUMENTS, read_sample
 from sfumato.dialect.syntax import Bounds, Expression, Literal, Truth, WrittenAggregate
 from sfumato.dialect.vocabulary import (
@@ -19,7 +20,6 @@ from sfumato.dialect.vocabulary import (
     NAMED,
     NUMBER,
     OPERATORS,
-    PRIVATE,
     SEVERAL,
     TRUTH,
     WEIGHT,
@@ -43,12 +43,20 @@ class CallForm:
         span: all of its words.
         argument: those of its argument.
         private: those that no other SQL has, such as ranks and bounds.
+        condition: those of FILTER (WHERE condition), where it has one.
     """
 
     call: WrittenAggregate
     span: range
     argument: range
     private: tuple[range, ...]
+    condition: range | None = None
+
+    @property
+    def expressions(self) -> tuple[range, ...]:
+        """The words of its argument and its condition, where it has them."""
+        argument = (self.argument,) if self.call.argument is not None else ()
+        return argument if self.condition is None else (*argument, self.condition)
 
 
 def is_call(words: Cursor, i: int) -> bool:
@@ -122,6 +130,11 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
     expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
+    condition = _condition(words, function, stop + 1)
+    filtered = (
+        None if condition is None else Expression(tuple(words.tokens[condition.start : condition.stop]))
+    )
+    end = stop + 1 if condition is None else condition.stop + 1
     call = WrittenAggregate(
         function,
         expression,
@@ -133,9 +146,24 @@ def _call(words: Cursor, name: int) -> CallForm:
         others=others,
         sample=sample,
         options=tuple(options.items()),
+        condition=filtered,
         **named,
     )
-    return CallForm(call, range(name, stop + 1), argument, (range(first, start), range(argument.stop, stop)))
+    private = range(first, start), range(argument.stop, stop)
+    return CallForm(call, range(name, end), argument, private, condition)
+
+
+def _condition(words: Cursor, function: str, behind: int) -> range | None:
+    """Return the words of a condition in FILTER (WHERE condition), where that stands behind a call."""
+    tokens, opening = words.tokens, behind + 1
+    if tokens[behind].word != "FILTER" or opening not in words.closing:
+        return None
+    found = range(opening + 2, words.closing[opening])
+    if tokens[opening + 1].word != "WHERE" or not found:
+        raise words.refuse(f"write {function}(...) FILTER (WHERE condition)", tokens[opening])
+    if function in (*LARGEST, "STRATIFIED_PROPORTION"):
+        raise words.refuse(f"{function} takes no FILTER: write its condition in WHERE", tokens[behind])
+    return found
 
 
 def _read_argument(words: Cursor, function: str, stop: int, distinct: bool) -> tuple[int, bool]:

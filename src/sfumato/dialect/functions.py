@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sfumato.dialect.vocabulary import CUMULATIVE
+from sfumato.dialect.vocabulary import CUMULATIVE, LARGEST
 from sfumato.errors import nearest
 from sfumato.names import foreign
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates.called import sql_names
 
 
 def line(y: str, *x: str, bounds: Mapping[str, Any]) -> Aggregate:
@@ -21,6 +22,7 @@ PREFIXES = {
     "VARIANCE": "var",
     "VAR_POP": "var",
     "COVAR_POP": "covar",
+    "COUNTIF": "count_if",
     "STDDEV_POP": "stddev",
     "APPROX_QUANTILES": "quantiles",
     "APPROX_COUNT_DISTINCT": "count_distinct",
@@ -30,7 +32,7 @@ PREFIXES = {
 # Which the older clause has no name for.
 NEWER = (
     *("COVAR_POP", "CORR", "LINEAR_REGRESSION", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
-    *("VECTOR_SUM", "VECTOR_AVG", *CUMULATIVE),
+    *("VECTOR_SUM", "VECTOR_AVG", "COUNTIF", "COUNT_IF", *CUMULATIVE),
 )
 TWINS = {
     "VARIANCE": "ANON_VAR_POP",
@@ -41,38 +43,9 @@ TWINS = {
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
 FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
-    "COUNT": ask.count,
-    "SUM": ask.sum,
-    "AVG": ask.mean,
-    "VARIANCE": ask.variance,
-    "VAR_POP": ask.variance,
-    "STDDEV": ask.stddev,
-    "STDDEV_POP": ask.stddev,
-    "APPROX_QUANTILES": ask.quantiles,
-    "QUANTILES": ask.quantiles,
-    "PERCENTILE_CONT": ask.quantiles,
-    "MEDIAN": ask.median,
-    "MIN": ask.min,
-    "MAX": ask.max,
-    "APPROX_COUNT_DISTINCT": ask.count_distinct,
-    "HISTOGRAM": ask.histogram,
-    "STRATIFIED_PROPORTION": ask.proportion,
-    "VALUE_COUNTS": ask.value_counts,
-    "VECTOR_SUM": ask.vector_sum,
-    "VECTOR_AVG": ask.vector_mean,
-    "COVAR_POP": ask.covariance,
-    "CORR": ask.correlation,
-    "LINEAR_REGRESSION": line,
-    "CUMULATIVE_COUNT": ask.count,
-    "CUMULATIVE_SUM": ask.sum,
-    "ANON_COUNT": ask.count,
-    "ANON_SUM": ask.sum,
-    "ANON_AVG": ask.mean,
-    "ANON_VAR_POP": ask.variance,
-    "ANON_STDDEV_POP": ask.stddev,
-    "ANON_QUANTILES": ask.quantiles,
-    "ANON_PERCENTILE_CONT": ask.quantiles,
-}
+    name: make for make in ask.FUNCTIONS for name in sql_names(make)
+} | {"LINEAR_REGRESSION": line}
+PRIVATE = (*FUNCTIONS, *LARGEST)
 WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
 # With a list, or with named arguments of their own.
 LISTED = (ask.histogram, ask.value_counts, ask.vector_sum, ask.vector_mean)

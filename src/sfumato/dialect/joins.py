@@ -330,4 +330,4 @@ def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:
     for column in schema:
         if column.casefold() == name.casefold():
             return column
-    raise ColumnError.unknown(name, schema, where)
+    raise ColumnError._unknown(name, schema, where)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
+from sfumato.catalogs.notes import limit_note
 from sfumato.dialect.aggregates import Aggregates
 from sfumato.dialect.around import private_parts
 from sfumato.dialect.cursor import Cursor
@@ -20,20 +22,48 @@ from sfumato.dialect.inside.declared import of_tables
 from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.largest import NOTE as COUNTS_UNITS
 from sfumato.dialect.largest import LargestGroups, LargestWriter
-from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import Advised, Options, read_options
 from sfumato.dialect.outside import names_in, put_together
 from sfumato.dialect.pieces import FreeNames
 from sfumato.dialect.public_groups import PublicGroups, form, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
-from sfumato.dialect.running import NOTE, adds_up
-from sfumato.dialect.syntax import Expression, Item, Statement, WrittenAggregate
+from sfumato.dialect.syntax import Computed, Expression, Item, Statement, WrittenAggregate
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
 from sfumato.query.query import checked_weights
+
+ADDED = ("COUNT", "SUM", "ANON_COUNT", "ANON_SUM")
+NOTE = (
+    "SUM(...) OVER (ORDER BY ...) adds up groups that are released by themselves, and their noise too. "
+    "Cumulative totals of public steps with less noise are CUMULATIVE_COUNT(*) and CUMULATIVE_SUM(x, ...)."
+)
+
+
+def adds_up(statement: Statement, named: Collection[str]) -> bool:
+    """Whether the SELECT list has SUM(COUNT(*)) OVER (ORDER BY ...), or of a sum.
+
+    Args:
+        statement: the private SELECT.
+        named: names of counts and sums among its outputs, in lower case.
+    """
+    for item in statement.items:
+        value = item.value.expression if isinstance(item.value, Computed) else item.value
+        tokens = value.tokens if isinstance(value, Expression) else ()
+        for i in range(len(tokens) - 3):
+            if tokens[i].word != "SUM" or tokens[i + 1].word != "(":
+                continue
+            at, own = i + 3, tokens[i + 2].text.casefold() in named
+            if tokens[i + 2].start in statement.calls:
+                stop, _, call = statement.calls[tokens[i + 2].start]
+                own = call.function in ADDED
+                at = next((j for j in range(at, len(tokens)) if tokens[j].start >= stop), len(tokens))
+            behind, rest = [t.word for t in tokens[at : at + 3]], [t.word for t in tokens[at + 3 :]]
+            if own and behind == [")", "OVER", "("] and "ORDER" in rest:
+                return True
+    return False
 
 
 def parse(
@@ -99,7 +129,7 @@ def parse(
     folded = {name.casefold() for name in public}
     named = {*private, *(name for query in queries for name in query.sources)}
     hidden = {name for name in named if name in private or name.casefold() not in folded} - {*public}
-    queries = [query.within(public, hidden) for query in queries]
+    queries = [query._within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
@@ -220,7 +250,7 @@ class _Reading:
             )
         groups = rows = largest = None
         if self.largest is None:
-            limits = Limits(statement, options, self.aggregates, self.declared)
+            limits = _Limits(statement, options, self.aggregates, self.declared)
             groups = limits.groups(bool(keys))
             rows = limits.rows(aggregates.values())
         else:
@@ -344,3 +374,78 @@ class _Reading:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
+
+
+class _Limits:
+    """How much a privacy unit contributes to the answer of a statement.
+
+    Args:
+        statement: the private SELECT.
+        options: what its OPTIONS say.
+        aggregates: what it asks; those of its notes are added to that are about limits.
+        declared: what a catalog says of its table.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        options: Options,
+        aggregates: Aggregates,
+        declared: TableDeclaration | None,
+    ) -> None:
+        self.statement = statement
+        self.options = options
+        self.aggregates = aggregates
+        self.declared = declared
+        self.notes: list[str] = aggregates.notes
+
+    def groups(self, grouped: bool) -> int | Literal["auto"] | None:
+        """Return in how many groups a unit counts; "auto" where that is to be found."""
+        groups = self.options.groups
+        if not grouped or self.options.total_rows is not None:
+            return None
+        if groups is None and self.options.auto_limits:
+            return "auto"
+        if groups is None and self.declared is not None and self.declared.max_groups is not None:
+            groups = self.declared.max_groups
+            self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
+        elif groups is None:
+            self.notes.append(
+                "max_groups_contributed was not given: a privacy unit counts in at most 1 group "
+                "(BigQuery's default)."
+            )
+        return groups or 1
+
+    def rows(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
+        """Return as how many rows of a group a unit counts; None where nothing depends on it."""
+        rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
+        if total is not None:
+            if of_count is not None:
+                raise refusal(
+                    self.statement.text,
+                    of_count[1],
+                    f"a COUNT is bounded by {of_count[0]} in each group, but max_rows_contributed = {total} "
+                    "limits a unit's rows over all groups together; keep one of the two",
+                )
+            return None
+        if of_count is not None:
+            if rows is not None and rows != of_count[0]:
+                raise refusal(
+                    self.statement.text,
+                    of_count[1],
+                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
+                    "one limit of rows holds for the whole question",
+                )
+            rows = of_count[0]
+        needed = any(a.needs_rows for a in asked)
+        if rows is None and needed and self.options.auto_limits:
+            return "auto"
+        if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
+            rows = self.declared.max_rows
+            self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))
+        if rows is None and needed:
+            self.notes.append(
+                "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group."
+            )
+            rows = 1
+        return rows

@@ -143,7 +143,7 @@ class SqlQuery(Spelled):
         """All tables that it reads: those behind FROM, and those that have public groups."""
         return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
 
-    def within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
+    def _within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
         """Return it with its public groups held against the names of tables that there are.
 
         Raises:
@@ -336,5 +336,5 @@ def _source_column(name: str, source: dict[str, str], schema: Schema, where: str
     if name in schema:
         return name
     if name.casefold() not in source:
-        raise ColumnError.unknown(name, schema, where)
+        raise ColumnError._unknown(name, schema, where)
     return source[name.casefold()]

@@ -7,29 +7,186 @@ what is left is a plain SELECT, which DuckDB's own parser reads. Expressions of 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from math import prod
 
-from sfumato.dialect.admitted import check_after, check_tree, check_words
+from sfumato.dataclass import dataclass
 from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.grouping import is_grouping, sets_of, spans_of_keys
+from sfumato.dialect.functions import PRIVATE, meant
 from sfumato.dialect.inside.queries import CommonTables, Written
 from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.slips import with_slip
 from sfumato.dialect.syntax import Computed, Expression, Item, Statement
-from sfumato.dialect.tree import Node
+from sfumato.dialect.tree import Node, aggregates, descendants
 from sfumato.dialect.vocabulary import (
     AFTER,
     GROUPINGS,
     INTERVALS,
+    NO_FORM,
     NOT_PRIVATE,
     REFUSED_CLAUSES,
     REFUSED_SOURCES,
 )
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
+from sfumato.query.totals import MOST_SETS
+
+_DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of GROUP BY: its keys, and how many sets of them it has."""
+
+    keys: list[range]
+    sets: int
+
+
+def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], list[range]]) -> list[range]:
+    """Return the keys in the parts of GROUP BY, each where it stands first.
+
+    Args:
+        words: of the text.
+        parts: between the commas of GROUP BY.
+        split: splits a list at its commas.
+    Raises:
+        SqlError: something is written that has no place there, or has too many sets.
+    """
+    read = [_part(words, part, split, 0) for part in parts]
+    if prod(part.sets for part in read) > MOST_SETS:
+        raise words.refuse(f"more than {MOST_SETS} sets of keys", words.tokens[parts[0].start])
+    first: dict[tuple[str, ...], range] = {}
+    for span in (key for part in read for key in part.keys):
+        written = tuple(t.word or t.text.casefold() for t in words.tokens[span.start : span.stop])
+        first.setdefault(written, span)
+    return list(first.values())
+
+
+def is_grouping(words: Cursor, part: range) -> bool:
+    """Whether a part of GROUP BY is ROLLUP, CUBE or GROUPING SETS, and no key."""
+    first, second = words.tokens[part.start], words.tokens[part.start + 1]
+    return (first.word in ("ROLLUP", "CUBE") and second.word == "(") or (
+        first.word == "GROUPING" and second.word == "SETS"
+    )
+
+
+def sets_of(tree: Node) -> tuple[tuple[int, ...], ...]:
+    """Return sets of keys, by their place among the group expressions, the largest first."""
+    return tuple(sorted((tuple(one) for one in tree["group_sets"]), key=lambda one: (-len(one), one)))
+
+
+def _part(words: Cursor, part: range, split: Callable[[range], list[range]], depth: int) -> _Part:
+    if depth > _DEEPEST:
+        raise words.refuse("this is nested too deeply", words.tokens[part.start])
+    if not is_grouping(words, part):
+        return _Part([part], 1)
+    name = words.tokens[part.start].word
+    opening = part.start + (2 if name == "GROUPING" else 1)
+    if words.tokens[opening].word != "(" or words.closing[opening] != part.stop - 1:
+        what = "GROUPING SETS" if name == "GROUPING" else name
+        raise words.refuse(
+            f"{what}: write {what} (region, town), and nothing behind it", words.tokens[opening]
+        )
+    inner = [_member(words, one, split, depth, name) for one in split(range(opening + 1, part.stop - 1))]
+    keys = [key for one in inner for key in one.keys]
+    if name == "GROUPING":
+        return _Part(keys, sum(one.sets for one in inner))
+    return _Part(keys, len(inner) + 1 if name == "ROLLUP" else 1 << min(len(inner), 64))
+
+
+def _member(words: Cursor, one: range, split: Callable[[range], list[range]], depth: int, name: str) -> _Part:
+    """Read a key, several in brackets, none in GROUPING SETS, or what is nested there."""
+    bracketed = words.tokens[one.start].word == "(" and words.closing[one.start] == one.stop - 1
+    if bracketed and len(one) == 2 and name == "GROUPING":
+        return _Part([], 1)
+    if bracketed:
+        return _Part(split(range(one.start + 1, one.stop - 1)), 1)
+    if name != "GROUPING" and is_grouping(words, one):
+        raise words.refuse(f"inside {name} there are keys alone", words.tokens[one.start])
+    return _part(words, one, split, depth + 1)
+
+
+_WINDOW = "a window function: not private here"
+_INSTEAD = "; join its table on the privacy unit in FROM, for NOT EXISTS with LEFT JOIN ... WHERE x IS NULL"
+
+_OF_ROWS = ("EXISTS", "ANY", "ALL", "SOME")
+
+
+def check_words(words: Cursor, span: range, where: str) -> None:
+    """Refuse what is seen without a tree, at its own place; SELECTs in WHERE are judged later."""
+    inner = span.start
+    for i in span:
+        word, before = words.tokens[i].word, words.tokens[i - 1].word
+        if (
+            where == "WHERE"
+            and word == "("
+            and before not in _OF_ROWS
+            and words.tokens[i + 1].word in ("SELECT", "WITH")
+        ):
+            inner = max(inner, words.closing[i])
+        if i < inner:
+            continue
+        if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
+            raise words.refuse(f"a subquery in {where}: not private here{_INSTEAD}", words.tokens[i])
+        if word == "OVER" and before != ".":
+            raise words.refuse(_WINDOW, words.tokens[i])
+        if (word in PRIVATE or word in NOT_PRIVATE) and is_call(words, i):
+            raise words.refuse(_misplaced(word, where), words.tokens[i])
+
+
+def check_after(words: Cursor, span: range, calls: Collection[range], where: str) -> None:
+    """Refuse what has no place beside private aggregates, but inside of them."""
+    starts = {call.start: call.stop for call in calls}
+    i = span.start
+    while i < span.stop:
+        word, before = words.tokens[i].word, words.tokens[i - 1].word
+        if i in starts:
+            i = starts[i]
+            continue
+        if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
+            message = f"a subquery in {where}: write it around the private SELECT, in brackets"
+            raise words.refuse(message, words.tokens[i])
+        known = word in NOT_PRIVATE and word not in GROUPINGS
+        if known and is_call(words, i) and not is_window(words, i):
+            message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
+            raise words.refuse(message, words.tokens[i])
+        if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):
+            near = meant(word)
+            message = f"write {near}" if near else NO_FORM
+            raise words.refuse(f"{word} is not a private aggregate: {message}", words.tokens[i])
+        i += 1
+
+
+def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
+    """Refuse what only a tree shows."""
+    for node in descendants(tree):
+        message = {
+            "FUNCTION": "",
+            "WINDOW": _WINDOW,
+            "SUBQUERY": f"a subquery in {where}: not private here{_INSTEAD}",
+            "STAR": f"a * in {where}: name the column",
+            "PARAMETER": "a parameter: write the value itself",
+        }.get(node["class"])
+        if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] in ("ANY", "SCALAR"):
+            message = None
+        if message == "" and node["function_name"].lower() in aggregates():
+            message = f"an aggregate in an expression of {where}: only a row's own columns are known"
+            near = meant(node["function_name"]) if where == "the SELECT list" else None
+            message += f"; the private aggregate is {near}" if near else ""
+        if message:
+            raise refusal(text, place, message)
+
+
+def _misplaced(name: str, where: str) -> str:
+    if where in ("WHERE", "GROUP BY", "FILTER"):
+        return f"{name} in {where}: it sees single rows, before they are grouped"
+    if where.endswith("(...)"):
+        return f"{name} inside {where}: an aggregate takes an expression of one row"
+    return f"{name} inside a larger expression: ask for it alone, and compute with the result"
+
 
 _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
@@ -174,6 +331,8 @@ class _Reader:
         self.calls |= {form.span.start: form for form in found}
         for form in found:
             check_words(self.words, form.argument, f"{form.call.function}(...)")
+            if form.condition is not None:
+                check_words(self.words, form.condition, "FILTER")
         return found
 
     def _outside(self, i: int) -> bool:
@@ -300,7 +459,7 @@ class _Reader:
 
     def _tree(self) -> Node:
         forms = self.calls.values()
-        wrapped = [form.argument for form in forms if form.call.argument is not None]
+        wrapped = [span for form in forms for span in form.expressions]
         private = (span for form in forms for span in form.private)
         plain = PlainSelect(self.words, [*self.dropped, *private], wrapped)
         self.names = CommonTables(Written(self.words.text, plain.place), self.names)
@@ -313,7 +472,7 @@ class _Reader:
 
     def _somewhere(self, why: str) -> SqlError:
         """Find the expression that DuckDB refuses without a place: too deep, or a chain of comparisons."""
-        arguments = [form.argument for form in self.calls.values() if form.call.argument]
+        arguments = [span for form in self.calls.values() for span in form.expressions]
         items = [item for item in self.items if item.start not in self.calls]
         spans = [*items, *arguments, *filter(None, [self.where]), *self.keys]
         text, places = self.words.text, [self._place(span) for span in spans or self.items]
@@ -373,15 +532,18 @@ class _Reader:
             if form.call.argument is not None:
                 where = f"{form.call.function}(...)"
                 check_tree(words.text, form.call.argument.place, argument["expression"], where)
+        if form.call.condition is not None:
+            check_tree(words.text, form.call.condition.place, node["filter"], "FILTER")
         return Item(form.call, alias, self._place(form.span), alias_place)
 
     def _check_arguments(self, span: range) -> None:
         """Judge the arguments of aggregates that DuckDB's tree has somewhere inside."""
         for form in (self.calls[i] for i in span if i in self.calls):
-            if form.call.argument is not None:
-                place = form.call.argument.place
-                tree = select_list(self.words.text[place.start : place.stop])
-                check_tree(self.words.text, form.call.argument.place, tree, f"{form.call.function}(...)")
+            argument, condition = form.call.argument, form.call.condition
+            for written, where in ((argument, f"{form.call.function}(...)"), (condition, "FILTER")):
+                if written is not None:
+                    tree = select_list(self.words.text[written.place.start : written.place.stop])
+                    check_tree(self.words.text, written.place, tree, where)
 
     def _tables(self, tree: Node) -> From:
         span = self.parts["FROM"]

@@ -85,6 +85,7 @@ class WrittenAggregate:
 
     Args:
         others: the columns behind its argument, of an aggregate of several.
+        condition: of FILTER (WHERE condition): only rows where it is true count.
     """
 
     function: str
@@ -100,6 +101,7 @@ class WrittenAggregate:
     others: tuple[Expression, ...] = ()
     options: tuple[tuple[str, Literal | Truth | Expression], ...] = ()
     sample: Sample | None = None
+    condition: Expression | None = None
 
     @property
     def further(self) -> tuple[Expression, ...]:

@@ -8,14 +8,6 @@ ERROR_BARS = "error_bars"
 WEIGHT, MAX_WEIGHT = "weight", "max_weight"
 LARGEST = ("APPROX_TOP_COUNT", "APPROX_TOP_SUM")
 CUMULATIVE = ("CUMULATIVE_COUNT", "CUMULATIVE_SUM")
-PRIVATE = (
-    *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
-    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
-    *("HISTOGRAM", "VALUE_COUNTS", "VECTOR_SUM", "VECTOR_AVG", "STRATIFIED_PROPORTION"),
-    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", *CUMULATIVE, *LARGEST),
-    *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
-    *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
-)
 # Named arguments of some functions: a number, TRUE or FALSE, a column, or one of some texts.
 NUMBER, TRUTH, COLUMN = "number", "truth", "column"
 _PER, _NORM = ("row", "unit"), ("l2", "l1", "linf")
@@ -44,7 +36,6 @@ POPULATION = "the divisor here is the count, not the count less one; write {}"
 NOT_PRIVATE = {
     **dict.fromkeys(SINGLE_ROWS, ROWS_SHOWN),
     **dict.fromkeys(UNKNOWN_FORM, NO_FORM),
-    **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
     **{
         f"{anon}{name}_SAMP": POPULATION.format(form.format(anon))
         for anon in ("", "ANON_")

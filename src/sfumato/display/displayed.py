@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from sfumato.display.card import Card, Listing
 from sfumato.display.html import html
+from sfumato.display.text import visible
 
 
 class Displayed:
@@ -29,10 +33,16 @@ class Displayed:
 class Told(Displayed):
     """Base of what says itself in lines, by `__str__`: `repr` and notebooks show these too.
 
-    A dataclass of this kind is one with repr=False.
+    Names in them may be anybody's: what a terminal would obey or hide is escaped. A dataclass of this kind is
+    one with repr=False.
     """
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__str__" in vars(cls):
+            cls.__str__ = _escaped(cls.__str__)  # type: ignore[method-assign]
 
     def _card(self) -> Card:
         first, _, rest = str(self).partition("\n")
@@ -40,3 +50,11 @@ class Told(Displayed):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _escaped(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    @wraps(write)
+    def written(self: Any) -> str:
+        return visible(write(self), lines=True)
+
+    return written

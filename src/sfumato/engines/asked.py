@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from sfumato.budget import Budget
+from sfumato.budget.cost import ExactCost
 from sfumato.budget.ledger import LedgerBudget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
@@ -19,7 +20,8 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.bars import Bars
-from sfumato.query.payment import Form, Same, paying, payment, same_question
+from sfumato.query.certified import Claim, Described
+from sfumato.query.payment import Form, Same, payment, same_question
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.schema import own_name
@@ -207,7 +209,7 @@ class Asked:
         what = "; ".join(question.told for question in self.questions)
         paid = payment(budget, plans, what, form=trial.canonical, made_up=made_up)()
         for one in (*parts, trial):
-            one.paid = paid
+            one._paid = paid
         return trial
 
     def release(self, budget: Budget | None = None) -> Any:
@@ -218,20 +220,14 @@ class Asked:
         if query.outside is None:
             return questions[0].release(**query.release_options, budget=budget)
         planned, computation = self._computed()
-        plans = [one.trial.plan for one in planned]
+        claims = list(map(_claim, planned, questions, self.queries))
         what = "; ".join(question.told for question in questions)
         made_up = all(question.engine.made_up for question in questions)
         form = ProcessedRelease([one.trial for one in planned], computation).canonical
-        if self.looks:
-            # All that each may spend: whether an answer needs its delta may follow from what looks find.
-            epsilons = (admissible_epsilon(one.epsilon) for one in self.queries)
-            deltas = (admissible_delta(one.delta) for one in self.queries)
-            pay = paying(budget, sum(epsilons), sum(deltas), what, form=form, made_up=made_up)
-        else:
-            pay = payment(budget, plans, what, form=form, same=self._same(form), made_up=made_up)
-        paid = pay()
+        same = None if self.looks else self._same(form)
+        paid = payment(budget, claims, what, form=form, same=same, made_up=made_up)()
         made = ProcessedRelease([one.release() for one in planned], computation)
-        made.take(paid)
+        made._take(paid)
         return made
 
     def repeats(self, trial: Any, budget: LedgerBudget) -> int | None:
@@ -286,12 +282,23 @@ class _Planned:
     release: Callable[[], Any]
 
 
+def _claim(planned: _Planned, question: Question[Any] | Top, asked: SqlQuery) -> Described:
+    """Return what is paid for a release; where looks come first, all that it may spend.
+
+    Whether an answer needs its delta may follow from what looks find.
+    """
+    plan: Any = planned.trial.plan
+    if not (isinstance(question, Question) and question.automatic):
+        return cast(Described, plan)
+    return Claim(ExactCost(admissible_epsilon(asked.epsilon), admissible_delta(asked.delta)), [plan])
+
+
 def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
     from sfumato.engines.duckdb.outside import columns_of, columns_of_largest
 
     made = _trial(question, asked)
     if isinstance(question, Top):
-        return _Planned(made, columns_of_largest(question, made.plan), lambda: made)
+        return _Planned(made, columns_of_largest(made.plan), lambda: made)
     columns = columns_of(made.plan, question.table.schema)
     if question.automatic:
         return _Planned(made, columns, partial(question.release, **asked.release_options))
@@ -302,8 +309,8 @@ def _trial(question: Question[Any] | Top, asked: SqlQuery) -> Any:
     """Return the release of one private SELECT, as it is planned and nobody pays for it."""
     options = asked.release_options
     if isinstance(question, Top):
-        return question.engine.top(question, question.plan(**options))
-    return question.table.engine.release(question.checked_plan(**options))
+        return question.engine.top(question.plan(**options))
+    return question.table.engine.release(question._checked_plan(**options))
 
 
 def ask(

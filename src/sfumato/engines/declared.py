@@ -226,7 +226,7 @@ def spelled(engine: Engine[Any], name: str, where: str) -> str:
     for column in engine.schema():
         if column.casefold() == name.casefold():
             return column
-    raise ColumnError.unknown(name, engine.schema(), where)
+    raise ColumnError._unknown(name, engine.schema(), where)
 
 
 def _check_column(engine: Engine[Any], declared: TableDeclaration, column: ColumnDeclaration) -> None:

@@ -68,7 +68,7 @@ class Secret(ABC):
         """
         return _mark(self._checked())
 
-    def sealed(self) -> Self:
+    def _sealed(self) -> Self:
         """Return the same with its fingerprint, which every worker is held to.
 
         Raises:
@@ -91,7 +91,7 @@ class Secret(ABC):
             raise QueryError(f"{self.place}: the secret is another than the one of fingerprint=...")
         return replace(self, fingerprint=mark)
 
-    def key(self, release: bytes) -> bytes:
+    def _key(self, release: bytes) -> bytes:
         """Return the key of one release; keys of two releases tell nothing of each other.
 
         Args:
@@ -110,7 +110,7 @@ class Secret(ABC):
             _found[self.fingerprint] = secret
         return hmac.digest(secret, b"sfumato release " + release, "sha256")
 
-    def is_in(self, data: bytes) -> bool:
+    def _is_in(self, data: bytes) -> bool:
         """Whether data that will be sent along holds the secret itself, as far as it can be read here."""
         try:
             secret = self._checked()
@@ -141,7 +141,7 @@ class Secret(ABC):
 class EnvironmentSecret(Secret):
     """A secret in an environment variable of the workers, in hexadecimal digits (64 or more).
 
-    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
+    Given as `secret` to `Release`, which has an example.
 
     `python -c "import secrets; print(secrets.token_hex(32))"` makes one.
 
@@ -187,7 +187,7 @@ class EnvironmentSecret(Secret):
 class FileSecret(Secret):
     """A secret in a file that each worker can read and strangers cannot, in hexadecimal digits (64 or more).
 
-    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
+    Given as `secret` to `Release`, which has an example.
 
     Args:
         path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer, and
@@ -241,7 +241,7 @@ class FileSecret(Secret):
 class CallableSecret(Secret):
     """A secret that a function of yours fetches, from a key service for one; each process calls it once.
 
-    Given to `Release` as `secret`, or to `MakePrivate`, which has an example.
+    Given as `secret` to `Release`, which has an example.
 
     Args:
         function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline
@@ -296,7 +296,7 @@ def sealed(secret: Secret | None) -> Secret | None:
             f"FileSecret or a "
             "CallableSecret, or left out"
         )
-    return secret.sealed()
+    return secret._sealed()
 
 
 def _opened(path: str, flags: int) -> int:

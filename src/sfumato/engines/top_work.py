@@ -19,7 +19,10 @@ from sfumato.engines.work import digest, keyed_words, stopped
 from sfumato.errors import in_own_words
 from sfumato.noise import Words
 from sfumato.query import sizes
-from sfumato.query.top.draw import TopDraw
+from sfumato.query.certified import certified
+from sfumato.query.plans.plan import Plan
+from sfumato.query.top.asked import Top
+from sfumato.query.top.draw import TopMeasurement
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,12 @@ class TopWork:
 
     Args:
         stages: the stages before.
-        drawing: what is drawn of exact numbers.
+        measurement: what is drawn of exact numbers.
         secret, release: as of `Work`.
     """
 
     stages: Stages
-    drawing: TopDraw
+    measurement: TopMeasurement
     secret: bytes | Secret = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     # All groups meet in one place.
@@ -41,14 +44,15 @@ class TopWork:
     places: int = 1
 
     @classmethod
-    def of(cls, drawing: TopDraw, stages: Stages, secret: Secret | None = None) -> TopWork:
+    def of(cls, plan: Plan[Top, TopMeasurement], stages: Stages, secret: Secret | None = None) -> TopWork:
         """Prepare the work of one release.
 
         Raises:
             QueryError: the secret is not there, and its fingerprint was not given.
         """
+        certified([plan])
         found = sealed(secret)
-        return cls(stages, drawing) if found is None else cls(stages, drawing, found)
+        return cls(stages, plan.measurement) if found is None else cls(stages, plan.measurement, found)
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
         """Return what one shard of groups sends to where all meet."""
@@ -67,7 +71,7 @@ class TopWork:
             batches = list(self.stages.merged(None, [data for _, data in gathered], sizes.BATCH_GROUPS))
             exact = pa.Table.from_batches(batches).combine_chunks()
             (batch,) = exact.to_batches() or batches[:1]
-            drawn = self.drawing.table(exact, self._words(batch))
+            drawn = self.measurement.draw(exact, self._words(batch))
             yield from drawn.to_batches() or [pa.RecordBatch.from_pylist([], schema=drawn.schema)]
 
     def _words(self, batch: pa.RecordBatch) -> Words:

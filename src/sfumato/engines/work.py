@@ -24,7 +24,9 @@ from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.query import sizes
-from sfumato.query.noisy.noising import Noising, NoisyBatch
+from sfumato.query.bars import UNBIASED, Bars, Bias
+from sfumato.query.certified import certified
+from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.output import regular
 from sfumato.query.released.release import check_error_columns
@@ -36,19 +38,21 @@ class Work:
 
     Args:
         stages: the stages before.
-        noising: the laws and the selection.
+        measurement: the laws and the selection.
         confidence: of error bars in columns of their own, or None for none.
         secret: of this release alone, sent along with the work; or where workers find one. Whoever knows it
             knows the noise of any exact statistics, so can tell from a release which ones fit.
         release: the public random number of the release, which makes a key of its own from a secret that
             serves many.
+        bias: what limits and bounds can change in the outputs.
     """
 
     stages: Stages
-    noising: Noising
+    measurement: GroupMeasurement
     confidence: float | None = None
     secret: bytes | Secret = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    bias: Bias = UNBIASED
 
     @classmethod
     def of(
@@ -62,12 +66,13 @@ class Work:
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
+        certified([plan])
         if confidence is not None:
             check_error_columns(plan, confidence)
         found = sealed(secret)
         if found is None:
-            return cls(stages, plan.noising, confidence)
-        return cls(stages, plan.noising, confidence, found)
+            return cls(stages, plan.measurement, confidence, bias=plan.bias)
+        return cls(stages, plan.measurement, confidence, found, bias=plan.bias)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups of one shard; at least one batch."""
@@ -83,7 +88,7 @@ class Work:
     @property
     def at_once(self) -> bool:
         """Whether one draw serves all groups."""
-        return self.noising.at_once
+        return self.measurement.at_once
 
     @property
     def places(self) -> int:
@@ -94,7 +99,7 @@ class Work:
         """Return what one shard of groups sends to where one draw serves all groups."""
         with in_own_words(stopped, Exception):
             exact = self._exact(shard, payloads)
-            return as_stream([self.noising.chosen(batch, self._words(batch)) for batch in exact])
+            return as_stream([self.measurement.chosen(batch, self._words(batch)) for batch in exact])
 
     def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups.
@@ -114,7 +119,7 @@ class Work:
         return regular(self.stages.merged(shard, payloads, rows), rows)
 
     def _draw(self, batch: pa.RecordBatch) -> NoisyBatch:
-        return self.noising.draw(batch, self._words(batch))
+        return self.measurement.draw(batch, self._words(batch))
 
     def _words(self, batch: pa.RecordBatch) -> KeyedWords:
         """Return the words of what is drawn for a batch."""
@@ -124,12 +129,22 @@ class Work:
     def schema(self) -> pa.Schema:
         """The columns of the outputs: those of no group, for which nothing is drawn."""
         exact = next(self.stages.merged(0, (), 1)).slice(0, 0)
-        bare = self.noising.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
+        bare = self.measurement.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
         if self.confidence is None:
             return bare
-        estimates = self.noising.requirements.estimates
+        estimates = self.measurement.requirements.estimates
         bars = {e.name: pa.field(f"{e.name}_error", e.error_type) for e in estimates}
         return pa.schema([each for one in bare for each in (one, bars.get(one.name)) if each is not None])
+
+    @property
+    def comments(self) -> dict[str, str]:
+        """What the outputs do not include, and what their error bars cover, by column."""
+        names = [estimate.name for estimate in self.measurement.requirements.estimates]
+        found = dict.fromkeys(names, self.bias.told()) if self.bias else {}
+        if self.confidence is not None:
+            covered = Bars(self.confidence).told(self.bias)
+            found |= {f"{name}_error": covered for name in names}
+        return found
 
 
 def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWords:
@@ -139,7 +154,7 @@ def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWo
         secret, release: as of `Work`.
         exact: a digest of the statistics.
     """
-    return KeyedWords(secret.key(release) if isinstance(secret, Secret) else secret, exact)
+    return KeyedWords(secret._key(release) if isinstance(secret, Secret) else secret, exact)
 
 
 def stopped(error: Exception) -> EngineError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import gmpy2
@@ -39,16 +39,11 @@ def nearest(bits: int) -> Context:
     return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
 
 
-def default_context() -> Any:
-    """Return what makes a context with gmpy2's defaults the active one, as a context manager."""
-    return gmpy2.context(gmpy2.context())
+# Makes a context with gmpy2's defaults the active one, as a context manager that each call makes anew.
+default_context = partial(gmpy2.context, gmpy2.context())
 
-
-def rational(number: Fraction | float, denominator: int = 1) -> Rational:
-    """Return a number as gmpy2's rational, which is exact and knows no context; by a whole denominator."""
-    if denominator == 1:
-        return gmpy2.mpq(number)
-    return gmpy2.mpq(number, denominator)
+# Makes a number, or two whole ones as numerator and denominator, gmpy2's rational: exact, and of no context.
+rational = gmpy2.mpq
 
 
 def convert(number: Any, context: Context) -> Real:

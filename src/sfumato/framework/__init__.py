@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.framework.balls import Ball, BallBody
-    from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
+    from sfumato.framework.bodies import Ball, BallBody, Body, Norm, Product, RowsBody, Segment
     from sfumato.framework.centred import CentredDistance
     from sfumato.framework.combinators import compose, postprocess, product
     from sfumato.framework.cones import ConeBody, CubeBody, KNormDistance
@@ -119,8 +118,7 @@ __all__ = [
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "framework.balls": "Ball BallBody",
-    "framework.bodies": "Body Norm Product RowsBody Segment",
+    "framework.bodies": "Ball BallBody Body Norm Product RowsBody Segment",
     "framework.centred": "CentredDistance",
     "framework.combinators": "compose postprocess product",
     "framework.cones": "ConeBody CubeBody KNormDistance",

@@ -84,7 +84,7 @@ class CheckedMap:
         return self._checked(distance, self._function(distance))
 
     def _checked(self, distance: Fraction, value: Any) -> Any:
-        exact = exact_amount(value) if self.measure is None else self.measure.admit(value)
+        exact = exact_amount(value) if self.measure is None else self.measure._admit(value)
         if exact is None:
             expected = AMOUNT if self.measure is None else self.measure.admitted
             raise self._error(f"({distance}) is {shown(value)}, but must be {expected}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -84,5 +84,17 @@ class LevelsDistance(Spelled, Metric):
             body: what it may add to a group.
             groups: the most groups that it is in.
         """
-        of_levels = (self.rollup.squares(i, groups) / s**2 for i, s in enumerate(self.sizes) if s)
-        return sum(of_levels, Fraction(0)) * body.size(Norm.L2, self.scales)
+        return levels_moved(self.rollup, self.sizes, self.scales, body, groups)
+
+
+def levels_moved(
+    rollup: Rollup, sizes: Sequence[Fraction], scales: Sequence[Fraction], body: Body, groups: int
+) -> Fraction:
+    """Return at most the square of how far one unit moves.
+
+    Args:
+        rollup, sizes, scales: as of `LevelsDistance`.
+        body, groups: what one unit may add to a group, and the most groups that it is in.
+    """
+    of_levels = (rollup.squares(i, groups) / s**2 for i, s in enumerate(sizes) if s)
+    return sum(of_levels, Fraction(0)) * body.size(Norm.L2, scales)

@@ -59,7 +59,7 @@ class Measure(ABC):
 
     admitted: str = AMOUNT
 
-    def admit(self, loss: Any) -> Any:
+    def _admit(self, loss: Any) -> Any:
         """Return what a privacy map gave as a loss; None where a number in it is not exact or is below 0.
 
         Args:
@@ -116,7 +116,7 @@ class Filter(Measure):
 
 
 class _Number(Filter):
-    def admit(self, loss: Any) -> Fraction | None:
+    def _admit(self, loss: Any) -> Fraction | None:
         """Return what a privacy map gave as a Fraction; None for what is not an exact number of at least 0.
 
         Args:
@@ -193,13 +193,13 @@ class ApproximateDP(Filter):
 
     admitted = "a pair (epsilon, delta) of exact numbers of at least 0: ints or Fractions"
 
-    def admit(self, loss: Any) -> Any:
+    def _admit(self, loss: Any) -> Any:
         """Return what a privacy map gave as a pair; None for what is not an exact one of at least 0.
 
         Args:
             loss: what the map gave.
         """
-        return super().admit(loss) if isinstance(loss, tuple) and len(loss) == 2 else None
+        return super()._admit(loss) if isinstance(loss, tuple) and len(loss) == 2 else None
 
     def total(self, losses: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
         """Return the sums: basic composition."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -57,10 +57,23 @@ class SeriesDistance(TimeStepsDistance):
             body: what it may add to a group.
             groups: the most groups that it is in.
         """
-        most = min(groups, self.factor.steps)
-        if len(self.series) == 1:
-            columns = self.factor.squared_sum(most)
-        else:
-            # Its groups may be spread over several series, so many in each.
-            columns = groups * max(self.factor.squared_sum(j) / j for j in range(1, most + 1))
-        return columns * body.size(Norm.L2, self.scales)
+        return series_moved(self.factor, self.scales, len(self.series), body, groups)
+
+
+def series_moved(
+    factor: Toeplitz, scales: Sequence[Fraction], series: int, body: Body, groups: int
+) -> Fraction:
+    """Return at most the square of how far one unit moves.
+
+    Args:
+        factor, scales: as of `SeriesDistance`.
+        series: how many there are.
+        body, groups: what one unit may add to a group, and the most groups that it is in.
+    """
+    most = min(groups, factor.steps)
+    if series == 1:
+        columns = factor.squared_sum(most)
+    else:
+        # Its groups may be spread over several series, so many in each.
+        columns = groups * max(factor.squared_sum(j) / j for j in range(1, most + 1))
+    return columns * body.size(Norm.L2, scales)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -57,5 +57,16 @@ class TreeDistance(TimeStepsDistance):
             body: what it may add to a group.
             groups: the most groups that it is in.
         """
-        most = min(groups, self.factor.steps * len(self.series))
-        return most * self.factor.levels * body.size(Norm.L1, self.scales)
+        return tree_moved(self.factor, self.scales, len(self.series), body, groups)
+
+
+def tree_moved(factor: Tree, scales: Sequence[Fraction], series: int, body: Body, groups: int) -> Fraction:
+    """Return how far one unit moves at most: each of its groups is in a block of each level.
+
+    Args:
+        factor, scales: as of `TreeDistance`.
+        series: how many there are.
+        body, groups: what one unit may add to a group, and the most groups that it is in.
+    """
+    most = min(groups, factor.steps * series)
+    return most * factor.levels * body.size(Norm.L1, scales)

@@ -8,7 +8,15 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
-from sfumato.framework import CentredDistance, GaussianDP, GroupedIntegers, Linear, Measurement
+from sfumato.framework import (
+    Body,
+    CentredDistance,
+    ConeBody,
+    GaussianDP,
+    GroupedIntegers,
+    Linear,
+    Measurement,
+)
 from sfumato.names.helpful import helpful
 from sfumato.noise.centred_gaussian import FINE, CentredGaussian
 
@@ -72,4 +80,23 @@ def noise_of(metric: CentredDistance, multiplier: Fraction) -> CentredGaussian:
         multiplier * metric.common[0],
         (*(int(weight) for weight in weights), *[0] * metric.body.signed),
         len(metric.keys),
+        metric.centre,
     )
+
+
+def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: int) -> Fraction:
+    """Return at most the square of how far one unit moves, in deviations of the noise that is drawn.
+
+    Args:
+        noise: that is drawn.
+        cone: what one unit may add to a group, of which counts limit the other numbers.
+        body: the same, part by part.
+        groups: the most groups that a unit is in.
+    """
+    # A larger bound of a count than its weight allows for would have more noise in common: refuse it.
+    weights = tuple(bound / cone.bounds[0] for bound in cone.bounds[: 1 + cone.units])
+    if noise.weights[: len(weights)] != weights:
+        raise ParameterError("weights", noise.weights, f"{weights} for the counts")
+    total = noise.shared / (noise.centre * cone.bounds[0])
+    metric = CentredDistance(cone, noise.scales, total, noise.centre, range(noise.groups))
+    return metric.moved(body, groups)

@@ -87,6 +87,26 @@ def k_norm(
     return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
 
 
+def k_norm_loss(noise: KNormNoise, body: ConeBody, groups: int) -> Fraction:
+    """Return the pure epsilon of noise, for what one unit may add.
+
+    Args:
+        noise: that is drawn.
+        body: what one unit may add to one group; the corners of it, and 0, span that.
+        groups: the most groups of a unit, which counts where each group has noise of its own.
+
+    Source:
+        docs/proofs/k_norm.md, "The loss of given scales".
+    """
+    full = body.bounds
+    corners = [(*full[: i + 1], *[Fraction(0)] * (len(full) - i - 1)) for i in range(body.units + 1)]
+    drawn = ConeBody(body.names, noise.scales, bool(noise.cone.units))
+    sides = [drawn.sides(corner) for corner in (*corners, full)]
+    if isinstance(noise, SeparateNoise):
+        return groups * max(a + b for a, b in sides)
+    return max(a for a, _ in sides) + max(b for _, b in sides)
+
+
 @dataclass(frozen=True)
 class KNormKind:
     """K-norm noise as a kind beside those of `measurements.noise`: what names it in plans."""

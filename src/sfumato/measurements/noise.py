@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.dataclass import dataclass
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive, root_up
 from sfumato.framework import (
@@ -159,6 +161,42 @@ class NoiseKind:
         # Rounding to the grid moves each of the coordinates by at most half a step in each input.
         moved = step * (size if self.norm is Norm.L1 else root_up(Fraction(size)))
         return vectors(), noisy_vector, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
+
+
+@dataclass(frozen=True, repr=False)
+class IndependentNoise(Spelled):
+    """Noise of each coordinate of each group by itself.
+
+    Args:
+        kind: Laplace or Gaussian.
+        scales: one for each coordinate, in grid steps.
+    """
+
+    kind: NoiseKind
+    scales: tuple[Fraction, ...]
+
+    @cached_property
+    def laws(self) -> tuple[Law, ...]:
+        """The law of each coordinate, in grid steps."""
+        return tuple(map(self.kind.law, self.scales))
+
+    def loss(self, body: Body, groups: int, units: int = 1) -> Loss:
+        """Return the privacy loss.
+
+        Args:
+            body, groups, units: as of `NoiseKind.loss`.
+        """
+        return self.kind.loss(body, self.scales, groups, units)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        laws = zip(names, self.laws, strict=True)
+        scales = {name: str(law.unit) for name, law in laws}
+        return {"shape": "independent", "law": self.kind.law.__name__.lower(), "scales": scales}
 
 
 @helpful

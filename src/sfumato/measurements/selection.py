@@ -102,6 +102,16 @@ class GroupSelection(Isolated, ABC):
             BudgetError: groups is not a whole number of at least 1.
         """
 
+    def loss_beside_noise(self, groups: int) -> Loss:
+        """Return the part of `loss` that is not the loss of noise on numbers that are released anyway.
+
+        Args:
+            groups: the most groups that a unit is in, at least 1.
+        Raises:
+            BudgetError: groups is not a whole number of at least 1.
+        """
+        return self.loss(groups)
+
 
 @dataclass(frozen=True, repr=False)
 class TruncatedGeometric(Spelled, GroupSelection):
@@ -330,9 +340,9 @@ class _Threshold(GroupSelection):
             ParameterError: units is not a one-dimensional array of integers.
         """
         seen = _seen(units, self.pre_threshold)
-        return self.with_noise(units, self.law.rounded(len(seen), words))
+        return self._with_noise(units, self.law.rounded(len(seen), words))
 
-    def with_noise(self, units: ArrayLike, noise: Units) -> Units:
+    def _with_noise(self, units: ArrayLike, noise: Units) -> Units:
         """Return noisy numbers of units, with noise that was drawn by the law beforehand."""
         seen = _seen(units, self.pre_threshold)
         total: Units = seen + noise  # wraps only upward, as seen >= 0
@@ -362,8 +372,20 @@ class _Threshold(GroupSelection):
 
     def loss(self, groups: int) -> Loss:
         """Return the loss of the noisy counts of `groups` groups, and of a lone group's being kept."""
+        return self._noise_loss(admissible_count(groups, "groups")) + self.loss_beside_noise(groups)
+
+    def loss_beside_noise(self, groups: int) -> Loss:
+        """Return the loss of a lone group's being kept, in `groups` groups.
+
+        Args:
+            groups: the most groups that a unit is in, at least 1.
+        Returns:
+            The part of `loss` that the noise on numbers of units does not have.
+        Raises:
+            BudgetError: groups is not a whole number of at least 1.
+        """
         count = admissible_count(groups, "groups")
-        return self._noise_loss(count) + Loss(additive_delta=joined_delta(self.delta_per_group, count))
+        return Loss(additive_delta=joined_delta(self.delta_per_group, count))
 
     @abstractmethod
     def _noise_loss(self, groups: int) -> Loss: ...
@@ -388,6 +410,8 @@ class LaplaceThreshold(Spelled, _Threshold):
     >>> rule = LaplaceThreshold(Laplace(scale=1), "1e-6")
     >>> rule.tau, rule.expected_threshold, float(rule.loss(groups=2).epsilon("2e-6"))
     (15, 15, 2.0)
+    >>> float(rule.loss_beside_noise(groups=2).additive_delta)  # of a unit that is alone in both
+    1.999999e-06
     >>> [round(rule.chance(units), 3) for units in (10, 15, 20)]
     [0.006, 0.697, 0.998]
     >>> noisy = rule.noisy([0, 1000])
@@ -431,6 +455,8 @@ class GaussianThreshold(Spelled, _Threshold):
     >>> rule = GaussianThreshold(Gaussian(sigma=2), "1e-6")
     >>> rule.tau, rule.loss(groups=4).gaussian
     (12, Fraction(1, 1))
+    >>> float(rule.loss_beside_noise(groups=1).additive_delta)
+    1e-06
     >>> [round(rule.chance(units), 3) for units in (6, 12, 18)]
     [0.003, 0.599, 0.999]
     >>> noisy = rule.noisy([0, 1000])

@@ -16,7 +16,8 @@ def said(entries: Mapping[str, str]) -> dict[str, str]:
 # What others call our aggregates: pandas, Polars, NumPy, Spark, SQL, OpenDP, Tumult, PipelineDP, ...
 AGGREGATES: dict[str, str] = said(
     {
-        "len length size n_rows nrow num_rows row_count count_rows Count COUNT dp_count countif": "count",
+        "len length size n_rows nrow num_rows row_count count_rows Count COUNT dp_count": "count",
+        "countif countIf count_where sum_if": "count_if",
         "privacy_id_count PrivacyIdCount count_users count_user count_people count_persons count_ids "
         "num_users distinct_users unique_users": "count_units",
         "nunique n_unique count_unique distinct_count countDistinct approx_count_distinct "
@@ -45,6 +46,7 @@ AGGREGATES: dict[str, str] = said(
 # Those of which an example tells more than the name.
 _EXAMPLES = {
     "count": "count()",
+    "count_if": 'count_if("employed")',
     "count_units": "count_units()",
     "count_distinct": 'count_distinct("town", values=3)  # at most 3 values of a unit in each group',
     "quantile": 'quantile("age", 0.9, lower=0, upper=100)',

@@ -47,31 +47,20 @@ def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[s
     return UnknownNameError(f"{owner} has no {_plain(name)}{advice and '; '}{advice}", name)
 
 
-class Helpful:
-    """Base of what users hold: it says what to write in the place of a name or an argument that it has not.
+class Suggesting:
+    """Base of what users hold: it says what to write in the place of a name that it has not.
 
     A class says by `_foreign` which foreign names mean something here. Names that begin with an underscore
     are Python's, and are missing as ever: `hasattr`, `copy` and `pickle` ask for those.
 
-    >>> class Lamp(Helpful):
+    >>> class Lamp(Suggesting):
     ...     _foreign = {"ignite": "write light(hours=1)"}
-    ...     def light(self, *, hours):
-    ...         return hours
     >>> Lamp().ignite
     Traceback (most recent call last):
     sfumato.errors.UnknownNameError: a Lamp has no ignite; write light(hours=1)
-    >>> Lamp().light(hour=1)
-    Traceback (most recent call last):
-    sfumato.errors.ArgumentError: light: there is no argument hour; did you mean hours? Write light(hours=...)
     """
 
     _foreign: ClassVar[Mapping[str, str]] = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name, value in list(vars(cls).items()):
-            if isinstance(value, FunctionType) and (name == "__init__" or not name.startswith("_")):
-                setattr(cls, name, helpful(value))
 
     def _advice(self, name: str) -> Mapping[str, str]:
         """Return what to write in the place of foreign names, where this one was asked for."""
@@ -87,6 +76,24 @@ class Helpful:
             known = [n for n in dir(kind) if not n.startswith("_")]
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
             raise unknown_name(f"{article} {kind.__name__}", name, known, self._advice(name)) from None
+
+
+class Helpful(Suggesting):
+    """Base of what users hold and call: its methods are `helpful`.
+
+    >>> class Lamp(Helpful):
+    ...     def light(self, *, hours):
+    ...         return hours
+    >>> Lamp().light(hour=1)
+    Traceback (most recent call last):
+    sfumato.errors.ArgumentError: light: there is no argument hour; did you mean hours? Write light(hours=...)
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, helpful(value))
 
 
 def helpful(function: F) -> F:

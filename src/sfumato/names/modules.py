@@ -124,11 +124,11 @@ _FOREIGN: Mapping[str, Mapping[str, str]] = {
     "snapping": said({"snap snapping Snapping": "write SnappingMechanism(...)"}),
     "beam": said(
         {
-            "Average Avg": "write Mean(...)",
-            "Size Length": "write Count()",
-            "PrivatePCollection make_private": "write MakePrivate(...)",
-            "PrivacyIdCount": "write CountUnits()",
-            "BudgetAccountant NaiveBudgetAccountant": "write Budget(epsilon=..., delta=...)",
+            "MakePrivate PrivatePCollection make_private": "write ToRows(columns, function)",
+            "Count CountUnits CountDistinct Sum Mean Variance Quantiles Median": (
+                "write Release(question, epsilon=1), of a question with sf.count() and its kin"
+            ),
+            "Budget BudgetAccountant NaiveBudgetAccountant": "write sfumato.Budget(epsilon=..., delta=...)",
         }
     ),
 }

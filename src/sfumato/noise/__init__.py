@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.names import face
 from sfumato.noise.bernoulli import bernoulli, bernoulli_each
-from sfumato.noise.law import Law
-from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.law import Gaussian, Laplace, Law
 from sfumato.noise.words import FixedWords, KeyedWords, SecureWords, SeededWords, Words, default_words
 
 __all__ = [

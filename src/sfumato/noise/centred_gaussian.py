@@ -13,7 +13,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up, whole_number
-from sfumato.noise.laws import Gaussian
+from sfumato.noise.law import Gaussian
 from sfumato.noise.words import Words, source_of
 
 # The noises of a count are whole numbers of so small a part of a step, 2^-20, before they are added up.
@@ -31,6 +31,7 @@ class CentredGaussian(Spelled):
         shared: the deviation of the number that all groups share, in grid steps.
         weights: for each coordinate, how many times it takes that number: 0 for what is no count.
         groups: how many.
+        centre: the part of all units from which counts are counted, for the proof of the loss alone.
 
     >>> from sfumato.noise import SeededWords
     >>> noise = CentredGaussian((Fraction(1000), Fraction(10**6)), Fraction(500), (1, 0), groups=3)
@@ -46,6 +47,7 @@ class CentredGaussian(Spelled):
     shared: Fraction
     weights: tuple[int, ...]
     groups: int
+    centre: Fraction = Fraction(1, 2)
 
     def __post_init__(self) -> None:
         whole_number(self.groups, "groups", 1)

@@ -1,4 +1,4 @@
-"""What a law of real noise can tell of itself, and of the same noise rounded to integers."""
+"""Laws of real noise, Laplace and Gaussian, and of the same noise rounded to integers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
 from sfumato.exact.directed import convert, directed, nearest, rational, to_float
 from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise.rounding import largest_scale, sampler
-from sfumato.noise.standard import Standard
+from sfumato.noise.standard import Standard, gaussian, laplace
 from sfumato.noise.values import (
     Floats,
     MethodOfEach,
@@ -29,6 +30,7 @@ from sfumato.noise.values import (
     least_tail,
     power_of_ten,
     small_fraction,
+    times_root,
     working_bits,
 )
 from sfumato.noise.words import Words, source_of
@@ -245,10 +247,11 @@ class Law(Isolated, ABC):
             design, "One idea"; docs/noise.md.
         """
         count = whole_number(n, "n", 0)
-        if self.unit > largest_scale:
+        unit = self.unit
+        if unit > largest_scale:
             expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
-            raise ParameterError(self.unit_name, self.unit, expected)
-        return sampler(self.standard, self.unit).draw(count, source_of(words))
+            raise ParameterError(self.unit_name, unit, expected)
+        return sampler(self.standard, unit).draw(count, source_of(words))
 
     @_of_each_whole
     def rounded_sf(self, m: int) -> float:
@@ -393,3 +396,83 @@ class Law(Isolated, ABC):
 
         context = nearest(working_bits)
         return first_whole_near(enough, int(context.ceil(context.sub(start, 0.5))), least=0)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Laplace(Law):
+    """The Laplace law, of density exp(-|x| / scale) / (2 scale).
+
+    Args:
+        scale: greater than 0, in any unit, taken exactly; epsilon = l1 sensitivity / scale.
+    Raises:
+        ParameterError: scale is not a finite number greater than 0.
+
+    >>> law = Laplace(scale="0.5")
+    >>> law, law.scale, law.variance
+    (Laplace(scale=1/2), Fraction(1, 2), 0.5)
+
+    Source:
+        Dwork, McSherry, Nissim, Smith 2006, for its use; docs/noise.md for the draws.
+    """
+
+    scale: Fraction
+    standard: ClassVar[Standard] = laplace
+    unit_name: ClassVar[str] = "scale"
+
+    def __init__(self, scale: Number) -> None:
+        object.__setattr__(self, "scale", positive(scale, "scale"))
+
+    @property
+    def unit(self) -> Fraction:
+        """The scale."""
+        return self.scale
+
+    @property
+    def variance(self) -> float:
+        """2 scale^2."""
+        return float(2 * self.scale**2)
+
+    @property
+    def standard_deviation(self) -> float:
+        """The square root of 2, times the scale."""
+        return times_root(self.scale, 2)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Gaussian(Law):
+    """The Gaussian law of mean 0.
+
+    Args:
+        sigma: standard deviation, greater than 0, in any unit, taken exactly.
+    Raises:
+        ParameterError: sigma is not a finite number greater than 0.
+
+    >>> law = Gaussian(sigma=0.5)
+    >>> law, law.sigma, law.variance
+    (Gaussian(sigma=1/2), Fraction(1, 2), 0.25)
+
+    Source:
+        Balle and Wang 2018, for its use; docs/noise.md for the draws.
+    """
+
+    sigma: Fraction
+    standard: ClassVar[Standard] = gaussian
+    unit_name: ClassVar[str] = "sigma"
+
+    def __init__(self, sigma: Number) -> None:
+        object.__setattr__(self, "sigma", positive(sigma, "sigma"))
+
+    @property
+    def unit(self) -> Fraction:
+        """The standard deviation."""
+        return self.sigma
+
+    @property
+    def variance(self) -> float:
+        """Sigma^2."""
+        return float(self.sigma**2)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Sigma."""
+        return float(self.sigma)

@@ -18,7 +18,7 @@ from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise.intervals import Noises
-from sfumato.noise.laws import Gaussian
+from sfumato.noise.law import Gaussian
 from sfumato.noise.sums import NoiseSum
 from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of

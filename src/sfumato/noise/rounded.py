@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.law import Law
-from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.law import Gaussian, Laplace, Law
 from sfumato.noise.values import Floats
 
 FINE = 2.0  # standard deviations from here on, rounding is a uniform error beside Gaussian noise

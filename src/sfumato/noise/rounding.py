@@ -10,7 +10,6 @@ are taken is a matter of the words, not of the path: the answer never depends on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import isnan
@@ -19,15 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_down
-from sfumato.exact.directed import directed, nearest, rational
 from sfumato.noise import quantile_table as qt
-from sfumato.noise.standard import Standard
+from sfumato.noise.standard import ExactDraws, Standard, largest_integer
 from sfumato.noise.words import Words
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-largest_integer = 2**63 - 1
 largest_scale = 2**57
 
 # 0.8 MB of words and buffers for a block: within the second-level cache of a core, and long enough that
@@ -35,7 +32,6 @@ largest_scale = 2**57
 block = 1 << 14
 # So many draws take less time without a table than building it does: some 40 us each, of 14 to 39 ms.
 few = 200
-_guess_bits = 128
 
 
 class Sampler:
@@ -49,6 +45,7 @@ class Sampler:
     def __init__(self, standard: Standard, scale: Fraction) -> None:
         self.standard = standard
         self.scale = scale
+        self.exact = ExactDraws(standard, scale)
         self._scale = float(scale)
         self._before_table = few  # draws; a matter of speed alone
 
@@ -87,74 +84,12 @@ class Sampler:
             # within 1/2 of this half-integer, and rounds to one of its two neighbours.
             known = self._bracketed and not isnan(x)
             between = (int(x), int(x) + 1) if known else (0, largest_integer)
-            out[i] = self.settle(word, *between, lambda: int(words.take(1)[0]))
+            out[i] = self.exact.settle(word, *between, lambda: int(words.take(1)[0]))
         return out
 
     def _exactly(self, first: Integers, words: Words) -> Integers:
         """Return the same draws, each settled, without a table."""
-        settled = [self.settle(int(w), 0, largest_integer, lambda: int(words.take(1)[0])) for w in first]
-        return np.array(settled, np.int64)
-
-    def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
-        """Return the draw whose first word, read as signed, is `word`, exactly.
-
-        Args:
-            word: the first word.
-            low, high: integers between which its magnitude is known to lie.
-            more: gives a further word.
-        """
-        # U lies between prefix and prefix + 1, times 2^-bits.
-        prefix, bits = (~word if word < 0 else word), 63
-        while True:
-            low, high = self._narrow(prefix, bits, low, high)
-            if low == high:
-                return -low if word < 0 else low
-            prefix, bits = prefix << 64 | more(), bits + 64
-
-    def _narrow(self, prefix: int, bits: int, low: int, high: int) -> tuple[int, int]:
-        """Narrow the bounds of the magnitude until they meet, or a half-integer lies inside U's interval."""
-        # From a good guess, two comparisons do; each wrong step costs one more.
-        middle = low if high - low == 1 else self._guess(prefix, bits)
-        while low < high:
-            middle = min(max(middle, low), high - 1)
-            side = self._side(prefix, bits, middle)
-            if side == 0:
-                break
-            if side > 0:
-                high, middle = middle, middle - 1
-            else:
-                low, middle = middle + 1, middle + 1
-        return low, high
-
-    def _guess(self, prefix: int, bits: int) -> int:
-        """Return the rounded quantile of the middle of U's interval, nearly always rightly."""
-        # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
-        context = nearest(_guess_bits)
-        outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
-        z = self.standard.quantile(outside, context.sub(1, outside), _guess_bits)
-        x = context.mul(z, context.div(self.scale.numerator, self.scale.denominator))
-        return int(context.rint(x)) if x < largest_integer else largest_integer
-
-    def _side(self, prefix: int, bits: int, middle: int) -> int:
-        """Say on which side of T((middle + 1/2) / scale) all of U's interval lies.
-
-        Returns:
-            1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.
-        """
-        y = rational((2 * middle + 1) * self.scale.denominator, 2 * self.scale.numerator)
-        precision = bits + 9
-        while True:
-            down, up = directed(2 * precision)  # wide enough for the shift to be exact
-            low, high = self.standard.tail_absolute(y, precision)
-            low, high = down.mul_2exp(low, bits), up.mul_2exp(high, bits)
-            if high <= prefix:
-                return 1
-            if low >= prefix + 1:
-                return -1
-            # The tail is transcendental, thus neither end of U's interval, and some precision tells.
-            if low >= prefix and high <= prefix + 1:
-                return 0
-            precision *= 2
+        return np.array(self.exact.draws(first.tolist(), lambda: int(words.take(1)[0])), np.int64)
 
 
 class Buffers:

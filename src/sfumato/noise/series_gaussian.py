@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.exact.toeplitz import Toeplitz
-from sfumato.noise.laws import Gaussian
+from sfumato.noise.law import Gaussian
 from sfumato.noise.time_steps import TimeStepsNoise
 from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of

@@ -1,4 +1,4 @@
-"""The two laws at scale one, in multiple precision: tails with directed rounding, and quantiles.
+"""The two laws at scale one, in multiple precision: tails with directed rounding, quantiles, and exact draws.
 
 Both are symmetric, so each is told by its tail T(y) = P(|Z| > y) for y >= 0, and the quantile function
 Q = T^-1. The derivatives of Q follow from one polynomial, its *curvature* c: Q'' = c(Q) Q'^2, with c = 1
@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import statistics
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
-from sfumato.exact.directed import Rational, Real, directed, nearest, to_float
+from sfumato.exact.directed import Rational, Real, directed, nearest, rational, to_float
 from sfumato.exact.normal import both_tails, over_root_two
+
+largest_integer = 2**63 - 1
+_guess_bits = 128
 
 
 class Standard(ABC):
@@ -145,3 +150,80 @@ def _exp_of_minus(y: Rational, down: Any, up: Any) -> tuple[Real, Real]:
 
 laplace: Standard = _Laplace()
 gaussian: Standard = _Gaussian()
+
+
+class ExactDraws:
+    """Draws of round(scale * Z) that are settled by comparisons of U with the tail.
+
+    Args:
+        standard: the law of Z.
+        scale: in units of the grid.
+    """
+
+    def __init__(self, standard: Standard, scale: Fraction) -> None:
+        self._standard, self._scale = standard, scale
+
+    def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
+        """Return a draw for each first word; further words are taken in the order of the draws."""
+        return [self.settle(word, 0, largest_integer, more) for word in first]
+
+    def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
+        """Return the draw whose first word, read as signed, is `word`, exactly.
+
+        Args:
+            word: the first word.
+            low, high: integers between which its magnitude is known to lie.
+            more: gives a further word.
+        """
+        # U lies between prefix and prefix + 1, times 2^-bits.
+        prefix, bits = (~word if word < 0 else word), 63
+        while True:
+            low, high = self._narrow(prefix, bits, low, high)
+            if low == high:
+                return -low if word < 0 else low
+            prefix, bits = prefix << 64 | more(), bits + 64
+
+    def _narrow(self, prefix: int, bits: int, low: int, high: int) -> tuple[int, int]:
+        """Narrow the bounds of the magnitude until they meet, or a half-integer lies inside U's interval."""
+        # From a good guess, two comparisons do; each wrong step costs one more.
+        middle = low if high - low == 1 else self._guess(prefix, bits)
+        while low < high:
+            middle = min(max(middle, low), high - 1)
+            side = self._side(prefix, bits, middle)
+            if side == 0:
+                break
+            if side > 0:
+                high, middle = middle, middle - 1
+            else:
+                low, middle = middle + 1, middle + 1
+        return low, high
+
+    def _guess(self, prefix: int, bits: int) -> int:
+        """Return the rounded quantile of the middle of U's interval, nearly always rightly."""
+        # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
+        context = nearest(_guess_bits)
+        outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
+        z = self._standard.quantile(outside, context.sub(1, outside), _guess_bits)
+        x = context.mul(z, context.div(self._scale.numerator, self._scale.denominator))
+        return int(context.rint(x)) if x < largest_integer else largest_integer
+
+    def _side(self, prefix: int, bits: int, middle: int) -> int:
+        """Say on which side of T((middle + 1/2) / scale) all of U's interval lies.
+
+        Returns:
+            1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.
+        """
+        y = rational((2 * middle + 1) * self._scale.denominator, 2 * self._scale.numerator)
+        precision = bits + 9
+        while True:
+            down, up = directed(2 * precision)  # wide enough for the shift to be exact
+            low, high = self._standard.tail_absolute(y, precision)
+            low, high = down.mul_2exp(low, bits), up.mul_2exp(high, bits)
+            if high <= prefix:
+                return 1
+            if low >= prefix + 1:
+                return -1
+            # The tail is transcendental, thus neither end of U's interval, and some precision tells.
+            if low >= prefix and high <= prefix + 1:
+                return 0
+            precision *= 2

@@ -17,8 +17,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.exact.normal import log_tail
 from sfumato.exact.roots import first_whole, halve
-from sfumato.noise.law import Law
-from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.law import Gaussian, Laplace, Law
 from sfumato.noise.mixtures import laplaces_log10_tail, laplaces_tolerance
 from sfumato.noise.values import Floats
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.exact.trees import Tree
-from sfumato.noise.laws import Laplace
+from sfumato.noise.law import Laplace
 from sfumato.noise.series_gaussian import FINE
 from sfumato.noise.time_steps import TimeStepsNoise
 from sfumato.noise.values import Floats

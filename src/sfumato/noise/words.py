@@ -200,7 +200,7 @@ def source_of(words: object) -> Words:
         ParameterError: it is none, such as a table, from which words could be taken too.
     """
     if words is None:
-        return default_words()
+        return _words_of_thread()
     if not isinstance(words, Words):
         raise ParameterError("words", words, "a Words of sfumato.noise")
     return words
@@ -213,6 +213,10 @@ def default_words() -> SecureWords:
     >>> isinstance(default_words(), SecureWords)
     True
     """
+    return _words_of_thread()
+
+
+def _words_of_thread() -> SecureWords:
     words: SecureWords | None = getattr(_of_thread, "words", None)
     if words is None:
         words = _of_thread.words = SecureWords()

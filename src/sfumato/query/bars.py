@@ -22,8 +22,8 @@ class Bars:
         sampling: whether the truth is that of a population, of which the units are a random sample; else
             that of the rows.
 
-    >>> Bars(0.9).covers(Bias())
-    'the noise, not sampling error'
+    >>> Bars(0.9).told(Bias())
+    '90% error bar, for each number by itself: covers the noise, not sampling error.'
     """
 
     confidence: float = 0.95
@@ -31,7 +31,7 @@ class Bars:
     sampling: bool = False
 
     @classmethod
-    def checked(cls, confidence: object, simultaneous: object = False, sampling: object = False) -> Bars:
+    def _checked(cls, confidence: object, simultaneous: object = False, sampling: object = False) -> Bars:
         """Return error bars of what a caller gave.
 
         Raises:
@@ -40,11 +40,11 @@ class Bars:
         every, both = truth_value(simultaneous, "simultaneous"), truth_value(sampling, "sampling")
         return cls(checked_confidence(confidence), every, both)
 
-    def widths(self, release: Any) -> Any:
+    def _widths(self, release: Any) -> Any:
         """Return the half-widths of a release: what its `errors` gives for these."""
         return release.errors(self.confidence, simultaneous=self.simultaneous, sampling=self.sampling)
 
-    def covers(self, bias: Bias) -> str:
+    def _covers(self, bias: Bias) -> str:
         """Say what they cover and, where that is easily confused, what they do not.
 
         Args:
@@ -56,7 +56,7 @@ class Bars:
         return f"the noise{around}, not sampling error"
 
     @property
-    def numbers(self) -> str:
+    def _numbers(self) -> str:
         """Whether the confidence is that of each number."""
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
@@ -69,7 +69,7 @@ class Bars:
         >>> Bars(sampling=True).told(Bias(bounds=True))[40:]
         ': covers the noise and the sampling error around statistics of the clamped values.'
         """
-        return f"{self.confidence * 100:g}% error bar, {self.numbers}: covers {self.covers(bias)}."
+        return f"{self.confidence * 100:g}% error bar, {self._numbers}: covers {self._covers(bias)}."
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sfumato.query.plans.plan import Plan
     from sfumato.query.query import Query
     from sfumato.query.top.asked import Top
-    from sfumato.query.top.plan import TopPlan
+    from sfumato.query.top.draw import TopMeasurement
 
 VERSION = 1
 MOST_KEYS = 1000  # public groups that are listed; of more there is a digest
@@ -69,17 +69,18 @@ def canonical(plan: Plan, engine: Evaluator) -> dict[str, Any]:
     }
 
 
-def canonical_top(question: Top, plan: TopPlan) -> dict[str, Any]:
+def canonical_top(plan: Plan[Top, TopMeasurement]) -> dict[str, Any]:
     """Return the canonical form of a plan for the largest groups."""
+    question = plan.query
     told = question.engine.content(question.steps)
     return {
         "version": VERSION,
         "asks": "largest groups",
         **_rows(told, question.unit, question.keys, question.public_keys),
-        "k": plan.k,
+        "k": question.k,
         "by": "units" if question.by is None else _output("sum", question.by, told["columns"]),
-        "candidates": plan.candidates,
-        "counts_share": str(plan.share),
+        "candidates": question.candidates,
+        "counts_share": str(plan.measurement.share),
         "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
     }
 

@@ -26,6 +26,7 @@ from sfumato.query.aggregates import (
     Weighted,
     Weights,
 )
+from sfumato.query.aggregates.aggregate import Block, short
 from sfumato.query.query import Query
 from sfumato.query.schema import Kind, Schema
 from sfumato.transformations import (
@@ -45,7 +46,6 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.cross import square_share
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
-Block = tuple[str, Fraction, Fraction]
 WeightedBlock = tuple[Weights, Block | str | None]
 
 
@@ -77,9 +77,9 @@ class Design:
         self.rows: int = self.query.rows
         asked = [a.each for _, a in self.query.measured]
         self.blocks: set[Block] = {
-            block_of(a) for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
+            a.block for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
         }  # columns whose rows are bounded one by one
-        row_sums = {block_of(a) for a in asked if isinstance(a, Sum) and self.per_row(a)}
+        row_sums = {a.block for a in asked if isinstance(a, Sum) and self.per_row(a)}
         counts_rows = any(
             (isinstance(a, CountRows) and (a.column is None or not self.missing(a.column)))
             or (isinstance(a, OfColumns) and not self.lacking(a.columns))
@@ -158,7 +158,7 @@ class Design:
         """Whether a sum is of bounded rows, else of units' bounded sums."""
         if aggregate.per is not None:
             return aggregate.per == "row"
-        return self.rows == 1 and block_of(aggregate) in self.blocks
+        return self.rows == 1 and aggregate.block in self.blocks
 
     def of_units(self, aggregate: Aggregate) -> bool:
         """Whether an aggregate has a bound on what a unit adds as a whole, in place of its rows."""
@@ -218,8 +218,7 @@ class Design:
             return found
         grid = self.value_grid(block)
         squares = any(
-            isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
-            for _, a in self.query.measured
+            isinstance(a, (Variance, StandardDeviation)) and a.block == block for _, a in self.query.measured
         )
         null_count = (
             self.base is not None
@@ -272,8 +271,8 @@ class Design:
             unasked = {(of[0], of[0])} if isinstance(a, LinearRegression) else set()
             products |= dict.fromkeys((min(p), max(p)) for p in pairs if p not in unasked)
         for beside in asked:  # squares for variances, too
-            if isinstance(beside, (Variance, StandardDeviation)) and block_of(beside) in blocks:
-                i = blocks.index(block_of(beside))
+            if isinstance(beside, (Variance, StandardDeviation)) and beside.block in blocks:
+                i = blocks.index(beside.block)
                 products |= {(i, i): None} if self.lacking([beside.column]) == lacking else {}
         share = Fraction(1, 2) if self.norm is Norm.L1 or self.together else square_share(len(blocks))
         axes = []
@@ -300,13 +299,13 @@ class Design:
         A sum of weights alone is that of weights beside values, where the same rows have these.
         """
         if isinstance(aggregate.of, BoundedAggregate):
-            return aggregate.weights, block_of(aggregate.of)
+            return aggregate.weights, aggregate.of.block
         for _, other in self.query.measured:
             if isinstance(other, Weighted) and isinstance(other.of, BoundedAggregate):
                 column = other.of.column
                 same = aggregate.column == column or (aggregate.column is None and not self.missing(column))
                 if same and other.weights == aggregate.weights:
-                    return aggregate.weights, block_of(other.of)
+                    return aggregate.weights, other.of.block
         return aggregate.weights, aggregate.column
 
     def weighted(self, aggregate: Weighted) -> WeightedSum:
@@ -345,16 +344,3 @@ class Design:
         """Write a column and its bounds, for names of coordinates."""
         column, lower, upper = block
         return f"{column}[{short(lower)},{short(upper)}]"
-
-
-def block_of(aggregate: BoundedAggregate) -> Block:
-    """Return what may share statistics: the column and its bounds."""
-    return aggregate.column, aggregate.lower, aggregate.upper
-
-
-def short(number: Fraction) -> str:
-    """Write a bound such that different bounds are written differently."""
-    for text in (f"{float(number):g}", repr(float(number))):
-        if number in (Fraction(text), Fraction(float(text))):
-            return text
-    return str(number)

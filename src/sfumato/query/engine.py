@@ -18,7 +18,7 @@ from sfumato.query.tables.dummy import Known, Making
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
     from sfumato.query.top.asked import Top
-    from sfumato.query.top.plan import TopPlan
+    from sfumato.query.top.draw import TopMeasurement
 
 Released_co = TypeVar("Released_co", covariant=True)
 
@@ -151,12 +151,13 @@ class Engine(Evaluator, Protocol[Released_co]):
         """
         ...
 
-    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free) -> Any:
+    def top(
+        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = free
+    ) -> Any:
         """Return the release of the largest groups; nothing is read yet.
 
         Args:
-            question: a `Top`.
-            plan: its `TopPlan`.
+            plan: of `Top.plan`.
             unsafe_words, pay: as of `release`.
         """
         ...

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.cost import ExactCost
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
@@ -17,13 +17,20 @@ from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
+from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.cards.planned import explanation_card
+from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.exact import BroughtKeys
-from sfumato.query.found import Found, told
-from sfumato.query.query import Query
+from sfumato.query.found import told
+from sfumato.query.noisy.choosing import Choice
 from sfumato.query.schema import Filter
-from sfumato.transformations import QuantileTree, Role, Statistic
+from sfumato.transformations import QuantileTree, Role, Statistic, cone_of
+
+if TYPE_CHECKING:
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.query import Query
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,7 +255,80 @@ def _shown(number: str) -> str:
     return f"{float(Fraction(number)):g}"
 
 
-def question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str, Any]:
+def plan_content(plan: Plan) -> dict[str, Any]:
+    """Return what a plan does and costs, as plain data."""
+    query, noise, needed = plan.query, plan.noise, plan.requirements
+    asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
+    return {
+        **_question_content(query, plan.statistics),
+        "selection": _selection_content(plan.selection, noise.name, query.groups, plan.epsilon),
+        "noise": noise.name,
+        "statistics": _numbers_content(plan),
+        "outputs": {
+            e.name: {
+                "kind": e.kind,
+                "asked": asked[e.name],
+                "from": list(e.coordinates),
+                "type": "int64" if e.integer else "float64",
+            }
+            | ({"rank": e.rank} if e.kind == "quantile" else {})
+            | ({"entries": e.entries} if e.entries else {})
+            for e in needed.estimates
+        },
+        "budget": {
+            "epsilon": str(plan.epsilon),
+            "delta": str(plan.delta),
+            "noise_multiplier": str(plan.multiplier),
+        },
+        "notes": _notes(plan),
+        "bias": plan.bias.told(),
+        "diagnostics": None if plan.diagnostics is None else plan.diagnostics.content(),
+        **({"found": [one.content for one in plan.found]} if plan.found else {}),
+    }
+
+
+def _notes(plan: Plan) -> list[str]:
+    """Return what whoever asks should know before the release, and what other noises would have given."""
+    query = plan.query
+    found = [
+        *query.notes,
+        *query.groups_notes,
+        *cautions(query.schema, query.keys, plan.epsilon, plan.delta),
+        *(s.note for s in plan.requirements.statistics if s.note is not None),
+        *(note for name, a in query.aggregates if (note := a.note(name)) is not None),
+    ]
+    if plan.others:
+        compared = " and ".join(
+            f"{_times(share)} those with {titled(name)} noise" for name, share in plan.others
+        )
+        found.append(f"With {titled(plan.noise.name)} noise the errors of the outputs are about {compared}.")
+    return [*found, *plan.noise_notes]
+
+
+def _times(share: float) -> str:
+    told = f"{share:.2g}"
+    return "as large as" if told == "1" else f"{told} times"
+
+
+def _numbers_content(plan: Plan) -> list[dict[str, Any]]:
+    needed, measurement = plan.requirements, plan.measurement
+    noise, laws = measurement.noise, measurement.laws
+    if isinstance(noise, JointNoise | SeparateNoise):
+        part = measurement.choice_epsilon / plan.epsilon
+        bounds = cone_of(needed.statistics).linf_sensitivities
+        numbers = _joint_numbers_content(needed.statistics, bounds, laws, 1 - part)
+        choices = measurement.choices
+        return [*(_choice_content(c, part / len(choices)) for c in choices), *numbers]
+    bodies = [needed.body_of(s) for s in needed.statistics]
+    numbers = _each_content(needed.statistics, bodies, plan.noise.norm, laws)
+    if isinstance(noise, CentredGaussian):
+        for content, own, weight in zip(numbers, noise.scales, noise.weights, strict=True):
+            content["noise_scale"] = str(own)
+            content["noise_scale_in_common"] = str(weight * noise.shared)
+    return numbers
+
+
+def _question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str, Any]:
     """Return what is asked, and counted of rows for it, as plain data."""
     groups = "the whole table"
     if query.private_groups:
@@ -278,12 +358,7 @@ def question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str,
     }
 
 
-def found_content(found: Sequence[Found]) -> dict[str, Any]:
-    """Return what noisy looks found before, as plain data; nothing without looks."""
-    return {"found": [one.content for one in found]} if found else {}
-
-
-def selection_content(
+def _selection_content(
     rule: GroupSelection | None, noise: str, groups: int, epsilon: Fraction
 ) -> dict[str, Any] | None:
     """Return how private groups are chosen, as plain data."""
@@ -308,8 +383,8 @@ def selection_content(
     }
 
 
-def numbers_content(
-    statistics: tuple[Statistic, ...], bodies: Sequence[Body], norm: Norm, laws: dict[str, Law]
+def _each_content(
+    statistics: tuple[Statistic, ...], bodies: Sequence[Body], norm: Norm, laws: Mapping[str, Law]
 ) -> list[dict[str, Any]]:
     """Return the noisy numbers with their noise and their shares of the budget, as plain data."""
     scales = {name: law.unit for name, law in laws.items()}
@@ -344,8 +419,8 @@ def numbers_content(
     return rows
 
 
-def joint_numbers_content(
-    statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: dict[str, Law], part: Fraction
+def _joint_numbers_content(
+    statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: Mapping[str, Law], part: Fraction
 ) -> list[dict[str, Any]]:
     """Return noisy numbers whose noise is drawn together, with a part of the budget, and no more for all."""
     coordinates = [c for s in statistics for c in s.coordinates]
@@ -362,6 +437,22 @@ def joint_numbers_content(
         }
         rows.append(content if c.bounds is None else content | {"lower": c.bounds[0], "upper": c.bounds[1]})
     return rows
+
+
+def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:
+    """Return what is chosen for a column, with a share of the budget."""
+    (counts,) = choice.leaves.coordinates
+    return {
+        "name": counts.name,
+        "what": f"places near quantiles of {choice.leaves.column}, by the exponential mechanism",
+        "step": str(counts.step),
+        "largest_contribution": str(choice.leaves.body.linf_sensitivities[0]),
+        "noise_scale": str(choice.scale),
+        "noise_deviation": choice.deviation,
+        "share": round_up(share),
+        "lower": choice.leaves.lattice.lower,
+        "upper": choice.leaves.lattice.upper,
+    }
 
 
 def _many(number: int, noun: str) -> str:

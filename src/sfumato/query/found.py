@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +21,7 @@ class Found(Told):
         epsilon: what finding it cost, of the budget of the whole release.
         left_out: of what a share is beyond the limits, those that were given too, and about how large it is,
             as far as the look tells; None of what leaves out no rows.
+        drawn_parts: the descriptions of what the look drew, as the certificate reads them.
 
     >>> print(Found("bounds of the rows of 'visits'", (0.0, 64.0), Fraction(1, 10)))
     bounds of the rows of 'visits': 0 to 64, found with epsilon 0.1
@@ -30,6 +33,26 @@ class Found(Told):
     value: Any
     epsilon: Fraction
     left_out: tuple[str, float] | None = None
+    drawn_parts: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def from_plans(
+        cls, what: str, value: Any, plans: Iterable[Any], left_out: tuple[str, float] | None = None
+    ) -> Found:
+        """Return what was found by looks of these plans.
+
+        Args:
+            what, value, left_out: as of `Found`.
+            plans: of all looks that were drawn for it.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> people = sf.scan(pa.table({"id": [1]}), privacy_unit="id").agg(n=sf.count_units())
+        >>> Found.from_plans("the limit 'groups'", 2, [people.plan(epsilon="1/10")]).epsilon
+        Fraction(1, 10)
+        """
+        looks = list(plans)
+        epsilon = sum((plan.epsilon for plan in looks), Fraction(0))
+        return cls(what, value, epsilon, left_out, tuple(plan.description for plan in looks))
 
     @property
     def content(self) -> dict[str, Any]:

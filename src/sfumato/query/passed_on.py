@@ -58,12 +58,13 @@ class LeftBehind:
 
 @dataclass(frozen=True)
 class ToldBeside:
-    """In the place of diagnostics in a plan: what they cost, and of what they are."""
+    """In the place of diagnostics in a plan: what they cost and draw, and of what they are."""
 
     epsilon: Fraction
     delta: Fraction
     loss: Loss
     told: Mapping[str, Any]
+    drawn_parts: tuple[dict[str, Any], ...]
 
     def release(self, words: Words | None = None) -> NoReturn:
         """Refuse: they are of rows that are elsewhere."""
@@ -124,8 +125,8 @@ def table(written: bytes) -> pa.Table:
 
 
 def rebuilt(kind: type[Any], state: Mapping[str, Any]) -> Any:
-    """Return a finished release of what `NoisyTable.passed_on` gave."""
+    """Return a finished release of what `NoisyTable._state` gave."""
     made: Any = object.__new__(kind)
     made._settle()  # its home is here
-    made.arrive(state)
+    made._set_state(state)
     return made

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
+from operator import add
 from typing import Any
 
-from sfumato.budget import Budget, Loss
+from sfumato.budget import Budget
 from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
+from sfumato.query.certified import Described, certified, total
 from sfumato.query.exact import Evaluator
-from sfumato.query.plans.plan import Beside, Plan
 from sfumato.query.query import Query
-from sfumato.query.top.plan import TopPlan
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
 Form = Callable[[], Mapping[str, Any]]
@@ -100,16 +99,28 @@ def _say_once() -> None:
     LOG.warning("%s", f"{NO_BUDGET} (Said once.)")
 
 
+def check_budget(budget: object) -> None:
+    """Refuse what is given in the place of a budget.
+
+    Raises:
+        ParameterError: budget is none.
+    """
+    if not isinstance(budget, Budget | None):
+        raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
+
+
 def payment(
     budget: Budget | None,
-    plans: Sequence[Plan | TopPlan | Beside],
+    plans: Sequence[Described],
     what: str,
     *,
     form: Form | None = None,
     same: Same | None = None,
     made_up: bool = False,
 ) -> Pay:
-    """Return what pays for some releases together, of all or none.
+    """Certify some releases, and return what pays for them together, for all or none.
+
+    This is the only way to pay, and every release passes here, also where no budget pays.
 
     Args:
         budget: that pays; or None.
@@ -120,34 +131,13 @@ def payment(
         made_up: whether all rows are made up, of which nothing need be paid.
     Raises:
         ParameterError: budget is none.
+        RefusalError: the certificate of the releases is refused.
     """
-    beside = [plan.diagnostics for plan in plans if isinstance(plan, Plan) and plan.diagnostics is not None]
-    paid = [*plans, *beside]
-    epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
-    loss = sum((one.loss for one in paid), Loss())
-    return paying(budget, epsilon, delta, what, loss, form=form, same=same, made_up=made_up)
-
-
-def paying(
-    budget: Budget | None,
-    epsilon: int | Fraction,
-    delta: int | Fraction,
-    what: str,
-    loss: Loss | None = None,
-    *,
-    form: Form | None = None,
-    same: Same | None = None,
-    made_up: bool = False,
-) -> Pay:
-    """Return what pays an epsilon and a delta, or a loss that is known better.
-
-    Raises:
-        ParameterError: budget is none.
-    """
+    check_budget(budget)
+    certified(plans)
+    (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
     if budget is None:
         return free if made_up else unpaid
-    if not isinstance(budget, Budget):
-        raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
     if made_up:
         return free
 

@@ -22,9 +22,10 @@ from sfumato.noise.values import Floats
 from sfumato.query.bars import Bars, Bias
 from sfumato.query.canonical import VERSION
 from sfumato.query.cards.released import error_bars, processed_facts, release_card
+from sfumato.query.certified import Described
+from sfumato.query.columns import arrow_column
 from sfumato.query.explanation import Explanation
 from sfumato.query.found import Found
-from sfumato.query.noisy.numbers import arrow_column
 from sfumato.query.passed_on import Computed, stream, table
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.released.release import Release
@@ -78,12 +79,12 @@ class ProcessedRelease(NoisyTable):
     """
 
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
-        super().__init__(releases[0].engine)
+        super().__init__(releases[0]._engine)
         self.releases: tuple[Release | TopRelease, ...] = tuple(releases)
-        self.computation = computation
-        self.paid: tuple[Paid, ...] = releases[0].paid  # as they were paid together
+        self._computation = computation
+        self._paid: tuple[Paid, ...] = releases[0]._paid  # as they were paid together
         for release in releases:
-            release.journals = False  # all of it is one question
+            release._journals = False  # all of it is one question
         self._rows: pa.Array | None = None
 
     @property
@@ -105,6 +106,11 @@ class ProcessedRelease(NoisyTable):
     def found(self) -> tuple[Found, ...]:
         """What the questions left to the releases, in their order."""
         return tuple(found for release in self.releases for found in release.found)
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plans of all releases."""
+        return tuple(plan for release in self.releases for plan in release._plans)
 
     @property
     def _spent(self) -> ExactCost:
@@ -138,9 +144,9 @@ class ProcessedRelease(NoisyTable):
         return self.releases[0]
 
     @property
-    def followed(self) -> bool:
+    def _followed(self) -> bool:
         """Whether columns that are released as they are have error bars here."""
-        return self.computation.columns is not None
+        return self._computation.columns is not None
 
     def to_arrow(self) -> pa.Table:
         """Return the table, in the order that the SQL asks for.
@@ -154,8 +160,9 @@ class ProcessedRelease(NoisyTable):
             try:
                 if self._table is None:
                     with self._telling():
-                        self._table, self._rows = self.computation.run(self.releases)
+                        self._table, self._rows = self._computation.run(self.releases)
                     self._drew(self._table.num_rows)
+                self._table = self._described(self._table)
             except EngineError as error:
                 failed = self._with_what_is_left(error)
             if failed is None:
@@ -184,7 +191,7 @@ class ProcessedRelease(NoisyTable):
             ParameterError, QueryError: as of `Release.errors`.
             RefusalError: something is computed around the private SELECT, where columns are not followed.
         """
-        columns = self.computation.columns
+        columns = self._computation.columns
         if columns is None:
             raise RefusalError(_NOT_FOLLOWED)
         table = self.to_arrow()
@@ -196,20 +203,20 @@ class ProcessedRelease(NoisyTable):
         return pa.table(given, names=table.schema.names)
 
     @property
-    def drawable(self) -> bool:
+    def _drawable(self) -> bool:
         """Whether there is a picture of it: of groups and totals, as they were released before the SQL."""
         one = self.releases[0]
         return len(self.releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
 
-    def chart(self, bars: Bars) -> Chart:
+    def _chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data; that of what was released, where it has totals."""
         one = self.releases[0]
-        if not self.drawable or not isinstance(one, Release):
+        if not self._drawable or not isinstance(one, Release):
             raise QueryError(
                 "plot: groups with their aggregates are drawn as they are released; draw .released, or "
                 "to_pandas() by other means"
             )
-        return one.chart(
+        return one._chart(
             bars,
             "Groups and totals as they were released, before the SQL computes with them.",
         )
@@ -217,21 +224,21 @@ class ProcessedRelease(NoisyTable):
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
         explained = [release.explain().to_dict() for release in self.releases]
-        computed = {"computed": self.computation.text}
+        computed = {"computed": self._computation.text}
         if len(explained) == 1:
             return Explanation(explained[0] | computed)
         epsilon, delta = map(str, self._spent)
         return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
 
-    def check_no_source(self, path: Path, name: str = "output path") -> None:
+    def _check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where rows come from, those of public tables too; raises as any release does."""
         for release in self.releases:
-            release.check_no_source(path, name)
-        check_no_source(path, self.computation.files, name)
+            release._check_no_source(path, name)
+        check_no_source(path, self._computation.files, name)
 
-    def check_lists(self, path: Path) -> None:
+    def _check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists; raises as any release does."""
-        if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self.computation.schema.types)):
+        if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self._computation.schema.types)):
             raise ParameterError(
                 "output path", str(path), ".parquet or .json, as a column is a list or the like"
             )
@@ -239,7 +246,7 @@ class ProcessedRelease(NoisyTable):
     @property
     def measured(self) -> list[str]:
         """The columns with error bars."""
-        first, found = self.releases[0], self.computation.columns or ()
+        first, found = self.releases[0], self._computation.columns or ()
         keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
 
@@ -251,13 +258,13 @@ class ProcessedRelease(NoisyTable):
             *hints,
         ]
         said = [*processed_facts(self), *error_bars(self, bars)]
-        texts = self.computation.schema
+        texts = self._computation.schema
         keys = [name for name, kind in zip(texts.names, texts.types, strict=True) if not _numeric(kind)]
         return release_card(self, [*said, *(("note", note) for note in dict.fromkeys(notes))], keys)
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
-        names = ", ".join(self.computation.schema.names)
+        names = ", ".join(self._computation.schema.names)
         dummy = ", of made-up rows" if self._dummy else ""
         return visible(f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 
@@ -265,37 +272,37 @@ class ProcessedRelease(NoisyTable):
     def _dummy(self) -> bool:
         return any(release._dummy for release in self.releases)
 
-    def take(self, paid: Sequence[Paid]) -> None:
+    def _take(self, paid: Sequence[Paid]) -> None:
         """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
         for release in self.releases:
-            release.paid = tuple(paid)
-        super().take(paid)
+            release._paid = tuple(paid)
+        super()._take(paid)
 
-    def kept(self) -> Any:
+    def _noisy_numbers(self) -> Any:
         """Return the noisy numbers of all releases, and what was computed; None where some are not kept."""
-        numbers = [release.kept() for release in self.releases]
+        numbers = [release._noisy_numbers() for release in self.releases]
         if self._table is None or any(one is None for one in numbers):
             return None
         rows = None if self._rows is None else pa.table({"rows": self._rows})
         return numbers, self._table, rows
 
-    def restore(self, kept: Any) -> None:
+    def _restore(self, kept: Any) -> None:
         """Have what releases of the same questions had, and what was computed with it."""
         numbers, self._table, rows = kept
         self._rows = None if rows is None else rows["rows"].combine_chunks()
         for release, one in zip(self.releases, numbers, strict=True):
-            release.restore(one)
+            release._restore(one)
 
-    def passed_on(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return its releases, and what was computed with them."""
-        what = self.computation
+        what = self._computation
         said = tuple(map(copy, self.releases)), Computed(what.text, what.schema, what.columns, what.content())
-        return super().passed_on() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
+        return super()._state() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
 
-    def arrive(self, state: Mapping[str, Any]) -> None:
+    def _set_state(self, state: Mapping[str, Any]) -> None:
         """Be a finished release of what was passed on."""
         ProcessedRelease.__init__(self, *state["said"])
-        super().arrive(state)
+        super()._set_state(state)
         drawn, self._rows = state["drawn"]
         self._table = table(drawn)
 
@@ -309,23 +316,23 @@ class ProcessedRelease(NoisyTable):
             "version": VERSION,
             "asks": "computed",
             "releases": [release.canonical() for release in self.releases],
-            **self.computation.content(),
+            **self._computation.content(),
         }
 
-    def with_bars(self, bars: Bars) -> pa.Table:
+    def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
-        table, widths = self.to_arrow(), bars.widths(self)
+        table, widths = self.to_arrow(), bars._widths(self)
         for name in self.measured:
             behind = table.column_names.index(name) + 1
             table = table.add_column(behind, f"{name}_error", widths[name])
         return table
 
-    def check_bars(self, bars: Bars) -> None:
+    def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
-        if not self.followed:
+        if not self._followed:
             raise RefusalError(_NOT_FOLLOWED)
         self.releases[0]._check_sampling(bars)
-        taken = {name.casefold() for name in self.computation.schema.names}
+        taken = {name.casefold() for name in self._computation.schema.names}
         for name in self.measured:
             if f"{name}_error".casefold() in taken:
                 wanted = f"{name}_error"
@@ -362,7 +369,7 @@ def with_intervals(
         row: the name of the column of numbers.
     """
     table = released.to_arrow()
-    widths = bars.widths(released) if intervals else None
+    widths = bars._widths(released) if intervals else None
     added = {}
     for name, of, high, _ in intervals:
         assert widths is not None

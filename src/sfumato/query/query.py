@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import replace
+from copy import copy
 from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,10 +23,14 @@ from sfumato.query.aggregates import (
 from sfumato.query.bars import REMEDY, Bias
 from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.explanation import Explanation, plan_content
 from sfumato.query.schema import Schema, Step
 from sfumato.query.series import Series, series_of
 from sfumato.query.totals import GROUPING, GroupingSets, Totals, totals_of
 from sfumato.transformations import Statistic
+
+if TYPE_CHECKING:
+    from sfumato.query.plans.plan import Plan
 
 # An output that matters less than this beside another one is better left out.
 LARGEST_WEIGHT = 1000
@@ -152,7 +158,7 @@ class Query:
             f"of its own, which hides a unit in {most}. Where groups are few, keys= as a list may have less.",
         )
 
-    @property
+    @cached_property
     def groups(self) -> int:
         """The limit of groups per unit that holds: no more than there are public groups, as far as known."""
         if not self.keys:
@@ -185,7 +191,7 @@ class Query:
         """Whether the groups are public, and come with the rows: there may be any number of them."""
         return isinstance(self.public_keys, BroughtKeys)
 
-    @property
+    @cached_property
     def scaled(self) -> bool:
         """Whether a unit that is in more public groups than the limit counts in part in each.
 
@@ -220,8 +226,11 @@ class Query:
         keys = self.public_keys
         if not isinstance(keys, pa.Table):
             return self
-        # Nulls that have no type take no memory.
-        return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
+        # Nulls that have no type take no memory. What was checked stays as it is.
+        kind = copy(self)
+        nulls = pa.table({key: pa.nulls(keys.num_rows) for key in self.keys})
+        object.__setattr__(kind, "public_keys", nulls)
+        return kind
 
     @property
     def binding_limits(self) -> tuple[tuple[str, int], ...]:
@@ -236,7 +245,7 @@ class Query:
             found.append(("rows", self.max_rows))
         return tuple(found)
 
-    @property
+    @cached_property
     def bias(self) -> Bias:
         """What limits and bounds can change in the outputs, as far as that is known without rows."""
         measured = [a for _, a in self.measured]
@@ -246,15 +255,16 @@ class Query:
         remedy = _ESTIMATES.get(self.engine, REMEDY) if estimable else ""
         return Bias(bool(limits) or any(a.limits_values for a in measured), bool(clamping), remedy)
 
-    @property
+    @cached_property
     def measured(self) -> tuple[tuple[str, Aggregate], ...]:
         """What is asked of rows, by name: all but what is computed of other outputs."""
         return tuple((name, a) for name, a in self.aggregates if not a.derived)
 
     def _check_derived(self) -> None:
-        known = [n for name, a in self.measured for n in a.outputs(name)]
-        for name, aggregate in self.aggregates:
-            for of in aggregate.of if isinstance(aggregate, Derived) else ():
+        derived = [(name, a) for name, a in self.aggregates if isinstance(a, Derived)]
+        known = [n for name, a in self.measured for n in a.outputs(name)] if derived else []
+        for name, aggregate in derived:
+            for of in aggregate.of:
                 if of in known:
                     continue
                 if isinstance(dict(self.aggregates).get(of), Derived):
@@ -275,7 +285,7 @@ class Query:
         """Whether numbers of groups are added up: to cumulative totals, or to those of coarser groups."""
         return self.series is not None or self.totals is not None
 
-    @property
+    @cached_property
     def output_names(self) -> tuple[str, ...]:
         """The output's columns after the keys."""
         return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
@@ -315,6 +325,10 @@ class Query:
             self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
             self.total_rows,
         )  # fmt: skip
+
+    def _explanation(self, plan: Plan) -> Explanation:
+        """Return each step of a plan of this question."""
+        return Explanation(plan_content(plan))
 
 
 def checked_weights(

@@ -24,11 +24,12 @@ from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_e
 from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
 from sfumato.query.canonical import canonical
 from sfumato.query.cards.asked import question_card
+from sfumato.query.certified import Claim
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
 from sfumato.query.logs import looking, planned
-from sfumato.query.payment import Paid, Pay, paying, payment, same_question
+from sfumato.query.payment import Paid, Pay, payment, same_question
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.plans.shares import Share
@@ -47,13 +48,18 @@ _NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; 
 
 @dataclass(frozen=True, repr=False)
 class Question(Helpful, Displayed, Generic[Released]):
-    """A complete question, validated; it can be planned (what would it cost?) and released."""
+    """A complete question, validated; it can be planned (what would it cost?) and released.
+
+    Attributes:
+        table: the rows, groups and limits.
+        aggregates: what is asked, by name.
+    """
 
     _foreign = foreign.QUESTION
 
     table: Table[Released]
     aggregates: tuple[tuple[str, Aggregate], ...]
-    weights: tuple[tuple[str, Number], ...] = ()
+    _weights: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:
         self.query  # noqa: B018  checks what is asked
@@ -73,7 +79,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             table.rows,
             stood_in(self.aggregates),
             table._all_notes,
-            self.weights,
+            self._weights,
             table.beyond,
             table.total_rows,
             grouping=table.grouping,
@@ -116,7 +122,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         {'n': 3, 'minutes': 240}
         {'n': 2, 'minutes': 437}
         """
-        return replace(self, weights=tuple((dict(self.weights) | weights).items()))
+        return replace(self, _weights=tuple((dict(self._weights) | weights).items()))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -154,7 +160,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         ('laplace', {'rows': 2.8})
         """
         self._check_nothing_left("plan")
-        return self.checked_plan(
+        return self._checked_plan(
             epsilon=epsilon,
             diagnostics=diagnostics,
             sampling=sampling,
@@ -164,7 +170,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             pre_threshold=pre_threshold,
         )
 
-    def checked_plan(
+    def _checked_plan(
         self,
         *,
         epsilon: Amount,
@@ -174,13 +180,12 @@ class Question(Helpful, Displayed, Generic[Released]):
         **options: Any,
     ) -> Plan:
         """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
-        whole = admissible_epsilon(epsilon)
-        beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-        plan = make_plan(
-            self.query,
-            epsilon=whole - beside if beside else epsilon,
-            **options,
-        )
+        beside = Fraction(0)
+        if diagnostics is not None:
+            whole = admissible_epsilon(epsilon)
+            beside = share_of(whole, diagnostics)
+            epsilon = whole - beside
+        plan = make_plan(self.query, epsilon=epsilon, **options)
         return self._beside(plan, beside, sampling)
 
     def diagnose(
@@ -426,7 +431,6 @@ class Question(Helpful, Displayed, Generic[Released]):
                     found = Automatically(table, self.query, self.aggregates).plan(
                         means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
                     )
-                found = self._beside(found, Fraction(0), sampling)
                 return table.engine.release(found, **drawing, pay=lambda: tuple(paid))
             plan, _ = Share.of(budget, share).best(self.query, options)
             plan = self._beside(plan, Fraction(0), sampling)
@@ -436,14 +440,17 @@ class Question(Helpful, Displayed, Generic[Released]):
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            all_of = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
-            means = of_epsilon(whole - beside, looks, options, lambda dlt: paid.extend(all_of(delta=dlt)()))
+
+            def pay_all(claim: Claim) -> None:
+                paid.extend(payment(budget, [claim], self.query.told, made_up=made_up)())
+
+            means = of_epsilon(whole, beside, looks, options, pay_all)
             check = partial(self._beside, beside=beside, sampling=sampling)
             planned(self.engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
             with looking():
                 plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table.engine.release(check(plan), **drawing, pay=lambda: tuple(paid))
-        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
+            return table.engine.release(plan, **drawing, pay=lambda: tuple(paid))
+        plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
         return self._released(plan, **drawing, pay=pay(plan))
 
     def _card(self) -> Card:

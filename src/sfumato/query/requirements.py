@@ -2,73 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.framework import Body, Norm
-from sfumato.query.aggregates import (
-    Aggregate,
-    Correlation,
-    CountDistinct,
-    CountPrivacyUnits,
-    CountRows,
-    Covariance,
-    Cumulative,
-    Derived,
-    InBins,
-    LinearRegression,
-    Mean,
-    Quantiles,
-    StandardDeviation,
-    Stratified,
-    Sum,
-    Variance,
-    VectorMean,
-    VectorSum,
-    Weighted,
-)
+from sfumato.query.aggregates import Derived, Estimate
 from sfumato.query.design import Design
-from sfumato.query.estimates import (
-    Estimate,
-    bins,
-    counts,
-    cross,
-    distinct,
-    means,
-    quantiles,
-    series,
-    strata,
-    vectors,
-    weighted,
-)
-from sfumato.query.estimates.derived import derived
 from sfumato.query.query import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
-
-# How each aggregate is estimated.
-ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ...]]] = {
-    CountPrivacyUnits: counts.units,
-    CountRows: counts.rows,
-    CountDistinct: distinct.distinct,
-    Cumulative: series.cumulative,
-    Sum: counts.sums,
-    Mean: means.means,
-    Variance: means.variances,
-    StandardDeviation: means.variances,
-    Quantiles: quantiles.quantiles,
-    Covariance: cross.covariances,
-    Correlation: cross.covariances,
-    LinearRegression: cross.regressions,
-    Weighted: weighted.weighted,
-    VectorMean: vectors.vector_means,
-    VectorSum: vectors.vector_sums,
-    InBins: bins.in_bins,
-    Stratified: strata.proportions,
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +38,11 @@ class Requirements(Spelled):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """All noisy numbers, in order."""
         return tuple(c for s in self.statistics for c in s.coordinates)
+
+    @property
+    def times(self) -> int:
+        """How many times a unit may add a vector of the body: once for each group."""
+        return self.groups if self.body.groups == 1 else 1
 
     @cached_property
     def body(self) -> Body:
@@ -133,8 +82,8 @@ def requirements(
         - a sum is centred where a count is there to give the centre back.
     """
     design = Design(query, norm, multiplier, units, together, apart)
-    measured = {e.name: e for name, a in query.measured for e in ESTIMATES[type(a)](design, name, a)}
-    computed = {n: derived(n, a, measured) for n, a in query.aggregates if isinstance(a, Derived)}
+    measured = {e.name: e for name, a in query.measured for e in a.estimates(design, name)}
+    computed = {n: a.estimate(n, measured) for n, a in query.aggregates if isinstance(a, Derived)}
     estimates = tuple((measured | computed)[name] for name in query.output_names)
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())

@@ -31,15 +31,12 @@ ROWS_OF_A_VALUE, FIRST_ROWS = 6, 1 << 18
 MANY_VALUES, FIRST_ROWS_OF_MANY = 1 << 18, 12_000_000
 # With a larger share of the values left out, it takes as long to look at all pairs.
 SHARE_LEFT_OUT = 1 / 2
-# Rows of a batch, values that are read as a probe, and attempts before all pairs are looked at.
-PAIRS_AT_ONCE, PROBED_VALUES, REPAIRS = 131_072, 1_000, 6
-# Buckets of units, pairs that are enough for an order, and pairs that are taken at a time.
-GREEDY_BUCKETS, GREEDY_SAMPLE, GREEDY_PAIRS = 1 << 22, 1 << 20, 1 << 17
-# After a class with more than this part of the pairs, matched values are dropped from all others; rounds
-# in which pairs are taken, before the rest is left to exchanges.
-GREEDY_PARTS, GREEDY_ROUNDS = 8, 50
-# Whole numbers within such a range are numbered by a table; entries of a table that are looked up at a time.
-TABLE_RANGE, LOOKED_UP = 1 << 22, 1 << 17
+# Rows of a batch, and looks at pairs before all pairs are looked at.
+PAIRS_AT_ONCE, LOOKS = 131_072, 6
+# Buckets of units, and rounds in which pairs are left out, before the rest is left to SciPy.
+UNIT_BUCKETS, PRUNINGS = 1 << 22, 20
+# Whole numbers within such a range are numbered by a table.
+TABLE_RANGE = 1 << 22
 
 # Sources: rows, or bytes, that are read at a time.
 PARQUET_ROWS, SQLITE_ROWS, TEXT_RECORDS = 1 << 16, 1 << 14, 1 << 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ class Table(Helpful, Displayed, Generic[Released]):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
             nobody = "A table that is about nobody, such as names of codes, is opened by sf.public"
-            raise ColumnError.unknown(
+            raise ColumnError._unknown(
                 self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
             )
         # A unit of several parts compares well; bytes too, but they print badly.
@@ -104,7 +105,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         def __getitem__(self, _: object) -> Any:
             raise ArgumentError(foreign.INDEXED)
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The columns by name, with what is known of their types."""
         return self.engine.schema(self.steps)
@@ -312,7 +313,7 @@ class Table(Helpful, Displayed, Generic[Released]):
                     "group_by", key, 'names of columns, one by one, as group_by("town", "year")'
                 )
             if key not in schema:
-                raise ColumnError.unknown(key, schema, "group_by", not_a_column(key, schema))
+                raise ColumnError._unknown(key, schema, "group_by", not_a_column(key, schema))
             if key == self.unit:
                 raise QueryError(
                     f"group_by: {key!r} is the privacy unit; a group for each unit is not private"
@@ -556,7 +557,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return f"the table {titles[0]!r}" if len(titles) == 1 else "a table"
 
     @property
-    def most_limits(self) -> tuple[int, int]:
+    def _most_limits(self) -> tuple[int, int]:
         """The largest limits of groups and rows that a release may find."""
         return LARGEST_LIMIT, LARGEST_LIMIT
 
@@ -568,6 +569,11 @@ class Table(Helpful, Displayed, Generic[Released]):
         notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))
         unit = how.unit if isinstance(how, Select) else self.unit
         return replace(self, engine=self.engine.combined(how), unit=unit, steps=(), notes=notes)
+
+    @property
+    def _rows_alone(self) -> Table[Released]:
+        """The rows without groups and limits, and without those of a catalog."""
+        return Table(self.engine, self.unit, self.steps, notes=self.notes, unit_parts=self.unit_parts)
 
     def _check_rows_alone(self, where: str) -> None:
         if self.keys:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, RefusalError
 from sfumato.query.bars import Bars
-from sfumato.query.cards.released import error_bars
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.released.output import write_csv
@@ -68,11 +67,12 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
         measured = release.measured if isinstance(release, ProcessedRelease) else found.column_names
         widths = {name: found[name] for name in measured if name not in keys}
     epsilon, delta = release.spent
+    spent = {"epsilon": 0.0, "delta": 0.0} if dummy else {"epsilon": epsilon, "delta": delta}
     about: dict[str, Any] = {
         "dummy": dummy,
-        "spent": {"epsilon": 0.0, "delta": 0.0} if dummy else {"epsilon": epsilon, "delta": delta},
+        "spent": spent,
+        "metadata": release._attributes(bars if widths else None) | spent,
         "confidence": confidence,
-        "covers": [said for _, said in error_bars(release, bars if widths else None)],
         "explanation": str(release.explain()),
         "hints": list(release.hints),
         "parts": _parts(release),
@@ -91,7 +91,7 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
 def _keys(release: NoisyTable) -> tuple[str, ...]:
     """Return the columns that say which group a row is, or which place it has."""
     if isinstance(release, ProcessedRelease):
-        columns, of_first = release.computation.columns or (), _keys(release.releases[0])
+        columns, of_first = release._computation.columns or (), _keys(release.releases[0])
         return tuple(name for name, released in columns if released in of_first)
     if isinstance(release, TopRelease):
         return ("rank", *release.question.keys)

@@ -12,12 +12,13 @@ import logging
 import re
 import secrets
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import duckdb
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -26,16 +27,158 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.dataclass import dataclass
+from sfumato.dialect.functions import PRIVATE
+from sfumato.dialect.options import OPTION_NAMES
+from sfumato.dialect.vocabulary import BOUNDS
+from sfumato.engines.duckdb.expressions.total import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.service.answers import JSON, MEDIA, as_json
-from sfumato.service.completion import words
 from sfumato.service.desk import Job, Outcome, refused
 from sfumato.service.openapi import FIELDS, document
 from sfumato.service.page_files import POLICY, routes
 from sfumato.service.tokens import Caller, Tokens
-from sfumato.service.turns import Turns
 from sfumato.service.watching import Metrics, digest, log
 from sfumato.service.worker import Unexpected, where
+
+Turn = asyncio.Future[None]
+
+
+class Turns:
+    """Places where questions are answered, one at each, which analysts take by turns.
+
+    A free place goes to the analyst who has the fewest; of several to the one whose last turn began longest
+    ago; and there to the question that came first. Nobody has all places, where there is more than one: the
+    last one is kept for whoever comes next.
+
+    Args:
+        places: how many questions are answered at once.
+
+    >>> async def example():
+    ...     turns, order = Turns(1), []
+    ...     async def ask(who):
+    ...         await turns.take(who)
+    ...         order.append(who)
+    ...         await asyncio.sleep(0)
+    ...         turns.over(who)
+    ...     await asyncio.gather(*map(ask, ["ann", "ann", "ann", "bob", "bob"]))
+    ...     return order
+    >>> asyncio.run(example())
+    ['ann', 'bob', 'ann', 'bob', 'ann']
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places, self._most = places, max(1, places - 1)
+        self._taken = Counter[str]()
+        self._waiting = dict[str, deque[Turn]]()
+        # The number of everybody's last turn: of names with tokens, which the owner makes, so few.
+        self._last, self._number = dict[str, int](), 0
+
+    async def take(self, who: str) -> None:
+        """Wait for a turn, which `over` ends; whoever is cancelled before it comes has none."""
+        turn: Turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(who, deque()).append(turn)
+        self._give()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._leave(who, turn)
+            else:  # it came at that moment
+                self.over(who)
+            raise
+
+    def over(self, who: str) -> None:
+        """End a turn: its place is free for the next one."""
+        self._taken[who] -= 1
+        self._taken += Counter()  # drops names at 0
+        self._give()
+
+    def _give(self) -> None:
+        """Give free places to those who wait."""
+        while self._taken.total() < self._places:
+            may = [who for who in self._waiting if self._taken[who] < self._most]
+            if not may:
+                return
+            who = min(may, key=lambda one: (self._taken[one], self._last.get(one, 0)))
+            turn = self._waiting[who][0]
+            self._leave(who, turn)
+            if not turn.done():  # as one is that was cancelled, and has not left yet
+                self._number += 1
+                self._taken[who] += 1
+                self._last[who] = self._number
+                turn.set_result(None)
+
+    def _leave(self, who: str, turn: Turn) -> None:
+        line = self._waiting.get(who)
+        if line is not None and turn in line:
+            line.remove(turn)
+            if not line:
+                del self._waiting[who]
+
+
+_COUNTED = ", contribution_bounds_per_group => (0, 3))"
+_GUESSED = ", contribution_bounds_per_row => (0, 100))"
+_PAIR = "contribution_bounds_per_row => ((0, 100), (0, 100)))"
+# How an aggregate is written, where it is not NAME(column) with bounds of each row.
+_FORMS = {
+    "COUNT": "COUNT(*)",
+    "COUNTIF": "COUNTIF(x > 3)",
+    "COUNT_IF": "COUNT_IF(x > 3)",
+    "SUM": "SUM(x, contribution_bounds_per_group => (0, 100))",
+    "APPROX_COUNT_DISTINCT": f"APPROX_COUNT_DISTINCT(x{_COUNTED}",
+    "APPROX_QUANTILES": f"APPROX_QUANTILES(x, 4{_GUESSED}",
+    "QUANTILES": f"QUANTILES(x, [0.25, 0.5, 0.75]{_GUESSED}",
+    "PERCENTILE_CONT": f"PERCENTILE_CONT(x, 0.5{_GUESSED}",
+    "HISTOGRAM": "HISTOGRAM(x, [0, 10, 20])",
+    "VALUE_COUNTS": "VALUE_COUNTS(x, ['a', 'b'])",
+    "VECTOR_SUM": "VECTOR_SUM(x, length => 3, bound => 1)",
+    "VECTOR_AVG": "VECTOR_AVG(x, length => 3, bound => 1)",
+    "COVAR_POP": f"COVAR_POP(x, y, {_PAIR}",
+    "CORR": f"CORR(x, y, {_PAIR}",
+    "LINEAR_REGRESSION": f"LINEAR_REGRESSION(y, x, {_PAIR}",
+    "CUMULATIVE_COUNT": "CUMULATIVE_COUNT(*)",
+    "CUMULATIVE_SUM": "CUMULATIVE_SUM(x, contribution_bounds_per_group => (0, 100))",
+    "APPROX_TOP_COUNT": "APPROX_TOP_COUNT(x, 10)",
+    "APPROX_TOP_SUM": "APPROX_TOP_SUM(x, y, 10, contribution_bounds_per_group => (0, 100))",
+    "STRATIFIED_PROPORTION": (
+        "STRATIFIED_PROPORTION(x, stratum => s, strata => ['a', 'b'], asked => [100, 50], "
+        "population => [4421, 755])"
+    ),
+}
+_KEYWORDS = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS FROM WHERE GROUP BY ORDER LIMIT AS AND OR NOT IN BETWEEN CASE "
+    "WHEN THEN ELSE END JOIN LEFT ON USING DISTINCT HAVING UNION ALL"
+)
+
+
+# Of DuckDB's grammar: words that are no column's where they stand without quotes.
+_RESERVED = (
+    "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+)
+_OURS = "over"  # which our own reader takes for a window's
+
+
+def words() -> dict[str, Any]:
+    """Return aggregates with the form in which they are written, functions of a row, options and keywords.
+
+    `reserved` are the words that a column of this name has to be quoted for.
+
+    >>> next(one for one in words()["aggregates"] if one["name"] == "COUNT")
+    {'name': 'COUNT', 'form': 'COUNT(*)'}
+    """
+    aggregates = [name for name in PRIVATE if not name.startswith("ANON_")]  # the older clause's
+    with duckdb.connect() as connection:
+        reserved = {str(word) for (word,) in connection.execute(_RESERVED).fetchall()}
+    return {
+        "aggregates": [
+            {"name": name, "form": _FORMS.get(name, f"{name}(x{_GUESSED}")} for name in aggregates
+        ],
+        "functions": sorted(name for name in FORMS if name.isidentifier()),
+        "options": [*OPTION_NAMES, *BOUNDS],
+        "keywords": _KEYWORDS.split(" "),
+        "reserved": sorted(reserved | {_OURS}),
+    }
+
 
 _FAILED = "the service failed; its owner finds out why by this request's id"
 _BUSY = "the service has too many questions waiting; ask again in a few seconds. Nothing was spent"

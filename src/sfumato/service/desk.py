@@ -33,7 +33,18 @@ from sfumato.query.canonical import canonical_digest
 from sfumato.query.canonical import plain as canonical_data
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
-from sfumato.service.answers import JSON, answer, as_json, encoded, pack, plain, plain_table, unpacked
+from sfumato.service.answers import (
+    CSV,
+    JSON,
+    Answer,
+    answer,
+    as_json,
+    encoded,
+    pack,
+    plain,
+    plain_table,
+    unpacked,
+)
 from sfumato.service.chain import AskedByChain, asked_by_chain
 from sfumato.service.faults import as_data
 from sfumato.service.opened import AnalystsCatalog
@@ -234,7 +245,7 @@ class Desk:
             # A release would look at the rows: here are stand-ins.
             for question, one in zip(asked.questions, asked.queries, strict=True):
                 if isinstance(question, Question):
-                    question.checked_plan(**one.release_options)
+                    question._checked_plan(**one.release_options)
             epsilon = float(sum(admissible_epsilon(one.epsilon) for one in asked.queries))
             delta = float(sum(admissible_delta(one.delta) for one in asked.queries))
             told: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
@@ -266,13 +277,13 @@ class Desk:
         """Pay, read, draw: in this order; or give the answer to the same question before."""
         if job.dummy:
             made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
-            return Outcome(200, job.media, encoded(made, job.media), {"dummy": True})
+            return _given(made, job.media, {"dummy": True})
         if (sent := self._sent_before(job)) is not None:
             return sent
         try:
             budget = self.budgets.of(job.analyst)
             if isinstance(budget, LedgerBudget) and job.key is not None:
-                budget = budget.keyed(_digest(job))
+                budget = budget._keyed(_digest(job))
             asked = self._asked(job)
             trial = None if asked.looks else asked.trial()
             same = self._same(asked, trial, job)
@@ -289,19 +300,19 @@ class Desk:
             if not getattr(error, "journaled", False):  # as of what costs more than is left
                 self.budgets.refused(job.analyst, job.written, error)
             raise
-        release.journals = False  # what comes of it is written with the answer
+        release._journals = False  # what comes of it is written with the answer
         try:
             # As it is given again, so that it is the same, byte for byte.
             packed = pack(answer(release, job.confidence, job.simultaneous, dummy=False))
             made = unpacked(packed)
         except Exception as error:
-            release.failed(error)
+            release._failed(error)
             raise
         receipt = made.about["receipt"]["sha256"]
         kept = {"question": again.question, "data": again.data, "body": packed}  # for its payer at least
-        release.answered(rows=made.table.num_rows, receipt=receipt, **kept)
+        release._answered(rows=made.table.num_rows, receipt=receipt, **kept)
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
-        return Outcome(200, job.media, encoded(made, job.media), log)
+        return _given(made, job.media, log)
 
     def _sent_before(self, job: Job) -> Outcome | None:
         """Return the answer to a request that was sent before, for nothing; None where none was paid."""
@@ -380,8 +391,15 @@ def _digest(job: Job) -> str:
 
 def _again(body: bytes, entry: int, media: str) -> Outcome:
     """Return an answer that is given again for nothing."""
-    made = encoded(unpacked(body), media, repeats=entry)
-    return Outcome(200, media, made, {"repeats": entry}, {"sfumato-repeats": str(entry)})
+    return _given(unpacked(body), media, {"repeats": entry}, entry)
+
+
+def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None) -> Outcome:
+    """Return an answer as the analyst gets it; a header says of CSV what has no place in it."""
+    headers = {} if repeats is None else {"sfumato-repeats": str(repeats)}
+    if media == CSV and "metadata" in made.about:  # which answers of old have not
+        headers["sfumato-metadata"] = as_json(made.about["metadata"]).decode()
+    return Outcome(200, media, encoded(made, media, repeats=repeats), log, headers)
 
 
 def _nobodys() -> Budget:

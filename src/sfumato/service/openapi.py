@@ -138,7 +138,8 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
         "/v1/release",
         "post",
         "Answer by noisy numbers with error bars, and spend the cost; or give the answer to the same "
-        "question before, for nothing, which the field repeats and the header sfumato-repeats say.",
+        "question before, for nothing, which the field repeats and the header sfumato-repeats say. The field "
+        "metadata, and beside CSV the header sfumato-metadata, say what the numbers do not include.",
         JSON,
         False,
     ),

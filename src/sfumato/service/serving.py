@@ -6,31 +6,87 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import catalog
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, SfumatoError, shown
 from sfumato.exact import positive_int
+from sfumato.files import check_private
 from sfumato.service.app import Limits, Service
-from sfumato.service.budgets import opened_budgets
 from sfumato.service.desk import Desk
 from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.pace import Pace
 from sfumato.service.tokens import Tokens
 from sfumato.service.watching import LinesQueue, log
 from sfumato.service.worker import Workers
+
+if TYPE_CHECKING:
+    from sfumato.budget import Budget
+    from sfumato.budget.ledger import Ledger
+
+
+# The ledger's own words name the place where it lies.
+_NOTHING = "nothing of the budget is granted to {!r}; ask the owner of the tables"
+
+
+@dataclass(frozen=True)
+class LedgerBudgets:
+    """The budgets of a data set.
+
+    Args:
+        ledger: that holds them.
+        dataset: what it calls the data.
+    """
+
+    ledger: Ledger
+    dataset: str
+
+    def of(self, analyst: str | None) -> Budget:
+        """Return what pays for an analyst's questions; for None what is paid by all.
+
+        Raises:
+            BudgetError: nothing is granted to them.
+        """
+        try:
+            return self.ledger.budget(self.dataset, analyst=analyst)
+        except BudgetError:
+            pass
+        raise BudgetError(_NOTHING.format(analyst))
+
+    def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
+        """Write in the journal that a question was refused, and why; it is told in any case."""
+        with suppress(SfumatoError):
+            self.ledger.journal._turned_away(self.dataset, analyst, text, type(error).__name__)
+
+
+def opened_budgets(place: str, dataset: str) -> LedgerBudgets:
+    """Return the budgets of a data set in a ledger.
+
+    Raises:
+        BudgetError: the ledger has none.
+        EngineError: it cannot be opened, or others can read or change its file.
+    """
+    from sfumato.budget.ledger import Ledger
+
+    if "://" not in place and os.path.exists(place):
+        check_private(os.stat(place), f"the ledger {shown(place)}")
+    ledger = Ledger(place)
+    ledger.budget(dataset)
+    return LedgerBudgets(ledger, dataset)
+
 
 PAGE = Path(__file__).parent / "page"
 _KEPT = 5  # seconds that a connection may be silent between two requests

@@ -36,8 +36,8 @@ class DiscreteLaw(Isolated, ABC):
         Chernoff 1952 for the bounds of many values.
     """
 
-    power: int  # many values are judged by the sum of |X|^power
-    above: Floats = 1 - np.geomspace(1e-5, 1, 400, endpoint=False)  # rates that bound a sum from above
+    _power: int  # many values are judged by the sum of |X|^power
+    _above: Floats = 1 - np.geomspace(1e-5, 1, 400, endpoint=False)  # rates that bound a sum from above
 
     @property
     @abstractmethod
@@ -50,10 +50,13 @@ class DiscreteLaw(Isolated, ABC):
 
         Args:
             x: at least 0.
+
+        >>> round(DiscreteLaplace(2).log10_outside(10), 3)
+        -2.293
         """
 
     @abstractmethod
-    def log_moments(self, rates: Floats) -> Floats:
+    def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * |X|^power) for each rate, which are in units of `rate`.
 
         Args:
@@ -62,7 +65,7 @@ class DiscreteLaw(Isolated, ABC):
 
     @property
     @abstractmethod
-    def rate(self) -> float:
+    def _rate_unit(self) -> float:
         """The unit of rates, in which 1 is the largest with a finite moment (or none is)."""
 
     def is_possible(self, x: float) -> bool:
@@ -70,6 +73,9 @@ class DiscreteLaw(Isolated, ABC):
 
         Args:
             x: any number.
+
+        >>> DiscreteLaplace(2).is_possible(3), DiscreteLaplace(2).is_possible(0.5)
+        (True, False)
         """
         return float(x).is_integer()
 
@@ -89,7 +95,7 @@ class DiscreteLaw(Isolated, ABC):
         exact = float(positive(k, "k"))
         return first_whole_near(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
 
-    def log10_total(self, values: int, total: float, *, wide: bool) -> float:
+    def _log10_total(self, values: int, total: float, *, wide: bool) -> float:
         """Return log10 of Chernoff's bound that a sum of |X|^power is as small, or as large, as a total.
 
         Args:
@@ -97,8 +103,8 @@ class DiscreteLaw(Isolated, ABC):
             total: of their |X|^power.
             wide: as large, or else as small.
         """
-        rates = self.above if wide else _BELOW
-        logs = values * self.log_moments(rates) - rates * self.rate * total
+        rates = self._above if wide else _BELOW
+        logs = values * self._log_moments(rates) - rates * self._rate_unit * total
         return min(0.0, float(logs.min()) / _LN10)
 
 
@@ -116,7 +122,7 @@ class DiscreteLaplace(DiscreteLaw):
     0.7616
     """
 
-    power = 1
+    _power = 1
 
     def __init__(self, scale: Number) -> None:
         self.scale = _in_floats(positive(scale, "scale"), "scale")
@@ -131,7 +137,7 @@ class DiscreteLaplace(DiscreteLaw):
         return math.tanh(self._rate / 2)
 
     @property
-    def rate(self) -> float:
+    def _rate_unit(self) -> float:
         """1 / scale."""
         return self._rate
 
@@ -144,7 +150,7 @@ class DiscreteLaplace(DiscreteLaw):
         beyond = math.log(2) - (math.floor(x) + 1) * self._rate - math.log1p(math.exp(-self._rate))
         return min(0.0, beyond / _LN10)
 
-    def log_moments(self, rates: Floats) -> Floats:
+    def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * |X|) for each rate, in units of 1 / scale.
 
         Args:
@@ -167,7 +173,7 @@ class DiscreteGaussian(DiscreteLaw):
     0.7866
     """
 
-    power = 2
+    _power = 2
 
     def __init__(self, sigma: Number) -> None:
         self.sigma = _in_floats(positive(sigma, "sigma"), "sigma")
@@ -183,7 +189,7 @@ class DiscreteGaussian(DiscreteLaw):
         return math.exp(-self._log_size)
 
     @property
-    def rate(self) -> float:
+    def _rate_unit(self) -> float:
         """1 / (2 sigma^2)."""
         return self._rate
 
@@ -198,7 +204,7 @@ class DiscreteGaussian(DiscreteLaw):
         integral = math.log(math.pi / c) / 2 + float(log_tail((first - 1) * math.sqrt(2 * c)))
         return min(0.0, (math.log(2) + min(series, integral) - self._log_size) / _LN10)
 
-    def log_moments(self, rates: Floats) -> Floats:
+    def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * X^2) for each rate, in units of 1 / (2 sigma^2).
 
         Args:
@@ -224,8 +230,8 @@ class Pmf(DiscreteLaw):
     (0.5, 1, False)
     """
 
-    power = 1
-    above = np.geomspace(1e-4, 1e3, 400)
+    _power = 1
+    _above = np.geomspace(1e-4, 1e3, 400)
 
     def __init__(
         self,
@@ -274,7 +280,7 @@ class Pmf(DiscreteLaw):
         return float((np.exp(self._logs) * self._sizes).sum())
 
     @property
-    def rate(self) -> float:
+    def _rate_unit(self) -> float:
         """1 / E |X|."""
         return 1 / self._mean if self._mean else 1.0
 
@@ -295,13 +301,13 @@ class Pmf(DiscreteLaw):
         count = int(np.searchsorted(-self._sizes, -x, side="left"))
         return min(0.0, math.log10(self._beyond[count - 1])) if count else -math.inf
 
-    def log_moments(self, rates: Floats) -> Floats:
+    def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * |X|) for each rate, in units of 1 / E |X|.
 
         Args:
             rates: any numbers.
         """
-        powers = self.rate * self._sizes
+        powers = self._rate_unit * self._sizes
         return np.array([np.logaddexp.reduce(self._logs + r * powers) for r in rates.tolist()])
 
 

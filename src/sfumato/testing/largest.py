@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.engines.top_work import TopWork
 from sfumato.noise import Words
-from sfumato.query.top.draw import TopDraw
+from sfumato.query.plans.plan import Plan
+from sfumato.query.top.asked import Top
+from sfumato.query.top.draw import TopMeasurement
 from sfumato.query.top.release import TopRelease
 
 
@@ -34,7 +36,7 @@ class RecordedTop:
     def of(cls, release: TopRelease, exact: pa.Table) -> RecordedTop:
         """Keep exact numbers, which come in steps."""
         question = release.question
-        numbers = [int(n) * question.step for n in exact.columns[-1].to_pylist()]
+        numbers = [int(n) * release.plan.measurement.step for n in exact.columns[-1].to_pylist()]
         column = [round(n) if question.whole else float(n) for n in numbers]
         return cls(
             release, pa.table([*exact.columns[:-1], column], names=[*question.keys, question.measured])
@@ -50,40 +52,39 @@ class RecordedTop:
 
 
 @dataclass(frozen=True)
-class StillDraw(TopDraw):
-    """A draw without noise: equal numbers are in the order of their keys, and of private groups none is shown
+class StillTop(TopMeasurement):
+    """The same without noise: equal numbers are in the order of their keys, and no private group is shown
     that is more likely hidden by the end.
 
     Args:
         words: with which noise is 0.
     """
 
-    words: Words
+    words: Words | None = None
 
-    def table(self, exact: pa.Table, words: Words | None) -> pa.Table:
+    def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
         """Return the groups with the largest numbers, whatever words are given."""
-        return super().table(exact, self.words)
+        return super().draw(exact, self.words)
 
     def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
-        plan, order = self.plan, np.argsort(-numbers, kind="stable").tolist()
-        if plan.candidates is None or plan.margin is None:
-            return [int(i) for i in order[: plan.k]]
-        behind = order[plan.candidates : plan.candidates + 1]
-        end = max((int(numbers[i]) for i in behind), default=0) + 1 + plan.margin
-        return [int(i) for i in order[: min(plan.k, plan.candidates)] if numbers[i] > end]
+        order = np.argsort(-numbers, kind="stable").tolist()
+        if self.candidates is None or self.margin is None:
+            return [int(i) for i in order[: self.k]]
+        behind = order[self.candidates : self.candidates + 1]
+        end = max((int(numbers[i]) for i in behind), default=0) + 1 + self.margin
+        return [int(i) for i in order[: min(self.k, self.candidates)] if numbers[i] > end]
 
 
-def _still(drawing: TopDraw, words: Words) -> StillDraw:
-    return StillDraw(**{f.name: getattr(drawing, f.name) for f in fields(TopDraw)}, words=words)
+def _still(drawn: TopMeasurement, words: Words) -> StillTop:
+    return StillTop(**{f.name: getattr(drawn, f.name) for f in fields(TopMeasurement)}, words=words)
 
 
 def still_draw(words: Words) -> Callable[..., None]:
     """Return what stands in place of `TopRelease.__init__`."""
     original = TopRelease.__init__
 
-    def without_noise(self: TopRelease, *given: Any, **options: Any) -> None:
-        original(self, *given, **options)
-        self._drawing = _still(self._drawing, words)
+    def without_noise(self: TopRelease, plan: Plan[Top, TopMeasurement], *given: Any) -> None:
+        original(self, replace(plan, measurement=_still(plan.measurement, words)), *given)
 
     return without_noise
 
@@ -94,6 +95,6 @@ def still_work(words: Words) -> Any:
 
     def of(cls: type[TopWork], *given: Any, **options: Any) -> TopWork:
         made = original(*given, **options)
-        return replace(made, drawing=_still(made.drawing, words))
+        return replace(made, measurement=_still(made.measurement, words))
 
     return classmethod(of)

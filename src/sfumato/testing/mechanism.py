@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import RefusalError
-from sfumato.query.noisy.noising import SideBySide
+from sfumato.query.noisy.measurement import SideBySide
 from sfumato.testing.assertions.lists import by_entry
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Tiles:
         self.release = release
         plan = release.plan
         self.keys = len(plan.query.keys)
-        batches = list(release.engine.statistics(plan.exact, _MOST_GROUPS))
+        batches = list(release._engine.statistics(plan.exact, _MOST_GROUPS))
         self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
         if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
             raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
@@ -94,7 +94,7 @@ class _Tiles:
         for batch in self.exact:
             keys = [c.to_pylist() for c in batch.columns[: self.keys]]
             self.groups += [repr(k)[1:-1].rstrip(",") for k in zip(*keys, strict=True)] if keys else [""]
-        totals, shown = plan.noising.totals, self.exact[0].columns[: self.keys] if self.exact else []
+        totals, shown = plan.measurement.totals, self.exact[0].columns[: self.keys] if self.exact else []
         self.shown_keys = self.keys
         if totals is not None:
             named = totals.of(shown).keys(shown, plan.query.keys)
@@ -103,22 +103,21 @@ class _Tiles:
 
     def draw(self, size: int) -> Any:
         """Return outputs of `size` releases."""
-        groups, noising = len(self.groups), self.release.plan.noising
-        by_key = noising.series is not None or noising.totals is not None
-        if noising.at_once and not by_key:
-            noise: Any = noising.together
-            together: Any = SideBySide(noise, size)
-            noising = replace(noising, together=together)
+        groups, measurement = len(self.groups), self.release.plan.measurement
+        by_key = measurement.series is not None or measurement.totals is not None
+        if measurement.at_once and not by_key:
+            noise: Any = SideBySide(measurement.noise, size)
+            measurement = replace(measurement, noise=noise)
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
         if by_key:  # series and totals are told by keys, which tell no draws apart
             (batch,) = self.exact
             for i in range(size):
-                outputs = noising.draw(batch, self.release._words).outputs().columns[self.shown_keys :]
+                outputs = measurement.draw(batch, self.release._words).outputs().columns[self.shown_keys :]
                 found[i] = np.column_stack([_floats(c) for c in outputs])
             return self._by_name(found)
         for batch in self.exact:
-            noisy = noising.draw(self._tiled(batch, size, groups), self.release._words).outputs()
+            noisy = measurement.draw(self._tiled(batch, size, groups), self.release._words).outputs()
             outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
             codes = np.asarray(noisy.column(0)) if self.keys else np.arange(size)
             found[codes // groups, codes % groups] = outputs
@@ -163,19 +162,18 @@ class _Largest:
     def __init__(self, release: TopRelease) -> None:
         import pyarrow as pa
 
-        question, self.words = release.question, release._words
-        batches = question.engine.statistics(question.exact, _MOST_GROUPS)
-        self.exact, self.drawing = pa.Table.from_batches(batches), question.drawing(release.plan)
+        self.measurement, self.words = release.plan.measurement, release._words
+        self.exact = pa.Table.from_batches(release._engine.statistics(release.plan.exact, _MOST_GROUPS))
         if self.exact.num_rows > _MOST_GROUPS:
             raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
 
     def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
         """Return outputs of `size` releases."""
-        return [self._shown(self.drawing.table(self.exact, self.words)) for _ in range(size)]
+        return [self._shown(self.measurement.draw(self.exact, self.words)) for _ in range(size)]
 
     def _shown(self, table: pa.Table) -> dict[str, dict[str, Any]]:
-        keys = zip(*(table[key].to_pylist() for key in self.drawing.keys), strict=True)
-        numbers = table.drop_columns(list(self.drawing.keys)).to_pylist()
+        keys = zip(*(table[key].to_pylist() for key in self.measurement.keys), strict=True)
+        numbers = table.drop_columns(list(self.measurement.keys)).to_pylist()
         return {repr(k)[1:-1].rstrip(","): row for k, row in zip(keys, numbers, strict=True)}
 
 

@@ -25,13 +25,8 @@ from sfumato.testing.flakiness import require_test
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.measurements.k_norm import KNormNoise
-    from sfumato.noise.centred_gaussian import CentredGaussian
-    from sfumato.noise.levels_gaussian import LevelsGaussian
-    from sfumato.noise.series_gaussian import SeriesGaussian
-    from sfumato.noise.tree_laplace import TreeLaplace
     from sfumato.noise.words import Words64
-    from sfumato.query.noisy.noising import Noising
+    from sfumato.query.noisy.measurement import GroupMeasurement, Noise
     from sfumato.query.plans.plan import Plan
     from sfumato.query.released.release import Release
     from sfumato.query.top.release import TopRelease
@@ -57,7 +52,7 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace) -> Any:
+def _still(noise: Noise) -> Any:
     """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
     class Still(type(noise)):  # type: ignore[misc]
@@ -68,8 +63,11 @@ def _still(noise: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian
     return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
 
-def _silent(noising: Noising) -> Noising:
-    return replace(noising, together=noising.together and _still(noising.together))
+def _silent(measurement: GroupMeasurement) -> GroupMeasurement:
+    noise = measurement.noise
+    if measurement.independent:  # which words without noise are enough for
+        return measurement
+    return replace(measurement, noise=_still(noise))
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -111,11 +109,6 @@ def noise_free() -> Iterator[None]:
     require_test("releases without noise")
     from sfumato.engines.top_work import TopWork
     from sfumato.engines.work import Work
-    from sfumato.query.plans.centred import CentredPlan
-    from sfumato.query.plans.series import SeriesPlan
-    from sfumato.query.plans.together import TogetherPlan
-    from sfumato.query.plans.totals import TotalsPlan
-    from sfumato.query.plans.trees import TreePlan
     from sfumato.query.released.release import Release
     from sfumato.query.top.release import TopRelease
     from sfumato.testing.largest import still_draw, still_work
@@ -124,12 +117,11 @@ def noise_free() -> Iterator[None]:
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan | TotalsPlan | TreePlan):
-            plan = replace(plan, drawn=_still(plan.drawn))
+        plan = replace(plan, measurement=_silent(plan.measurement))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 
     def still(work: WatchedWork) -> WatchedWork:
-        return replace(work, words=words, noising=_silent(work.noising))
+        return replace(work, words=words, measurement=_silent(work.measurement))
 
     with ExitStack() as undone:
         undone.enter_context(_replaced(Release, "__init__", without_noise))
@@ -181,9 +173,9 @@ class Recorded:
 
     def _add(self, batch: pa.RecordBatch) -> None:
         """Add a batch of exact statistics."""
-        noising = self.release.plan.noising
-        truth = replace(_silent(noising), selection=None).draw(batch, NoiselessWords()).outputs()
-        exact = noising.columns(batch)
+        measurement = self.release.plan.measurement
+        truth = replace(_silent(measurement), selection=None).draw(batch, NoiselessWords()).outputs()
+        exact = measurement.columns(batch)
         for e in self.release.plan.requirements.estimates:
             if e.kind == "quantile" and e.total is not None:
                 place = truth.schema.names.index(e.name)
@@ -252,13 +244,13 @@ class _Watched:
         from sfumato.query.released.release import joined
         from sfumato.testing.workers import exact_batches, noisy_batches
 
-        if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.noising)):
+        if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.measurement)):
             return
         release = _release_type()(self.plan, self.engine)
         release._started, release._batches = True, noisy
         self.recorded = Recorded(release)
         exact = exact_batches(self.folder)
-        for batch in joined(iter(exact)) if self.plan.noising.at_once else exact:
+        for batch in joined(iter(exact)) if self.plan.measurement.at_once else exact:
             self.recorded._add(batch)
         releases.append(self.recorded)
 

@@ -19,7 +19,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.engines.work import Work, digest
 from sfumato.noise import Words
-from sfumato.query.noisy.noising import Noising, NoisyBatch
+from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def exact_batches(folder: Path) -> list[pa.RecordBatch]:
     return [b for p in sorted(folder.glob("exact-*")) for b in pa.ipc.open_stream(p.read_bytes())]
 
 
-def noisy_batches(folder: Path, noising: Noising) -> list[NoisyBatch]:
+def noisy_batches(folder: Path, measurement: GroupMeasurement) -> list[NoisyBatch]:
     """Return the noisy numbers that were kept."""
     read = [pickle.loads(p.read_bytes()) for p in sorted(folder.glob("noisy-*"))]
-    if not noising.keys:  # one row without columns is none, once it was written
+    if not measurement.keys:  # one row without columns is none, once it was written
         read = [(pa.record_batch({"x": [0]}).select([]), numbers) for _, numbers in read]
-    return [NoisyBatch(noising, keys, numbers) for keys, numbers in read]
+    return [NoisyBatch(measurement, keys, numbers) for keys, numbers in read]

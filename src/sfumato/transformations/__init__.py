@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from sfumato.framework import Ball, Norm, Row
     from sfumato.transformations.grid import Grid, ValueGrid
     from sfumato.transformations.lattice import Lattice
-    from sfumato.transformations.records.bounded_sum import bounded_sum
-    from sfumato.transformations.records.cast import cast
-    from sfumato.transformations.records.clamp import clamp
-    from sfumato.transformations.records.column import column
-    from sfumato.transformations.records.count import count, count_by_categories, histogram
-    from sfumato.transformations.records.impute import impute
-    from sfumato.transformations.records.mean import mean
-    from sfumato.transformations.records.variance import covariance, variance
+    from sfumato.transformations.records.columns import cast, clamp, column, impute
+    from sfumato.transformations.records.sums import (
+        bounded_sum,
+        count,
+        count_by_categories,
+        covariance,
+        histogram,
+        mean,
+        variance,
+    )
     from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
     from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
     from sfumato.transformations.statistics.cone import cone_of
@@ -112,14 +114,9 @@ _HOMES = {
     "framework": "Ball Norm Row",
     "transformations.grid": "Grid ValueGrid",
     "transformations.lattice": "Lattice",
-    "transformations.records.bounded_sum": "bounded_sum",
-    "transformations.records.cast": "cast",
-    "transformations.records.clamp": "clamp",
-    "transformations.records.column": "column",
-    "transformations.records.count": "count count_by_categories histogram",
-    "transformations.records.impute": "impute",
-    "transformations.records.mean": "mean",
-    "transformations.records.variance": "covariance variance",
+    "transformations.records.columns": "cast clamp column impute",
+    "transformations.records.sums": "bounded_sum count count_by_categories covariance histogram mean "
+    "variance",
     "transformations.rows": "bound_groups bound_rows bound_total_rows scale_groups",
     "transformations.statistics.bins": "Edges Listed RowsInBins UnitsInBins",
     "transformations.statistics.cone": "cone_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +258,8 @@ def test_what_failed_or_was_streamed_is_not_given_again(ledger, monkeypatch):
 @pytest.mark.parametrize(("column", "value"), [("analyst", "bob"), ("entry", 5), ("dataset", "shop ")])
 def test_an_answer_that_was_made_somebody_elses_is_not_given(column, value, ledger):
     paid(ledger, COUNTED)
-    with sqlite3.connect("budget.db") as connection:
+    with closing(sqlite3.connect("budget.db")) as connection, connection:
         connection.execute(f"UPDATE sfumato_journal SET {column} = ? WHERE kind = 'answered'", [value])
-    connection.close()
     with pytest.raises(EngineError, match="is damaged, or was changed by hand"):
         paid(ledger, COUNTED, analyst="bob" if column == "analyst" else "ann")
 

@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
 
 import sfumato as sf
 from sfumato.budget.ledger import book, replay, sqlite
 from sfumato.budget.ledger.journal import audit, chain, journal
-from sfumato.budget.ledger.journal.asked import Question, equalities, names, template
+from sfumato.budget.ledger.journal.audit import Question, equalities, names, template
 from sfumato.budget.ledger.tables import ACCOUNTS
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
@@ -161,7 +162,7 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
     monkeypatch.setattr(journal, "MOST_REFUSALS", 3)
 
     def refused(analyst: str = "ann") -> None:
-        ledger.journal.turned_away("shop", analyst, "SELECT * FROM v", "SqlError")
+        ledger.journal._turned_away("shop", analyst, "SELECT * FROM v", "SqlError")
         with pytest.raises(BudgetError, match="more than is left"):
             ledger.budget("shop", "ann" if analyst == "ann" else "bob").spend(60)
 
@@ -184,7 +185,7 @@ def test_each_day_has_its_refusals_and_a_clock_that_goes_back_brings_none_anew(o
     for day in ("2030-01-01", "2030-01-02", "2030-01-01"):
         clock(day)
         for _ in range(5):
-            of_file.journal.turned_away("shop", "ann", "SELECT * FROM v", "SqlError")
+            of_file.journal._turned_away("shop", "ann", "SELECT * FROM v", "SqlError")
         counts.append(kinds(of_file).count("refused"))
     assert counts == [3, 6, 6]
 
@@ -194,7 +195,7 @@ def test_what_a_refusal_writes_is_short(of_file):
     for _ in range(20):
         with pytest.raises(BudgetError, match="more than is left"):
             budget.spend(60, plan={"asks": "x", "keys": ["y" * 100] * 2000}, what="\u1e9e" * 10_000)
-    of_file.journal.turned_away("shop", "ann", "\ud800" * 10**6, "SqlError")
+    of_file.journal._turned_away("shop", "ann", "\ud800" * 10**6, "SqlError")
     sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
     assert max(sizes) < 32 * 1024 and Path(of_file._store._path).stat().st_size - before < 21 * 64 * 1024
 
@@ -219,7 +220,7 @@ def test_what_diagnostics_and_advice_look_at_has_an_outcome(of_file, monkeypatch
 @pytest.mark.long
 def test_what_is_handed_to_a_pipeline_has_the_outcome_that_its_runner_tells(of_file, caplog):
     beam = pytest.importorskip("apache_beam")
-    from sfumato.beam import CountUnits, MakePrivate, Release
+    from sfumato.beam import Release
 
     budget, schema = of_file.budget("shop", "ann"), pa.schema([("id", pa.int64())])
     question = sf.scan(schema, privacy_unit="id").bound(rows=1).agg(n=sf.count())
@@ -233,7 +234,9 @@ def test_what_is_handed_to_a_pipeline_has_the_outcome_that_its_runner_tells(of_f
     rows = pipeline | beam.Create([{"id": 1}, {"id": 2}])
     for number, one in enumerate(releases[:3]):
         rows | str(number) >> one
-    rows | MakePrivate(budget=budget, unit=lambda row: row["id"]) | CountUnits(epsilon="1/4")
+    rows | "people" >> sf.scan(schema, privacy_unit="id").agg(n=sf.count_units()).release(
+        epsilon="1/4", budget=budget
+    )
     assert kinds(of_file)[4:] == ["handed"] * 3 + ["asked", "handed"]
     told = str(of_file.journal.verify())
     assert (
@@ -400,7 +403,8 @@ def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, line
         connection.execute("DELETE FROM sfumato_entries WHERE id > ?", left)
         connection.execute("UPDATE sfumato_ledger SET journal = ?", (digest,))
         connection.commit()
-    with create_engine(f"sqlite:///{copy}").begin() as connection:  # accounts as they were then
+    engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
+    with engine.begin() as connection:  # accounts as they were then
         kept: replay.Accounts = {}
         assert not list(replay._replayed(book.entries(connection, copy), kept))
         for (dataset, analyst), one in kept.items():
@@ -691,7 +695,7 @@ def test_refusals_are_listed_with_who_and_why(of_file):
     for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
         with pytest.raises(BudgetError):
             COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
-    of_file.journal.turned_away("shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError")
+    of_file.journal._turned_away("shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError")
     told = of_file.journal.audit()
     assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
         ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
@@ -710,7 +714,7 @@ def test_refusals_are_listed_with_who_and_why(of_file):
 def test_the_list_of_refusals_is_short_however_many_there_were(of_file):
     for i in range(audit._LISTED + 3):
         for _ in range(2):
-            of_file.journal.turned_away("shop", f"analyst {i}", "x" * 9_000, "SqlError")
+            of_file.journal._turned_away("shop", f"analyst {i}", "x" * 9_000, "SqlError")
     text = str(of_file.journal.audit())
     assert text.count("2 questions (2 SqlError)") == audit._LISTED and "and of 3 more who asked" in text
     assert len(text) < 6_000

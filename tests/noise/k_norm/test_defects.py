@@ -27,7 +27,7 @@ from sfumato.noise.k_norm import (
     radii,
     separate,
 )
-from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm.joint_laws import marginals
 
 from . import reference
 

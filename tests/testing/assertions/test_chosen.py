@@ -15,6 +15,7 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.chosen import Chosen
+from tests.changed_plans import without_certificate
 
 from .test_noisy import text_of
 
@@ -32,10 +33,10 @@ def asked(upper=100, bars=True, rows=4000):
 
 def released(question, seed=0, epsilon=2, scale=1):
     plan = question.plan(epsilon=epsilon, noise="k_norm")
-    wrong = tuple(replace(c, scale=c.scale * scale) for c in plan.choices)
-    release = sf.Release(
-        replace(plan, choices=wrong), question.table.engine, unsafe_words=SeededWords(repr(seed))
-    )
+    wrong = tuple(replace(c, scale=c.scale * scale) for c in plan.measurement.choices)
+    tampered = replace(plan, measurement=replace(plan.measurement, choices=wrong))
+    with without_certificate():
+        release = sf.Release(tampered, question.table.engine, unsafe_words=SeededWords(repr(seed)))
     release.to_arrow()
     release.plan = plan
     return release
@@ -88,7 +89,7 @@ def test_the_law_is_that_of_all_choices(rows):
         x=sf.quantiles("x", [0.25], lower=0, upper=8)
     )  # fmt: skip
     plan = question.plan(epsilon=1, noise="k_norm")
-    (choice,), (e,) = plan.choices, plan.requirements.estimates
+    (choice,), (e,) = plan.measurement.choices, plan.requirements.estimates
     values = [i * i % 9 for i in range(rows)]
     chosen = Chosen.of(choice, e, values, "x")
     steps = 1 << -choice.leaves.exponent
@@ -124,7 +125,7 @@ def test_outputs_are_off_no_more_often_than_stated():
     failed = 0
     for seed in range(150):
         release = released(question, seed, epsilon=1)
-        choice, estimates = release.plan.choices[0], release.plan.requirements.estimates
+        choice, estimates = release.plan.measurement.choices[0], release.plan.requirements.estimates
         for row, shown in zip(truth, release.to_arrow().to_pylist(), strict=True):
             for e in estimates[1:]:
                 chosen = Chosen.of(choice, e, row[e.name], e.name)

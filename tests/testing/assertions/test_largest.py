@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.measurements import peeling
 from sfumato.noise import SeededWords
-from sfumato.query.top.draw import TopDraw
+from sfumato.query.top.draw import TopMeasurement
 from sfumato.query.top.release import TopRelease
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free
 from sfumato.testing.assertions import largest
@@ -75,20 +75,20 @@ def test_wrong_truths_are_told():
     for wrong in ("a", 3, {"a": "many"}, {"a": float("nan")}, [1, 2], {}, {"a": {}}):
         with pytest.raises((ParameterError, AssertionError)):
             assert_approx_equal(release, wrong, k=K)
-    for given in ({"tolerance": 3}, {"law": release.plan.law}, {"keys": ["key"]}):
+    for given in ({"tolerance": 3}, {"law": release.plan.measurement.law}, {"keys": ["key"]}):
         with pytest.raises(ParameterError, match="left out"):
             assert_approx_equal(release, SIZES, k=K, **given)
 
 
 DEFECTS = {
     "the smallest first": (
-        TopDraw,
+        TopMeasurement,
         "_picked",
         lambda draw, numbers, words: [*map(int, numbers.argsort()[:3])],
     ),
-    "two groups, not three": (TopDraw, "_picked", lambda draw, numbers, words: [0, 1]),
+    "two groups, not three": (TopMeasurement, "_picked", lambda draw, numbers, words: [0, 1]),
     "the wrong group's number": (
-        TopDraw,
+        TopMeasurement,
         "_numbers",
         lambda draw, exact, noise: pa.array([*exact[1:], exact[0]]),
     ),
@@ -158,9 +158,9 @@ def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):
     people = sf.scan(pa.table({"id": ids, "key": of}), privacy_unit="id")
     top = people.top("key", k=4, keys=[*sizes] if keys else None, candidates=None if keys else 6)
     plan, words, failed = top.plan(epsilon=epsilon, delta=0 if keys else 0.2), seeded(), 0
-    exact = pa.Table.from_batches(top.engine.statistics(top.exact, 1000))
+    exact = pa.Table.from_batches(top.engine.statistics(plan.exact, 1000))
     for _ in range(200):
-        release = TopRelease(top, plan, words)
+        release = TopRelease(plan, words)
         release._table = release._drawn(exact)
         judged = largest._Judged(release, sizes, "expected")
         each = 1 + math.log10(8)  # four draws and four numbers

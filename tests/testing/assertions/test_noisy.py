@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -20,6 +19,7 @@ from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recor
 from sfumato.testing.assertions.releases import ReleasedCells
 from sfumato.testing.flakiness import Account, running
 from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many
+from tests.changed_plans import scaled, without_certificate
 
 K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is written here, or drawn from seeded words")
@@ -368,10 +368,9 @@ def test_failure_rates_of_each_output(noise, missing, regime):
 def tampered(question, factor: float, **options):
     """A release whose noise has `factor` times the scale that its plan says."""
     plan = question.plan(**({"epsilon": 1, "delta": 1e-6} | options))
-    wrong = {n: type(law)(law.unit * Fraction(factor)) for n, law in plan.laws.items()}
-    release = sf.Release(
-        replace(plan, laws=wrong), question.table.engine, unsafe_words=SeededWords(repr(options))
-    )
+    wrong = scaled(plan, Fraction(factor))
+    with without_certificate():
+        release = sf.Release(wrong, question.table.engine, unsafe_words=SeededWords(repr(options)))
     release.to_arrow()
     release.plan = plan
     return release

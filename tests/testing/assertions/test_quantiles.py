@@ -327,8 +327,9 @@ def tampered(question, noise, change) -> sf.Release:
     estimates = tuple(
         replace(e, **change(e)) if e.kind == "quantile" else e for e in plan.requirements.estimates
     )
+    needed = replace(plan.requirements, estimates=estimates)
     release = sf.Release(
-        replace(plan, requirements=replace(plan.requirements, estimates=estimates)),
+        replace(plan, measurement=replace(plan.measurement, requirements=needed)),
         question.table.engine,
         unsafe_words=SeededWords(1),
     )

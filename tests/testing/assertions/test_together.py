@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction as F
 
 import numpy as np
@@ -14,12 +13,13 @@ import sfumato as sf
 from sfumato.errors import RefusalError
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.gammas import upper_tail
-from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm.joint_laws import marginals, upper_tail
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
 from sfumato.testing.assertions import together
 from sfumato.testing.assertions.places import Residue
 from sfumato.testing.assertions.releases import ReleasedCells
+from sfumato.testing.assertions.together import KNormLaw
+from tests.changed_plans import scaled, without_certificate
 
 from .test_noisy import text_of
 
@@ -50,10 +50,9 @@ def asked(kind, rows=1, beyond=None, **outputs):
 def released(question, seed=0, factor=1, epsilon=4, **options):
     """A release, with noise of so many times the scale that its plan says."""
     plan = question.plan(epsilon=epsilon, delta=1e-6, noise="k_norm", **options)
-    drawn = replace(plan.drawn, scales=tuple(s * F(factor) for s in plan.drawn.scales))
-    release = sf.Release(
-        replace(plan, drawn=drawn), question.table.engine, unsafe_words=SeededWords(repr(seed))
-    )
+    wrong = scaled(plan, F(factor))
+    with without_certificate():
+        release = sf.Release(wrong, question.table.engine, unsafe_words=SeededWords(repr(seed)))
     release.to_arrow()
     release.plan = plan
     return release
@@ -84,7 +83,7 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
     question = asked(kind, rows=2, **ALL)
     # Noise of some steps at least, as rounding to whole steps hides the spread of less.
     options = {"epsilon": 4 if kind == "joint" else F(1, 10)}
-    assert isinstance(released(question, **options).plan.drawn, KINDS[kind][-1])
+    assert isinstance(released(question, **options).plan.measurement.noise, KINDS[kind][-1])
     truth = truth_of(question, **options)
     for seed in range(3):
         release = released(question, seed, **options)
@@ -208,7 +207,7 @@ def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
     groups = 2 if isinstance(noise, SeparateNoise) else noise.groups
     cone, words = noise.cone, SeededWords(1)
     names = tuple(str(i) for i in range(cone.dimensions))
-    plan = _Plan(noise, names)
+    law = KNormLaw(noise, names)
     laws = dict(zip(names, marginals(noise), strict=True))
     count, total = names[cone.units], names[cone.units + 1]
     shown = {
@@ -226,7 +225,7 @@ def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
                 Residue((g,), "", _shown(drawn[:, g], names, lead, others), 0.0, laws[lead], 0.5, lead, others)
                 for g in range(groups) for lead, others in leads.items()
             ]  # fmt: skip
-            sizes[what].append(together._norm(plan, together._solved(residues)))
+            sizes[what].append(together._norm(law, together._solved(residues)))
     for what, leads in shown.items():
         found, d = np.sort(sizes[what]), groups * len(leads)
         below = np.arange(1, 501) / 500
@@ -240,20 +239,6 @@ def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
 def _shown(column, names, lead, others):
     values = dict(zip(names, column.tolist(), strict=True))
     return values[lead] + sum(w * values[n] for n, w in others.items())
-
-
-class _Plan:
-    """A plan as far as norms are computed from it: with bounds for which epsilon is 1."""
-
-    epsilon, chosen_with = F(1), F(0)
-
-    def __init__(self, noise, names):
-        from sfumato.framework import ConeBody, KNormDistance
-
-        self.drawn = noise
-        self.body = ConeBody(names, noise.scales, noise.cone.units)
-        apart = isinstance(noise, SeparateNoise)
-        self.metric = KNormDistance(self.body, 1 if apart else None, apart)
 
 
 @pytest.mark.long
@@ -285,7 +270,7 @@ def test_private_groups():
     assert_approx_equal(release, expected, k=K, columns=["u"])
     text = text_of(assert_approx_equal, release, expected | {"other": {"u": 500}}, k=K, columns=["u"])
     assert "missing, in expected alone: 'other'" in text
-    cells, drawn = ReleasedCells(release), release.plan.drawn.rounded(4000, SeededWords(1))[0]
+    cells, drawn = ReleasedCells(release), release.plan.measurement.noise.rounded(4000, SeededWords(1))[0]
     least = release.plan.selection.tau
     for units in (least - 4, least, least + 4):
         misses = (units + drawn < least).mean()

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.audit.falsifier.members import member, near, near_record, record
-from sfumato.audit.falsifier.number_pairs import Coordinates, GroupedCoordinates, Numbers, Pairs, Values
-from sfumato.audit.falsifier.record_pairs import Contributions, Records, Source, Units
+from sfumato.audit.falsifier.members import (
+    EACH,
+    LENGTHS,
+    LONGEST,
+    Draw,
+    member,
+    near,
+    near_record,
+    pattern,
+    record,
+    some_size,
+)
+from sfumato.audit.falsifier.number_pairs import (
+    Coordinates,
+    GroupedCoordinates,
+    Numbers,
+    Pairs,
+    State,
+    Values,
+)
+from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.framework.domains import (
     AtomDomain,
@@ -16,6 +37,7 @@ from sfumato.framework.domains import (
     Domain,
     GroupedIntegers,
     ProductDomain,
+    Row,
     RowsDomain,
     TableDomain,
     VectorDomain,
@@ -32,6 +54,252 @@ from sfumato.framework.metrics import (
     SymmetricDistance,
 )
 from sfumato.framework.privacy_units import PrivacyUnitDistance
+
+MOST_ROWS = 192  # of a unit
+_APART = 10**6  # names of units that one table alone has begin here
+
+
+@dataclass(frozen=True)
+class Source:
+    """How records are made, and made anew from one that is there."""
+
+    new: Callable[[Draw], Any]
+    near: Callable[[Any, Draw], Any]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The state of two multisets: what both have, what each has alone, and in which order they come."""
+
+    common: tuple[Any, ...]
+    one: tuple[Any, ...]
+    other: tuple[Any, ...]
+    orders: tuple[int, int] = (0, 0)
+
+
+class Records(Pairs):
+    """Two sequences of records that differ by records added, removed or replaced.
+
+    Args:
+        source: makes records.
+        size: how many; None for any number.
+        changes: a record replaced is at distance one (else a record added or removed).
+        members: sequences whose records to build on.
+    """
+
+    longest: Sequence[int] = LONGEST
+
+    def __init__(self, source: Source, size: int | None, changes: bool, members: Sequence[Any]) -> None:
+        self.source = source
+        self.size = size
+        self.changes = changes
+        self.members: list[tuple[Any, ...]] = [tuple(m) for m in members]
+        self.pool: list[Any] = [r for m in self.members for r in m]
+
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return records that are all alike, half and half, or each by itself, and a few that differ."""
+        if self.members and draw.once_in(2):
+            common = list(draw.one_of(self.members))
+        else:
+            size = self._size(draw) if self.size is None else self.size
+            common = pattern(lambda: self._new(draw), size, draw)
+        if draw.once_in(8):  # the same records in another order
+            return Mixture(tuple(common), (), (), (0, 1 + draw.below(1000)))
+        few = min(math.floor(room), 64)
+        one = pattern(lambda: self._new(draw), few, draw)
+        other = pattern(lambda: self._new(draw), few, draw)
+        if not self.changes and self.size is None:  # most often all of the room on one side
+            one, other = draw.one_of(((one, []), (one, []), ([], other), (one[: few // 2], other)))
+        return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
+
+    def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
+        """Give records all alike, few and so many that one more makes a counter wrap; and all but one."""
+        if self.size is not None or room < 1:
+            return
+        for size in self.longest:
+            one = self._new(draw)
+            yield Mixture((one,) * (size - 1), (one,), ())
+        first = self._new(draw)
+        # One of two different records is none that adds nothing, such as 0 in a sum.
+        second = next((r for r in (self._new(draw) for _ in range(16)) if r != first), first)
+        for one in (first, second):
+            for size in (*EACH, *LENGTHS):
+                yield Mixture((one,) * (size - 1), (one,), ())
+        for size in LENGTHS * 4:
+            one, other = self._new(draw), self._new(draw)
+            yield Mixture((one,) * (size - 1), (other,), ())
+            yield Mixture((*(one,) * (size - 2), other), (one,), ())
+
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Change, repeat, add or drop a record, or change the order."""
+        kind = draw.below(8)
+        if kind == 0:
+            return replace(state, orders=self._orders(draw))
+        side = draw.one_of(("common", "common", "one", "other"))
+        found = list(getattr(state, side))
+        if not found or (kind == 1 and not (side == "common" and self.size)):
+            found.insert(draw.below(len(found) + 1), self._new(draw))
+        elif kind == 2 and not (side == "common" and self.size):
+            del found[draw.below(len(found))]
+        elif kind == 3:
+            found = [draw.one_of(found)] * len(found)
+        elif kind == 4:
+            found[draw.below(len(found))] = draw.one_of(found)
+        else:
+            at = draw.below(len(found))
+            found[at] = self.source.near(found[at], draw)
+        return replace(state, **{side: tuple(found)})
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both sequences."""
+        common, one, other = self._split(state, math.floor(room))
+        return ordered(common + one, state.orders[0]), ordered(common + other, state.orders[1])
+
+    def _split(self, state: Mixture, most: int) -> tuple[list[Any], list[Any], list[Any]]:
+        one, other = list(state.one), list(state.other)
+        if self.changes or self.size is not None:
+            each = min(len(one), len(other), most if self.changes else most // 2, self.size or most)
+            one, other = one[:each], other[:each]
+        else:
+            one = one[:most]
+            other = other[: most - len(one)]
+        common = list(state.common)
+        if self.size is not None:
+            common = (common * self.size)[: self.size - len(one)]
+        return common, one, other
+
+    def _size(self, draw: Draw) -> int:
+        return some_size(draw)
+
+    def _new(self, draw: Draw) -> Any:
+        return draw.one_of(self.pool) if self.pool and draw.once_in(2) else self.source.new(draw)
+
+    def _orders(self, draw: Draw) -> tuple[int, int]:
+        return draw.early((0, 1, 2, draw.below(1000))), draw.early((0, 1, 2, draw.below(1000)))
+
+
+def ordered(items: list[Any], order: int) -> list[Any]:
+    """Return the items as they are, backwards, the last first, or shuffled."""
+    if order == 1:
+        return items[::-1]
+    if order == 2:
+        return items[-1:] + items[:-1]
+    return Draw(order).shuffled(items) if order else items
+
+
+class Units(Records):
+    """Two tables of rows that differ by all rows of some units, in any order; and by rows without a unit.
+
+    A record is a unit: a sequence of (key, values).
+    """
+
+    longest: Sequence[int] = ()  # bounding the rows of so many units takes minutes
+
+    def __init__(self, columns: Sequence[tuple[str, Domain]], members: Sequence[Any]) -> None:
+        self.columns = columns
+        super().__init__(Source(self._unit, self._near), None, False, [_units(m) for m in members])
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both tables."""
+        common, one, other = self._split(state, math.floor(room))
+        shared = _rows(common, 0)
+        # The first unit of the second table has a name of the first: a unit that changes is two.
+        both = (shared + _rows(one, _APART), shared + _rows(other, _APART))
+        strays = [Row(None, key, values) for unit in common[:1] for key, values in unit]
+        return ordered(both[0] + strays, state.orders[0]), ordered(both[1], state.orders[1])
+
+    def _size(self, draw: Draw) -> int:
+        return draw.early((0, 1, 2, 3))
+
+    def _unit(self, draw: Draw) -> tuple[Any, ...]:
+        """Return a unit with the same or different rows in one or many groups."""
+        keys, rows = draw.early((1, 2, 3, 4, 5, 8, 16)), draw.early((1, 2, 3, 5))
+        values = pattern(lambda: record(self.columns, draw), keys * rows, draw)
+        return tuple((i % keys, v) for i, v in enumerate(values))
+
+    def _near(self, unit: tuple[Any, ...], draw: Draw) -> tuple[Any, ...]:
+        """Change a row or all rows alike; repeat or drop rows, in a group more or less."""
+        rows, kind = list(unit), draw.below(6)
+        if not rows:
+            return self._unit(draw)
+        key, values = draw.one_of(rows)
+        if kind == 0:
+            rows.append((draw.one_of((key, 1 + max(k for k, _ in rows))), values))
+        elif kind == 1:
+            del rows[draw.below(len(rows))]
+        elif kind == 2:
+            values = near_record(self.columns, values, draw)
+            rows = [(k, values) for k, _ in rows]
+        elif kind == 3:
+            top = 1 + max(k for k, _ in rows)
+            rows = (rows + [(k + top, v) for k, v in rows])[:MOST_ROWS]
+        elif kind == 4:
+            rows = (rows + rows)[:MOST_ROWS]
+        else:
+            rows[draw.below(len(rows))] = key, near_record(self.columns, values, draw)
+        return tuple(rows)
+
+
+def _rows(units: Sequence[Any], first: int) -> list[Row]:
+    return [Row(first + i, key, values) for i, unit in enumerate(units) for key, values in unit]
+
+
+def _units(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Gather the rows of each unit; keys become whole numbers, so that some may be added."""
+    keys: dict[Any, int] = {}
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        if row.unit is not None:
+            found.setdefault(row.unit, []).append((keys.setdefault(row.key, len(keys)), row.values))
+    return [tuple(unit) for unit in found.values()]
+
+
+class Contributions(Records):
+    """Contributions of units by group that differ by some units.
+
+    A record is a unit: for each of its groups the list of its rows. Values come from the given members;
+    without any, rows have no columns.
+    """
+
+    def __init__(
+        self, groups: int, members: Sequence[Any], rows: int | None, total: int | None = None
+    ) -> None:
+        self.groups = groups
+        self.rows = rows
+        self.total = total
+        lists = [list(rows) for m in members for units in m.values() for rows in units]
+        self.lists: list[list[Any]] = lists or [[{}]]
+        super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both mappings from groups to lists of units' rows."""
+        common, one, other = self._split(state, math.floor(room))
+        first, second = state.orders
+        return self._by_group(common + one, first), self._by_group(common + other, second)
+
+    def _unit(self, draw: Draw) -> tuple[Any, ...]:
+        keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
+        first, times = draw.below(2), draw.early((1, 2, 3, 5))
+        rows = pattern(lambda: (draw.one_of(self.lists) * times)[: self.rows], keys, draw)
+        if self.total is None:
+            return tuple((first + i, r) for i, r in enumerate(rows))
+        # Of all rows in one group, or of one in each, or of what lies between.
+        found, left = [], self.total
+        for i, r in enumerate(rows):
+            kept = r[: min(left, max(1, self.total // keys))]
+            if kept:
+                found.append((first + i, kept))
+            left -= len(kept)
+        return tuple(found)
+
+    @staticmethod
+    def _by_group(units: list[Any], order: int) -> Mapping[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        for unit in ordered(units, order):
+            for key, rows in unit:
+                found.setdefault(key, []).append(ordered(rows, order))
+        return found
+
 
 NORMS = (LInfDistance, L1Distance, L2Distance)  # by their power; 0 for the largest difference
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from sfumato.audit.datasets import without
 from sfumato.audit.evidence import Histogram, Witness
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
-from sfumato.audit.histogram.kept import Kept
-from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.outputs import Draws, Reader
@@ -26,6 +26,137 @@ from sfumato.dataclass import dataclass
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair
     from sfumato.audit.histogram.method import HistogramMethod
+
+
+Node = tuple[int, ...]
+
+
+S = TypeVar("S")
+
+
+class SearchGraph(Generic[S]):
+    """Subsets of a dataset's records; an edge leads from each to those with one record less.
+
+    Args:
+        dataset: a sequence of records: list, tuple, array, or a table with `take` or `iloc`.
+        sample: draws from a mechanism on a dataset, and remembers them: `Kept`. It is given the dataset and a
+            place that tells it from the other subsets of this graph.
+
+    A dataset of n records has 2^n subsets and n 2^(n - 1) edges.
+
+    >>> from sfumato.audit.histogram.run import Kept
+    >>> graph = SearchGraph(["a", "b"], Kept(len))
+    >>> [(graph.records(node), graph.records(next_)) for node, next_ in graph.edges()]
+    [(['a', 'b'], ['b']), (['a', 'b'], ['a']), (['a'], []), (['b'], [])]
+
+    Source:
+        Desfontaines 2020, figure 4.15 and the algorithm after it; Wilson et al. 2020, section 5.3.
+    """
+
+    def __init__(self, dataset: Any, sample: Callable[[Any, Hashable], S]) -> None:
+        self.dataset = dataset
+        self.root: Node = tuple(range(len(dataset)))
+        self._sample = sample
+
+    @property
+    def edge_count(self) -> int:
+        """Number of edges."""
+        return len(self.root) << max(len(self.root) - 1, 0)
+
+    def edges(self) -> Iterator[tuple[Node, Node]]:
+        """Give each edge once, depth first."""
+        stack, seen = [self.root], {self.root}
+        while stack:
+            node = stack.pop()
+            for successor in (node[:i] + node[i + 1 :] for i in range(len(node))):
+                yield node, successor
+                if successor not in seen:
+                    seen.add(successor)
+                    stack.append(successor)
+
+    def samples(self, node: Node) -> S:
+        """Draw on a node's records, where there are no draws of such records yet."""
+        return self._sample(self.records(node), (id(self), node))
+
+    def records(self, node: Node) -> Any:
+        """Return the records of a node as a dataset of the same kind."""
+        kept, found = set(node), self.dataset
+        for i in reversed(self.root):
+            if i not in kept:
+                found = without(found, i)
+        return found
+
+
+# So many numbers are kept in all, of 24 bytes each with what belongs to them.
+MOST_KEPT = 20_000_000
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Kept(Generic[S]):
+    """Draws on datasets; of equal datasets they are the same.
+
+    Args:
+        sample: draws from a mechanism on a dataset.
+        size: how much room a sample takes.
+        most: room for all. Where they take more, those that were asked for least recently are given up, and
+            drawn anew if they are asked for again.
+
+    >>> kept = Kept(lambda dataset: sum(dataset))
+    >>> kept([1, 2]), kept([1, 2]), kept.drawn
+    (3, 3, 1)
+    """
+
+    def __init__(
+        self, sample: Callable[[Any], S], size: Callable[[S], int] = lambda sample: 1, most: int = MOST_KEPT
+    ) -> None:
+        self._sample, self._size, self._room = sample, size, most
+        self._samples: dict[Hashable, S] = {}
+        self.drawn: int = 0
+
+    def __call__(self, dataset: Any, place: Hashable = None) -> S:
+        """Return the draws on a dataset; `place` tells it apart where its content cannot be told."""
+        key = content(dataset)
+        key = place if key is None else key
+        if key in self._samples:
+            found = self._samples.pop(key)
+        else:
+            found = self._sample(dataset)
+            self.drawn += 1
+            self._room -= self._size(found)
+        if key is None:
+            self._room += self._size(found)
+            return found
+        self._samples[key] = found
+        while self._room < 0 and len(self._samples) > 1:
+            self._room += self._size(self._samples.pop(next(iter(self._samples))))
+        return found
+
+
+def content(value: Any) -> Hashable | None:
+    """Return something that is equal for two values only where they hold the same; None where nothing tells.
+
+    Never their text: different records may have one text.
+
+    >>> content([1.0, -0.0]) == content([1.0, -0.0]), content([1.0, -0.0]) == content([1.0, 0.0])
+    (True, False)
+    >>> content([lambda: 1]) is None
+    True
+    """
+    try:
+        return _content(value)
+    except Exception:  # what cannot be pickled, or contains itself
+        return None
+
+
+def _content(value: Any) -> Hashable:
+    if type(value) in _PLAIN:
+        return type(value), repr(value)
+    if type(value) in (list, tuple):
+        return type(value), tuple(map(_content, value))
+    if type(value) is np.ndarray and not value.dtype.hasobject:
+        return value.shape, value.dtype.str, value.tobytes()
+    return type(value), pickle.dumps(value)
+
 
 NO_EXACT_RATE = (
     "the verdict and the lower bound of the histogram method have no exact error rate: its intervals are "
@@ -125,7 +256,7 @@ class Run:
         words = [self.reader.vocabulary.words[t] for t in sorted(self.kinds)]
         if words and all(w.startswith(RAISES) for w in words):
             kinds = ", ".join(w.removeprefix(RAISES) for w in words)
-            raise self.task.mechanism.raises_always(kinds, "datasets")
+            raise self.task.mechanism._raises_always(kinds, "datasets")
 
     def _sides(self) -> Iterator[tuple[str, Side, Side]]:
         """Give pairs of neighbours with draws on both, one by one, until a limit is met."""

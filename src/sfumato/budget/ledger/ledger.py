@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.account import Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.card import ledger_card
 from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS
 from sfumato.budget.ledger.shared import LedgerBudget
 from sfumato.budget.ledger.transactions import Transactions
 from sfumato.budget.ledger.written import as_written, check_name, inward
-from sfumato.display.card import Card
+from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
+from sfumato.display.numbers import exact
 from sfumato.errors import BudgetError, EngineError, nearest, shown
 from sfumato.exact import one_of, truth_value
 
@@ -24,6 +24,38 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger.book import Kept
     from sfumato.budget.ledger.journal.journal import Journal
+
+
+_MOST = 40  # budgets that are shown
+
+
+def ledger_card(place: str, kept: Sequence[Kept], trouble: str = "") -> Card:
+    """Return the budgets of a ledger.
+
+    Args:
+        place: of the ledger, as messages call it.
+        kept: its accounts.
+        trouble: why it could not be read; then there are none.
+    """
+    title = f"Ledger {place}"
+    if trouble:
+        return Card(title, [Sentences([trouble])])
+    if not kept:
+        return Card(title, [Sentences(["It has no budgets; create(...) makes one."])])
+    rows = [
+        [
+            one.dataset,
+            one.analyst or "all together",
+            exact(one.account.cap.epsilon),
+            exact(one.account.cap.delta),
+            f"{float(one.account.left.share):.1%}",
+            one.since or "once and for all",
+        ]
+        for one in kept[:_MOST]
+    ]
+    more = f"The first {_MOST} of {len(kept):,} budgets." if len(kept) > _MOST else ""
+    names = ["dataset", "analysts", "epsilon", "delta", "left", "period"]
+    return Card(title, [Rows(names, rows, left=2, beyond=more)])
 
 
 class Ledger(Displayed, Transactions):
@@ -317,7 +349,7 @@ class Ledger(Displayed, Transactions):
         def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
             from sfumato.budget.ledger import book
 
-            if first and key is not None and journal.is_paid(connection, dataset, analyst, key):
+            if first and key is not None and journal._is_paid(connection, dataset, analyst, key):
                 return BudgetError(
                     "idempotency-key: the request with this key is paid already; send it again for its answer"
                 )

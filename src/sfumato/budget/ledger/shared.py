@@ -89,7 +89,7 @@ class LedgerBudget(Budget):
         self._first = False
         return entry
 
-    def keyed(self, key: str) -> LedgerBudget:
+    def _keyed(self, key: str) -> LedgerBudget:
         """Return the same budget for one request, which is paid once however often it is sent.
 
         Args:

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sfumato.errors import BudgetError, EngineError, ParameterError
-from sfumato.names import Helpful
+from sfumato.names import Helpful, helpful
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Transactions(Helpful, Owned):
     _elsewhere = "open it there, by sf.Ledger(...) of the same place"
     _refusal = BudgetError
 
+    @helpful
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._store = _store(place)
         self._terms = IN_PYTHON

@@ -114,7 +114,7 @@ class Scope:
         for alias, columns in self.places if rest else ():
             if alias is not None and alias.casefold() == first.casefold():
                 if rest[0].casefold() not in columns:
-                    raise ColumnError.unknown(rest[0], columns, f"{alias} has")
+                    raise ColumnError._unknown(rest[0], columns, f"{alias} has")
                 return [columns[rest[0].casefold()], *rest[1:]]
         name = first.casefold()
         found = dict.fromkeys(columns[name] for _, columns in self.places if name in columns)
@@ -200,7 +200,7 @@ class Scope:
             )
         found = self.resolve(names)
         if found is None:
-            raise ColumnError.unknown(reference.column, self.table.schema, "ON")
+            raise ColumnError._unknown(reference.column, self.table.schema, "ON")
         return found[0]
 
 
@@ -232,5 +232,5 @@ def traced(tables: From, reference: Reference) -> str | None:
 
 def _own(name: str, own: dict[str, str], one: Joined) -> str:
     if name.casefold() not in own:
-        raise ColumnError.unknown(name, own.values(), str(one.source))
+        raise ColumnError._unknown(name, own.values(), str(one.source))
     return own[name.casefold()]

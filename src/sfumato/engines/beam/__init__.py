@@ -1,4 +1,4 @@
-"""Releases on Apache Beam, and the private collections that users of Privacy on Beam know."""
+"""Releases on Apache Beam."""
 
 from sfumato.query.released.output import require
 

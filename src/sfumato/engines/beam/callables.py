@@ -1,4 +1,4 @@
-"""Functions of users, which are given one private row at a time."""
+"""Functions of users, which are given one private element at a time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from typing import Any, TypeVar
 from apache_beam.internal import pickler
 
 from sfumato.engines.secret import CallableSecret, Secret, sealed
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import QueryError
 
 T = TypeVar("T")
-
-
-def checked(name: str, function: Any) -> Callable[[Any], Any]:
-    """Refuse what cannot be called."""
-    if not callable(function):
-        raise ParameterError(name, function, "a function of one row")
-    return function  # type: ignore[no-any-return]
 
 
 def sealed_apart(secret: Secret | None) -> Secret | None:
@@ -36,7 +29,7 @@ def sealed_apart(secret: Secret | None) -> Secret | None:
                 f"{found.place}: the function cannot be sent to workers; give one that stands in a module "
                 "which they have"
             )
-        if found.is_in(zlib.decompress(base64.b64decode(staged))):
+        if found._is_in(zlib.decompress(base64.b64decode(staged))):
             raise QueryError(
                 f"{found.place}: the function carries the secret, which would be staged with it; fetch it "
                 "inside the function, from where workers can"
@@ -52,12 +45,3 @@ def attempted(otherwise: T, function: Callable[..., T], *arguments: Any) -> T:
         raise
     except BaseException:  # parsers leave by sys.exit, Rust by a panic
         return otherwise
-
-
-def forgiving(function: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
-    """Drop what a function fails on: whether it fails depends on private rows, and an error would tell."""
-
-    def tried(element: Any) -> list[Any]:
-        return attempted([], function, element)
-
-    return tried

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from sfumato.engines.top_work import TopWork
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
+from sfumato.query.canonical import canonical, canonical_top
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from sfumato.noise import Words
     from sfumato.query.plans.plan import Plan
     from sfumato.query.top.asked import Top
-    from sfumato.query.top.plan import TopPlan
+    from sfumato.query.top.draw import TopMeasurement
 
 
 SHARDS = 16
@@ -189,14 +191,14 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        made = PlannedRelease(plan, work, self._names_with(plan.query.public_keys))
+        form = partial(canonical, plan, self)
+        made = PlannedRelease(plan, work, form, self._names_with(plan.query.public_keys))
         made.paid = pay()
         return made
 
     def top(
         self,
-        question: Top,
-        plan: TopPlan,
+        plan: Plan[Top, TopMeasurement],
         *,
         unsafe_words: Words | None = None,
         pay: Pay = free,
@@ -206,7 +208,7 @@ class BeamEngine(DistributedEngine):
         """Return the release of the largest groups as a transform: rows to one dictionary for each group.
 
         Args:
-            question, plan: what is asked, and its noise.
+            plan: what is asked, and its noise.
             unsafe_words, pay, shards, secret: as of `release`.
         """
         self._refuse(unsafe_words)
@@ -214,9 +216,10 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.callables import sealed_apart
         from sfumato.engines.beam.top import PlannedTop
 
-        stages = self.stages(question.exact, positive_int(shards, "shards"))
-        work = TopWork.of(question.drawing(plan), stages, sealed_apart(secret))
-        made = PlannedTop(question, plan, work, self._names_with(question.public_keys))
+        stages = self.stages(plan.exact, positive_int(shards, "shards"))
+        work = TopWork.of(plan, stages, sealed_apart(secret))
+        form, names = partial(canonical_top, plan), self._names_with(plan.query.public_keys)
+        made = PlannedTop(plan, work, form, names)
         made.paid = pay()
         return made
 

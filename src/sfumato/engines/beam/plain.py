@@ -47,7 +47,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     elif isinstance(value, np.generic):
-        value = of_numpy(value)
+        value = _of_numpy(value)
     if value is None:
         return None
     if isinstance(kind, pa.BaseExtensionType):
@@ -56,7 +56,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     return next(made for is_one, made in _MADE if is_one(kind))(value, kind)
 
 
-def of_numpy(value: np.generic) -> Any:
+def _of_numpy(value: np.generic) -> Any:
     """Return what a number, a text or a time of numpy is in Python; times in microseconds."""
     if isinstance(value, np.character):
         return value  # a text of Python's too, of which `item` cuts zeros off
@@ -95,14 +95,14 @@ def _decimal(value: Any) -> Decimal | int:
 
 
 def _text(value: Any) -> str:
-    return str.__str__(value) if isinstance(value, str) else exact_bytes(value).decode()
+    return str.__str__(value) if isinstance(value, str) else _exact_bytes(value).decode()
 
 
 def _bytes(value: Any) -> bytes:
-    return str.encode(value) if isinstance(value, str) else exact_bytes(value)
+    return str.encode(value) if isinstance(value, str) else _exact_bytes(value)
 
 
-def exact_bytes(value: Any) -> bytes:
+def _exact_bytes(value: Any) -> bytes:
     """Return bytes of Python's own class.
 
     Raises:
@@ -114,7 +114,7 @@ def exact_bytes(value: Any) -> bytes:
 
 
 def _uuid_bytes(value: Any) -> bytes:
-    return uuid.UUID(int=value.int).bytes if isinstance(value, uuid.UUID) else exact_bytes(value)
+    return uuid.UUID(int=value.int).bytes if isinstance(value, uuid.UUID) else _exact_bytes(value)
 
 
 def _timedelta(value: Any) -> timedelta:
@@ -126,14 +126,14 @@ def _timedelta(value: Any) -> timedelta:
 def _datetime(value: Any) -> datetime | date | int:
     if type(value) in (datetime, date, int):
         return value  # type: ignore[no-any-return]
-    return exact_datetime(value) if isinstance(value, datetime) else exact_date(value)
+    return _exact_datetime(value) if isinstance(value, datetime) else _exact_date(value)
 
 
 def _date(value: Any) -> date | int:
-    return value if type(value) in (date, int) else exact_date(value)
+    return value if type(value) in (date, int) else _exact_date(value)
 
 
-def exact_datetime(value: datetime) -> datetime:
+def _exact_datetime(value: datetime) -> datetime:
     """Return a datetime of Python's own class, in microseconds.
 
     Raises:
@@ -144,7 +144,7 @@ def exact_datetime(value: datetime) -> datetime:
     return datetime.fromisoformat(datetime.isoformat(value))
 
 
-def exact_date(value: date) -> date:
+def _exact_date(value: date) -> date:
     """Return a date of Python's own class.
 
     Raises:

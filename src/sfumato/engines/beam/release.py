@@ -19,22 +19,24 @@ import pyarrow as pa
 from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.utils.windowed_value import WindowedValue
 
+from sfumato.engines.beam.elements import origins
 from sfumato.engines.beam.keys import KEYS, ReadKeys
 from sfumato.engines.beam.once import Once, Stays
 from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
-from sfumato.engines.beam.windows import Part, in_one_window
+from sfumato.engines.beam.windows import Part, check_collection, in_one_window
 from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
-from sfumato.errors import QueryError, RefusalError, with_article
+from sfumato.errors import QueryError, with_article
 from sfumato.query import sizes
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
-from sfumato.query.payment import Paid
+from sfumato.query.payment import Form, Paid
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.comparing import only_here
+from sfumato.query.released.receipt import Receipt, receipt_elsewhere
 
 # A shard of groups, and batches of it with their places.
 Drawn = tuple[int, tuple[int, bytes]]
@@ -62,24 +64,38 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     ((1.0, 0.0), ExactCost(epsilon=1, delta=0))
     """
 
-    def __init__(self, plan: Plan, work: Work, collections: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan[Any, Any],
+        work: Any,
+        form: Form,
+        collections: Mapping[int, str] | None = None,
+    ) -> None:
         """Make the transform of a plan.
 
         Args:
             plan: what to do.
-            work: what the workers do for it.
+            work: what the workers do for it, a `Work` or a `TopWork`.
+            form: gives the canonical form of the plan.
             collections: the names of those that it is applied to, by the numbers of their tables; None for
                 one.
         """
         super().__init__()
-        self.plan = plan
-        self._work = work
+        self.plan: Plan[Any, Any] = plan
+        self._form = form
+        self._work: Any = work
         self._once = Once()
         self._names_of = collections
         self.paid: tuple[Paid, ...] = ()  # what a ledger has entered for it
 
     def default_label(self) -> str:
-        """Return the name in a pipeline; a second release there needs another: `"name" >> release`."""
+        """Return the name in a pipeline; a second release there needs another: `"name" >> release`.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+        >>> places.release(epsilon=1).default_label()
+        'Release'
+        """
         return "Release"
 
     @property
@@ -89,22 +105,48 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
-        return self.plan.explain()
+        found: Explanation = self.plan.explain()
+        return found
 
     def compare(self, *_: object, **__: object) -> NoReturn:
-        """Say how two groups are compared here."""
+        """Refuse, and say how two groups are compared here.
+
+        Raises:
+            RefusalError: the answer is a collection of the pipeline.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+        >>> places.release(epsilon=1).compare("people", 1, 2)
+        Traceback (most recent call last):
+        sfumato.errors.RefusalError: compare: ...
+        """
         raise only_here("compare", _COLLECTION)
 
     def share_of_total(self, *_: object, **__: object) -> NoReturn:
-        """Say how a share of a total is found here."""
+        """Refuse, and say how a share of a total is found here.
+
+        Raises:
+            RefusalError: the answer is a collection of the pipeline.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+        >>> places.release(epsilon=1).share_of_total("people")
+        Traceback (most recent call last):
+        sfumato.errors.RefusalError: share_of_total: ...
+        """
         raise only_here("share_of_total", _COLLECTION)
 
-    def receipt(self, *_: object, **__: object) -> NoReturn:
-        """Say why there is none here."""
-        raise RefusalError(
-            "receipt: the answer is a collection of the pipeline, of which there may be several runs; write "
-            "it to a file, and ask for the receipt of a release that is read in this process"
-        )
+    def receipt(self) -> Receipt:
+        """Return cost, plan, and a description of what a pipeline draws, for `sfumato verify`.
+
+        It has no digest of the answer, which is a collection of the pipeline.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+        >>> places.release(epsilon=1).receipt().certificate().epsilon
+        Fraction(1, 1)
+        """
+        return receipt_elsewhere(self.plan, self._form(), self.paid, self.plan.bias.told())
 
     def ended(self, result: PipelineResult) -> None:
         """Write in the journal of the ledger that paid how the pipeline ended, which its runner knows.
@@ -141,7 +183,20 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
     def expand(
         self, rows: beam.PCollection[Any] | Mapping[str, beam.PCollection[Any]]
     ) -> beam.PCollection[Any]:
-        """Give a collection of dictionaries, one for each released group."""
+        """Return a collection of dictionaries, one for each released group; Beam calls it for `|`.
+
+        Args:
+            rows: the collection, or collections by the names of their tables.
+        Raises:
+            QueryError: they are not the collections that the question names.
+            RefusalError: it was in a pipeline before.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
+        >>> places.release(epsilon=1).expand([{"id": 1}])
+        Traceback (most recent call last):
+        sfumato.errors.QueryError: ...
+        """
         tables = self._tables(rows)
         make, kind = made_by(self, self._names)
         self._once.take()
@@ -187,7 +242,8 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         for collection in rows.values():
             check_collection(collection)
         keys = rows.get(self._names_of.get(KEYS, ""))
-        if any(keys is rows[self._names_of[number]] for number in self._work.stages.arriving):
+        private = [rows[self._names_of[number]] for number in self._work.stages.arriving]
+        if any(keys is origin for collection in private for origin in origins(collection)):
             raise QueryError(PRIVATE_KEYS)
         return {number: rows[name] for number, name in self._names_of.items()}
 
@@ -196,19 +252,6 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         query = self.plan.query
         behind = ("", "_error") if self._work.confidence else ("",)
         return [*query.shown_keys, *(f"{name}{end}" for name in query.output_names for end in behind)]
-
-
-def check_collection(rows: object) -> None:
-    """Refuse what a release is not defined on."""
-    if not isinstance(rows, beam.PCollection):
-        raise QueryError(f"Beam: a release is of one collection, not of {with_article(type(rows).__name__)}")
-    # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
-    if not rows.windowing.is_default() or not rows.is_bounded:
-        raise QueryError(
-            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole "
-            "release, which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without "
-            "a trigger or allowed lateness, before it, and release one bounded collection"
-        )
 
 
 def public_keys(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.top_work import TopWork
+from sfumato.query.plans.plan import Plan
 from sfumato.query.top.asked import Top
+from sfumato.query.top.draw import TopMeasurement
 from sfumato.query.top.explanation import TopExplanation
-from sfumato.query.top.plan import TopPlan
 
 
 class PlannedTop(PlannedRelease):
@@ -17,25 +16,12 @@ class PlannedTop(PlannedRelease):
     It gives a dictionary for each group that is shown, in the order drawn. Otherwise as `PlannedRelease`.
     """
 
-    plan: TopPlan  # type: ignore[assignment]
-    _work: TopWork  # type: ignore[assignment]
-
-    def __init__(
-        self, question: Top, plan: TopPlan, work: TopWork, collections: Mapping[int, str] | None = None
-    ) -> None:
-        """Make the transform of a plan.
-
-        Args:
-            question, plan: what is asked, and its noise.
-            work: what the workers do for it.
-            collections: as of `PlannedRelease`.
-        """
-        super().__init__(plan, work, collections)  # type: ignore[arg-type]
-        self.question = question
+    plan: Plan[Top, TopMeasurement]
+    _work: TopWork
 
     def explain(self) -> TopExplanation:  # type: ignore[override]
         """Return each step with its noise and cost; nothing in it depends on rows."""
-        return TopExplanation(self.question, self.plan)
+        return self.plan.explain()
 
     def half_width(self, confidence: float = 0.95, *, simultaneous: bool = False) -> float:
         """Return the half-width of error bars of the numbers, the same for all groups.
@@ -52,8 +38,8 @@ class PlannedTop(PlannedRelease):
         >>> top.release(epsilon=3).half_width()
         6.0
         """
-        return self._work.drawing.half_width(confidence, simultaneous)
+        return self.plan.measurement.half_width(confidence, simultaneous)
 
     @property
     def _names(self) -> list[str]:
-        return self._work.drawing.names
+        return self.plan.measurement.names

@@ -156,7 +156,7 @@ def columns_of(columns: Sequence[str], types: Types, name: str) -> dict[str, str
     by_fold = {column.casefold(): column for column in columns}
     for declared in types:
         if declared.casefold() not in by_fold:
-            raise ColumnError.unknown(declared, columns, f"types of {name}")
+            raise ColumnError._unknown(declared, columns, f"types of {name}")
     folded = {declared.casefold(): kind for declared, kind in types.items()}
     if len(folded) < len(types):
         raise QueryError("types: a column is named twice (names are equal whatever their case)")

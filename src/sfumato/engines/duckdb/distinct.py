@@ -25,16 +25,14 @@ class Rows:
     """Queries of the values of one group, and of the units that have them.
 
     Args:
-        values: a query of `leaf`, which is a value or what stands for it; also of rows without a unit.
+        values: a query of `leaf`, which is a value or its code; also of rows without a unit.
         pairs: a query of `leaf` and `unit`, the code of a unit; with repetitions.
-        code: the code of a leaf.
         whole: whether leaves are whole numbers, and not codes. Of days there are so few that DuckDB finds
             them sooner than by a table.
     """
 
     values: str
     pairs: str
-    code: str
     whole: bool = False
 
 

@@ -45,7 +45,7 @@ from sfumato.query.top.release import TopRelease
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
     from sfumato.query.top.asked import Top
-    from sfumato.query.top.plan import TopPlan
+    from sfumato.query.top.draw import TopMeasurement
 
 _NOTHING = Taken()
 
@@ -180,9 +180,11 @@ class DuckDBEngine(Owned):
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
-        if not self._steps.known(steps):
+        known = self._steps.known(steps)
+        if known is None:
             self._check_home()
-        return self._steps.schema(steps)
+            known = self._steps.schema(steps)
+        return known
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
         """Return columns in which no two rows have the same values, as far as their making tells."""
@@ -436,18 +438,18 @@ class DuckDBEngine(Owned):
         """Return the release, whose noise is drawn when it is first looked at."""
         self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
-        made.take(pay())
+        made._take(pay())
         return made
 
     def top(
-        self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free
+        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = free
     ) -> TopRelease:
         """Return the release of the largest groups, which is drawn when it is first looked at."""
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
         check_joined_rows(self.origin.how, _counted, _alike)
-        made = TopRelease(question, plan, unsafe_words)
-        made.take(pay())
+        made = TopRelease(plan, unsafe_words)
+        made._take(pay())
         return made
 
 

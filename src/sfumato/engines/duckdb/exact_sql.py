@@ -15,7 +15,6 @@ from sfumato.engines.duckdb import distinct, group_limit
 from sfumato.engines.duckdb.compared import canonical
 from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
-from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, weighted
@@ -31,7 +30,25 @@ from sfumato.transformations import (
     QuantileTree,
     RowsInBins,
 )
+from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.statistics.quantile_tree import LEAVES
+
+
+def nearest(value: str, lattice: Lattice) -> str:
+    """Write `Lattice.nearest`: the same operations on float64, in the same order."""
+    number = f"least(greatest({value}, {double(lattice.lower)}), {double(lattice.upper)})"
+
+    def whole_steps(exponent: int) -> str:
+        return f"floor({number} * {double(2.0**-exponent)} + 0.5::DOUBLE) * {double(2.0**exponent)}"
+
+    small = f"({number} * {double(lattice.shrunk)})"
+    shifted = f"({small} * {double(lattice.splitter)})"
+    return (
+        f"(CASE WHEN abs({number}) < {double(lattice.near)} THEN {whole_steps(lattice.finest)} "
+        f"WHEN abs({number}) >= {double(lattice.far)} THEN {whole_steps(lattice.coarsest)} "
+        f"ELSE ({shifted} - ({shifted} - {small})) / {double(lattice.shrunk)} END + 0.0::DOUBLE)"
+    )
+
 
 PUBLIC_KEYS = "public_keys"
 # Types of columns that have the same name in every query, where they are.
@@ -120,9 +137,8 @@ class ExactSql:
         # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
         if plain := self.query.total_rows is None and distinct.plain(kind):
             leaf = self.values.value(self.values.column(statistic.column), kind)
-            code = distinct.code("leaf", kind)
         else:
-            leaf, code = self.values.value(self._leaf(statistic), leaf_type(statistic)), "leaf"
+            leaf = self.values.value(self._leaf(statistic), leaf_type(statistic))
         ctes, _ = self._bounded()
         del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
         # To read the units takes longer than to find a few values more, which no unit brings.
@@ -132,7 +148,6 @@ class ExactSql:
             f"WITH {written(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
             f"WITH {written(ctes, self.combined)}\n"
             f"SELECT {leaf} AS leaf, {distinct.code('u', unit)} AS unit {chosen}",
-            code,
             whole=plain and kind in INTEGERS,
         )
 

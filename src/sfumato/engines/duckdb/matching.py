@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.duckdb.numbering import codes_of
+from sfumato.dataclass import dataclass
+from sfumato.query import sizes
+from sfumato.query.columns import arrow_column
 from sfumato.query.exact import ExactQuery
-from sfumato.query.noisy.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
+# With its ways back a flow has twice as many ways, which SciPy numbers by 32 bits.
+_MOST_WAYS = 1 << 30
+
 Numbers = NDArray[np.int64]
+Small = NDArray[np.int32]
+Units = NDArray[np.uint64] | Numbers
 Marks = NDArray[np.bool_]
 
 
@@ -58,148 +65,131 @@ def matched(column: pa.Array, most: int) -> pa.Array:
     """
     groups = _lengths(column)
     units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
-    sizes = _lengths(units)
+    sizes_of = _lengths(units)
     codes = codes_of(pa.ListArray.flatten(units))
-    unit = np.repeat(np.arange(len(sizes)), sizes)
-    group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes)
+    unit = np.repeat(np.arange(len(sizes_of)), sizes_of)
+    group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes_of)
     # A value of a group is one node, also where another group has the same.
     order = np.lexsort((codes, group))
     codes, group, unit = codes[order], group[order], unit[order]
-    new = np.ones(len(codes), bool)
-    new[1:] = (codes[1:] != codes[:-1]) | (group[1:] != group[:-1])
-    value = np.cumsum(new) - 1
-    group_of_value = group[new]
-    brings, _ = largest(unit, value, int(new.sum()), most)
-    return arrow_column(np.bincount(group_of_value[brings], minlength=len(groups)))
+    new = _new(codes) | _new(group)
+    brought = Pruned(unit, np.cumsum(new) - 1, int(new.sum()), most).matching().brought
+    return arrow_column(np.bincount(group[new][brought], minlength=len(groups)))
 
 
-def largest(unit: Numbers, value: Numbers, values: int, most: int | Numbers) -> tuple[Marks, Marks]:
-    """Return which values are brought in a maximum matching, and which an exchange could free in vain.
+@dataclass
+class Matching:
+    """A maximum matching of the known pairs of units and values, with a proof that none is larger.
+
+    Each known pair has a value that is not exposed, or a full unit. All values that are not exposed are
+    brought, and full units bring exposed values, as many as they may. Only other pairs can add to that.
 
     Args:
-        unit: of each pair who has the value, by numbers from 0 that are not much larger than there are pairs.
-        value: of each pair what it has, from 0; repetitions are one.
-        values: how many there are.
-        most: how many a unit brings at most, or each of them.
-    Returns:
-        Of each value whether it is brought; and whether it is not, or is brought by a unit that could bring
-        one of these instead, in any number of steps.
+        brought: of each value whether it is brought.
+        exposed: of each value whether it is left out, or brought by a full unit.
+        full: units that bring as many values as they may, all of them exposed.
     """
-    taken, blocked = np.zeros(values, bool), np.zeros(values, bool)
-    if not len(unit):
-        return taken, blocked
-    unit, value = _different(unit, value)
-    left = np.bincount(unit)
-    places = np.broadcast_to(most, left.shape) if isinstance(most, int) else most[: len(left)]
-    # A unit with no more values than it may bring does bring them all; others need them no longer.
-    while len(unit):
-        free = left[unit] <= places[unit]
-        if not free.any():
-            break
-        taken[value[free]] = True
-        kept = ~taken[value]
-        unit, value = unit[kept], value[kept]
-        left = np.bincount(unit, minlength=len(left))
-    if not len(unit):
-        return taken, blocked
-    units, unit = _dense(unit, len(left))
-    wanted, value = _dense(value, values)
-    by, spare = _tried(unit, value, len(wanted), np.minimum(left[units], places[units]))
-    out = by < 0
-    if out.any():
-        by, out = _exchanged(unit, value, by, spare)
-    taken[wanted] = by >= 0
-    blocked[wanted] = out
-    return taken, blocked
+
+    brought: Marks
+    exposed: Marks
+    full: Units
 
 
-def _tried(unit: Numbers, value: Numbers, values: int, places: Numbers) -> tuple[Numbers, Numbers]:
-    """Match what finds a place at once; return of each value its pair, or -1, and the units' places left."""
-    by, spare = np.full(values, -1), places.copy()
-    # Of its pairs a value takes the one whose unit is in fewest.
-    order = np.argsort(np.bincount(unit, minlength=len(places))[unit], kind="stable")[::-1]
-    while True:
-        order = order[(by[value[order]] < 0) & (spare[unit[order]] > 0)]
-        if not len(order):
-            return by, spare
-        chosen = np.full(values, -1)
-        chosen[value[order]] = order  # the last one stays
-        chosen = chosen[chosen >= 0]
-        chosen = chosen[np.argsort(unit[chosen], kind="stable")]
-        whose = unit[chosen]
-        new = np.ones(len(whose), bool)
-        new[1:] = whose[1:] != whose[:-1]
-        starts = np.flatnonzero(new)
-        rank = np.arange(len(whose)) - np.repeat(starts, np.diff(np.append(starts, len(whose))))
-        placed = chosen[rank < spare[whose]]
-        by[value[placed]] = placed
-        spare -= np.bincount(unit[placed], minlength=len(spare))
+class Pruned:
+    """Pairs of units and values, without those that a maximum matching does not need.
 
+    A unit with no more values than the limit brings them all, and other units do not need these values.
 
-def _exchanged(unit: Numbers, value: Numbers, by: Numbers, spare: Numbers) -> tuple[Numbers, Marks]:
-    """Make a matching largest by exchanges; return of each value its pair, or -1, and what none could free.
-
-    An exchange goes from a value that is not brought to a unit, from there to a value that this unit brings,
-    and so on to a unit with a place left; the most of them are a largest flow.
+    Args:
+        unit: the code of each pair's unit.
+        value: the number of each pair's value, from 0; pairs may repeat.
+        values: how many numbers of values there are.
+        most: how many values a unit brings at most.
     """
-    # They take a fifth of a second to import, and few questions need an exchange.
+
+    def __init__(self, unit: Units, value: Numbers | Small, values: int, most: int) -> None:
+        self.most = most
+        self.sure: Marks = np.zeros(values, bool)
+        # Units are counted by bucket. Those that share one seem to have more values, so fewer are sure.
+        buckets = min(1 << (2 * len(unit)).bit_length(), sizes.UNIT_BUCKETS)
+        *_, self.unit, self.value = self._left(
+            (unit & unit.dtype.type(buckets - 1)).astype(np.int64), unit, value
+        )
+
+    def _left(self, place: Numbers, *pairs: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the pairs whose values are not sure, with the places of their units."""
+        columns = [place, *pairs]
+        # The rounds are limited, as units in a row may be freed one by one.
+        for _ in range(sizes.PRUNINGS):
+            place, value = columns[0], columns[-1]
+            free = (np.bincount(place) <= self.most)[place]
+            if not free.any():
+                break
+            self.sure[value[free]] = True
+            kept = np.flatnonzero(~self.sure[value])
+            columns = [column[kept] for column in columns]
+        return columns
+
+    def matching(self) -> Matching:
+        """Return a maximum matching of all pairs."""
+        codes, unit = _numbered(self.unit)
+        width = len(self.sure)
+        pairs = np.sort(unit * width + self.value)
+        unit, value = np.divmod(pairs[_new(pairs)], width)
+        unit, value = self._left(unit, value)
+        brought, exposed = self.sure.copy(), ~self.sure
+        if not len(value):
+            return Matching(brought, exposed, codes[:0])
+        units, unit = _dense(unit, len(codes))
+        values, value = _dense(value, width)
+        brought[values], exposed[values], full = _flow(unit, value, self.most)
+        return Matching(brought, exposed, codes[units[full]])
+
+
+def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks]:
+    """Return which values are brought, which are exposed, and which units are full.
+
+    A maximum flow runs from a source to values, to units that have them, and to a sink. What the source
+    still reaches, where the flow leaves room, is exposed or full.
+    """
+    # They take a fifth of a second to import, and few questions need them.
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-    values, first = len(by), len(by)
-    source, sink = first + len(spare), first + len(spare) + 1
-    matched_pair = np.zeros(len(unit), bool)
-    matched_pair[by[by >= 0]] = True
-    there, back = np.flatnonzero(~matched_pair), np.flatnonzero(matched_pair)
-    out, room = np.flatnonzero(by < 0), np.flatnonzero(spare)
-    tails = np.concatenate([np.full(len(out), source), value[there], first + unit[back], first + room])
-    heads = np.concatenate([out, first + unit[there], value[back], np.full(len(room), sink)])
-    limits = np.ones(len(tails), np.int32)
-    limits[len(tails) - len(room) :] = np.minimum(spare[room], len(out))
-    graph = csr_array((limits, (tails, heads)), shape=(sink + 1, sink + 1))
-    flow = maximum_flow(graph, source, sink).flow.tocoo()
-    changed = np.zeros(len(unit), bool)
-    through = flow.data > 0
-    ends = flow.coords[0][through], flow.coords[1][through]
-    width = np.int64(sink + 1)
-    used = ends[0] * width + ends[1]
-    changed[there] = np.isin(value[there] * width + first + unit[there], used)
-    changed[back] = np.isin((first + unit[back]) * width + value[back], used)
-    matched_pair ^= changed
-    by = np.full(values, -1)
-    pairs = np.flatnonzero(matched_pair)
-    by[value[pairs]] = pairs
-    out = np.flatnonzero(by < 0)
-    ways = (
-        np.concatenate([np.full(len(out), source), value, first + unit[pairs]]),
-        np.concatenate([out, first + unit, value[pairs]]),
-    )
-    steps = csr_array((np.ones(len(ways[0]), np.int8), ways), shape=(sink, sink))
-    reached = breadth_first_order(steps, source, return_predecessors=False)
-    blocked = np.zeros(values, bool)
-    blocked[reached[reached < values]] = True
-    return by, blocked
+    values, units = int(value.max()) + 1, int(unit.max()) + 1
+    source, sink = values + units, values + units + 1
+    tails = np.concatenate([np.full(values, source), value, values + np.arange(units)])
+    heads = np.concatenate([np.arange(values), values + unit, np.full(units, sink)])
+    if len(tails) >= _MOST_WAYS:
+        raise MemoryError
+    room = np.ones(len(tails), np.int32)
+    room[-units:] = min(most, len(value))
+    graph = csr_array((room, (tails.astype(np.int32), heads.astype(np.int32))), shape=(sink + 1, sink + 1))
+    flow = maximum_flow(graph, source, sink).flow
+    left = graph - flow
+    left.eliminate_zeros()
+    reached = np.zeros(sink + 1, bool)
+    reached[breadth_first_order(left, source, return_predecessors=False)] = True
+    brought = flow[[source], :values].toarray()[0] > 0
+    return brought, reached[:values], reached[values:source]
 
 
-def _numbered(codes: NDArray[np.uint64]) -> Numbers:
-    """Return the same number from 0 for equal codes. NumPy's `unique` hashes, which takes longer."""
+def _numbered(codes: Units) -> tuple[Units, Numbers]:
+    """Return different codes, and the place of each code among them."""
+    # NumPy's `unique` hashes, which takes longer.
     order = np.argsort(codes)
     found = codes[order]
-    new = np.ones(len(codes), bool)
-    new[1:] = found[1:] != found[:-1]
+    new = _new(found)
     numbers = np.empty(len(codes), np.int64)
     numbers[order] = np.cumsum(new) - 1
-    return numbers
+    return found[new], numbers
 
 
-def _different(unit: Numbers, value: Numbers) -> tuple[Numbers, Numbers]:
-    """Return pairs, none twice."""
-    width = value.max() + 1
-    pairs = np.sort(unit * width + value)
-    kept = np.ones(len(pairs), bool)
-    kept[1:] = pairs[1:] != pairs[:-1]
-    unit, value = np.divmod(pairs[kept], width)
-    return unit, value
+def _new(ordered: Units) -> Marks:
+    """Return which numbers differ from those before them."""
+    new = np.ones(len(ordered), bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return new
 
 
 def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
@@ -207,6 +197,11 @@ def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
     there = np.zeros(end, bool)
     there[numbers] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
+
+
+def codes_of(column: pa.Array) -> NDArray[np.uint64]:
+    """Return codes, none of which is missing; `to_numpy` of Arrow would import pandas."""
+    return np.frombuffer(column.buffers()[1] or b"", np.uint64, len(column), 8 * column.offset)
 
 
 def _lengths(lists: pa.Array) -> np.ndarray:

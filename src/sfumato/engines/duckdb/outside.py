@@ -26,8 +26,7 @@ from sfumato.query.released.release import Release
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import RANK
-from sfumato.query.top.plan import TopPlan
+from sfumato.query.top.draw import RANK, TopMeasurement
 from sfumato.query.top.release import TopRelease
 
 
@@ -192,11 +191,12 @@ def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
     return ReleasedColumns(keys, {e.name: (e.type, e.error_type) for e in plan.requirements.estimates})
 
 
-def columns_of_largest(question: Top, plan: TopPlan) -> ReleasedColumns:
+def columns_of_largest(plan: Plan[Top, TopMeasurement]) -> ReleasedColumns:
     """Return what a plan releases of the largest groups."""
+    question = plan.query
     keys = {RANK: "BIGINT"} | {name: question.schema[name].type_name for name in question.keys}
     numbers = (pa.int64() if question.whole else pa.float64(), pa.float64())
-    return ReleasedColumns(keys, {} if plan.law is None else {question.measured: numbers})
+    return ReleasedColumns(keys, dict.fromkeys(plan.laws, numbers))
 
 
 def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:

@@ -7,12 +7,14 @@ is NULL, and all others are the same as before.
 
 from __future__ import annotations
 
+import datetime
 import io
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -22,7 +24,6 @@ import pyarrow.parquet as pq
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import connect, lender, lent
-from sfumato.engines.duckdb.footers import harmless_columns
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
@@ -37,6 +38,58 @@ from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query import sizes
+
+
+def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return columns of dates and decimals whose smallest and largest values are ones of their type.
+
+    Reading these can stop at no value, and DuckDB itself leaves out row groups by the same numbers; of text
+    and times it could take for given what reading would stop at.
+
+    Args:
+        footers: of all files of a table.
+        kinds: names and DuckDB types of its columns.
+    """
+    wanted = {
+        name: kind for name, kind in kinds if kind == "DATE" or re.fullmatch(r"DECIMAL\(\d+,\d+\)", kind)
+    }
+    if len(wanted) * sum(footer.num_row_groups for footer in footers) > sizes.FOOTER_CHUNKS:
+        return frozenset()
+    found = set(wanted)
+    for footer in footers:
+        places = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+        found = {name for name in found if name in places and _within(footer, places[name], wanted[name])}
+    return frozenset(found)
+
+
+def _within(footer: pq.FileMetaData, place: int, kind: str) -> bool:
+    column = footer.schema.column(place)
+    # Others have orders of their own, in which not all writers agree.
+    if (
+        column.physical_type not in ("INT32", "INT64")
+        or column.max_repetition_level
+        or column.name != column.path
+    ):
+        return False
+    with suppress(Exception):  # of dates that Python does not have
+        return all(
+            _chunk_is_within(footer.row_group(i).column(place).statistics, kind)
+            for i in range(footer.num_row_groups)
+        )
+    return False
+
+
+def _chunk_is_within(told: pq.Statistics | None, kind: str) -> bool:
+    if told is None:
+        return False
+    if not told.has_min_max:
+        return bool(told.has_null_count and told.num_values == 0)
+    ends = told.min, told.max
+    if kind == "DATE":  # those that Python has are of the years 1 to 9999
+        return all(type(end) is datetime.date for end in ends)
+    width, scale = map(int, re.findall(r"\d+", kind))
+    return all(isinstance(end, Decimal) and abs(end.scaleb(scale)) < 10**width for end in ends)
+
 
 # Arrow has no such types, and what it gives instead would be other values.
 _DUCKDB_ALONE = ("VARIANT", "GEOMETRY", "UNION", "INTERVAL")

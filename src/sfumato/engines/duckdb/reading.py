@@ -110,7 +110,8 @@ class Reader:
             def written(sizes: Collection[DistinctMatched] = ()) -> ExactSql:
                 return ExactSql(asked.total, **options, salt=salt, known=sizes)
 
-            sizes = known(session, query, written().rows_of)
+            lone = not query.keys and any(isinstance(s, DistinctMatched) for s in query.statistics)
+            sizes = known(session, query, written().rows_of) if lone else {}
             if sizes and len(sizes) == len(query.statistics):
                 given = True
                 yield numbered(None, query, sizes)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import os
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
+from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import behind, declared, postgres, remote, sqlite
-from sfumato.engines.duckdb.arrow import Fields, of_fields
-from sfumato.engines.duckdb.connection import connect, lender
+from sfumato.engines.duckdb.connection import connect, lender, lent
 from sfumato.engines.duckdb.copied import is_dataset, open_dataset, open_relation, open_stream
 from sfumato.engines.duckdb.databases import Stored, open_table
 from sfumato.engines.duckdb.dummy import open_dummy
-from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
+    described,
     harmless_table,
     may_become_null,
     within,
@@ -36,6 +41,180 @@ from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
 from sfumato.files import whole_source
 from sfumato.query.schema import FLOATS
 from sfumato.query.tables.dummy import DummyRows
+
+# Objects whose text DuckDB reads as what they are.
+_TEXTUAL = (
+    *(int, float, bool, decimal.Decimal, uuid.UUID),
+    *(datetime.date, datetime.datetime, datetime.time, np.integer, np.floating, np.bool_, np.datetime64),
+)
+
+
+def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """Return the frame's rows and the names of the columns that are text for want of a type.
+
+    Such are columns of dtype object (and categories of objects): each value by itself is text, NULL where
+    it is missing, the text of a number, a truth value, a date or a time, and NULL where it is anything else.
+
+    Raises:
+        EngineError: a column is of a type that Arrow lacks.
+    """
+    columns, texts = [], []
+    for i, name in enumerate(names):
+        column = frame.iloc[:, i]
+        if _of_objects(column.dtype):
+            columns.append(_texts(column))
+            texts.append(name)
+        elif _is_string(column.dtype):
+            columns.append(_strings(column))
+        else:
+            columns.append(_typed(name, column))
+    return pa.table(columns, names=list(names)), texts
+
+
+def _typed(name: str, column: Any) -> pa.Array:
+    with suppress(Exception):
+        return pa.array(column, from_pandas=True)
+    raise EngineError(
+        f"scan: the column {name!r} of the pandas frame ({column.dtype}) is of a type that Arrow lacks; make "
+        "it numbers, text or dates, or drop it"
+    )
+
+
+def _of_objects(dtype: Any) -> bool:
+    categories = getattr(dtype, "categories", None)
+    inner = dtype if categories is None else categories.dtype
+    return bool(str(inner) == "object")
+
+
+def _is_string(dtype: Any) -> bool:
+    categories = getattr(dtype, "categories", None)
+    return str(dtype if categories is None else categories.dtype) in ("str", "string")
+
+
+def _strings(column: Any) -> pa.Array:
+    if hasattr(column, "cat"):
+        codes = column.cat.codes.to_numpy()
+        categories = _strings(column.cat.categories.to_series())
+        return categories.take(pa.array(codes, mask=codes < 0))
+    try:
+        return pa.array(column, pa.large_string(), from_pandas=True)
+    except Exception:  # of a text with half a surrogate pair, which is none in UTF-8
+        return _texts(column)
+
+
+def _texts(column: Any) -> pa.Array:
+    return pa.array([_text(value) for value in column], pa.large_string())
+
+
+def _is_missing(value: Any) -> bool:
+    other = value
+    return bool(value != other)  # as NaN, and what stands for no time
+
+
+def _text(value: Any) -> str | None:
+    try:
+        if isinstance(value, bytes):
+            value = value.decode()
+        elif value is None or _is_missing(value):
+            return None
+        elif isinstance(value, _TEXTUAL):
+            value = str(value)
+        if type(value) is not str and not isinstance(value, str):
+            return None
+        return str.encode(value).decode()  # whatever a class of its own does
+    except Exception:  # of this value
+        return None
+
+
+class ReadAs(NamedTuple):
+    """What follows from an Arrow schema alone: what stands behind FROM, and its columns."""
+
+    relation: str
+    columns: tuple[tuple[str, str], ...]
+    complete: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a schema, to the last difference: Arrow compares them without what their metadata says.
+
+    Neither do all types come back from a serialized schema: of a dictionary in a dictionary one is left.
+    """
+
+    schema: pa.Schema = field(compare=False)
+    serialized: bytes = field(init=False)
+    kinds: tuple[pa.DataType, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "serialized", self.schema.serialize().to_pybytes())
+        object.__setattr__(self, "kinds", tuple(self.schema.types))
+
+
+@lru_cache(maxsize=256)
+def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Resources) -> ReadAs:
+    """Return how DuckDB reads rows with these fields, some of them cast.
+
+    Raises:
+        EngineError: it cannot.
+    """
+    schema = fields.schema
+    with lent(resources=resources) as session:
+        if not _readable(session, schema):
+            for one in schema:
+                if not _readable(session, pa.schema([one])):
+                    raise EngineError(
+                        f"scan: the column {one.name!r} is {one.type}, which cannot be read; cast it to "
+                        "another type, such as double or string, or drop it"
+                    )
+        session.register(ROWS, no_rows(schema))
+        relation = _cast(ROWS, schema.names, dict(casts))
+        relation, columns = within(session, relation, described(session, relation))
+    return ReadAs(relation, tuple(columns), _complete(schema, columns))
+
+
+def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
+    if all(kind == "VARCHAR" for kind in casts.values()):
+        return relation
+    columns = (
+        f"{declared.cast(identifier(n), casts[n])} AS {identifier(n)}" if n in casts else identifier(n)
+        for n in names
+    )
+    return f"(SELECT {', '.join(columns)} FROM {relation})"
+
+
+def _readable(session: duckdb.DuckDBPyConnection, schema: pa.Schema) -> bool:
+    with suppress(duckdb.Error, pa.ArrowException):
+        session.register("declared", no_rows(schema))
+        session.unregister("declared")
+        return not any(_is_odd(field.type) for field in schema)
+    return False
+
+
+def _is_odd(kind: pa.DataType, inside: bool = False) -> bool:
+    """Whether somewhere in a type is one that DuckDB takes, but not with every value."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_odd(kind.storage_type, inside)
+    if _is_coded(kind):
+        # Of others DuckDB takes the codes for values, or stops.
+        of, in_runs = kind.value_type, pa.types.is_run_end_encoded(kind)
+        return _is_coded(of) or (in_runs and (inside or of.num_fields > 0)) or _is_odd(of, True)
+    return (
+        pa.types.is_union(kind)  # none of its values can be NULL
+        or (pa.types.is_map(kind) and kind.key_type.num_fields > 0)  # keys that nobody could compare here
+        or any(_is_odd(kind.field(i).type, True) for i in range(kind.num_fields))
+    )
+
+
+def _is_coded(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind))
+
+
+def _complete(schema: pa.Schema, kinds: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the columns that are declared to have a value in each row, and are read as they are."""
+    # A float that is never NULL can still be NaN.
+    required = {f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type)}
+    return frozenset(name for name, kind in kinds if name in required and not may_become_null(kind))
+
 
 # What Arrow raises on Python values that it makes no column of; the text may quote them.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)

@@ -67,9 +67,9 @@ class Steps:
             self._schemas[key[: n + 1]] = self._after(key[:n], key[n])
         return self._schemas[key]
 
-    def known(self, steps: Sequence[Step]) -> bool:
-        """Whether the steps were judged before."""
-        return tuple(steps) in self._schemas
+    def known(self, steps: Sequence[Step]) -> Schema | None:
+        """Return the columns after steps that were judged before; None of others."""
+        return self._schemas.get(tuple(steps))
 
     def total(self, steps: Sequence[Step]) -> list[Step]:
         """Return the steps with their expressions in a form that cannot raise."""

@@ -8,20 +8,19 @@ each shard than may be shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.combined_stages import too_large
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.reading import FILES, MEMORY, UNKNOWN
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.spark.columns import arrow_rows, spark_outputs
-from sfumato.engines.spark.failures import failed
-from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import (
     PARTS,
     Collect,
@@ -35,20 +34,145 @@ from sfumato.engines.spark.tasks import (
     unlogged,
 )
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words, with_article
+from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
+from sfumato.query.canonical import canonical
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
-from sfumato.query.schema import Step
+from sfumato.query.released.comparing import ELSEWHERE, only_here
+from sfumato.query.released.receipt import receipt_elsewhere
+from sfumato.query.schema import Schema, Step
 from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from sfumato.noise import Words
+    from sfumato.query.found import Found
     from sfumato.query.plans.plan import Plan
+    from sfumato.query.released.receipt import Receipt
     from sfumato.query.top.asked import Top
-    from sfumato.query.top.plan import TopPlan
+    from sfumato.query.top.draw import TopMeasurement
+
+
+# DuckDB's types of group keys that are the same values in Spark; a HUGEINT is a decimal there. Others
+# (unsigned, time of day) lack a type there or in the oldest Spark that we run on, or lose values in the one
+# that is nearest.
+_KEYS = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE",
+    "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
+}  # fmt: skip
+
+
+def arrow_rows(frame: DataFrame) -> pa.Schema:
+    """Return the schema in which workers are given the rows.
+
+    Raises:
+        EngineError: a column cannot be passed on.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    fields = []
+    for field in frame.schema:
+        try:
+            kind = to_arrow_type(field.dataType, timezone=zone)
+        except (PySparkException, AssertionError):
+            raise EngineError(
+                f"scan: the column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot "
+                f"pass to Python's workers; drop it, or cast it: frame.withColumn({field.name!r}, ...)"
+            ) from None
+        fields.append(pa.field(field.name, kind, nullable=field.nullable))
+    return pa.schema(fields)
+
+
+def spark_outputs(work: Work, schema: Schema) -> StructType:
+    """Return Spark's schema of a release's outputs; comments of its columns say what they do not include.
+
+    Raises:
+        ColumnError: a group key is of a type that is not given back.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    for key in work.stages.query.keys:
+        kind = schema[key].type_name
+        if kind not in _KEYS and not kind.startswith("DECIMAL"):
+            raise ColumnError(
+                f"group_by: {key!r} is {kind}, which is not given back to Spark; derive another first: "
+                f"with_columns({key}='CAST({key} AS VARCHAR)')"
+            )
+    columns, comments = from_arrow_schema(work.schema, prefer_timestamp_ntz=True), work.comments
+    for column in columns:
+        if column.name in comments:
+            column.metadata = {"comment": comments[column.name]}
+    return columns
+
+
+def pinned(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
+    """Compute a data frame, and return one that reads what was computed and knows no more of its sources.
+
+    It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
+    directory, which nobody empties. Where all copies are lost, looking at it fails.
+
+    Args:
+        frame: a release.
+        found: what its question left to it, which the data frame has as its own `found`.
+        receipt: what its method `receipt` returns.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    session = frame.sparkSession
+    alone = session.sparkContext._jsc.sc().isLocal()
+    kept = frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY if alone else StorageLevel.DISK_ONLY_2)
+    # Spark would go on to plan joins, and so the files and the order of what is made of the release, by an
+    # estimate that comes down from the size of the rows. Of a bare RDD it has none.
+    rows, schema = kept._jdf.queryExecution().toRdd(), kept._jdf.schema()
+    bare = session._jsparkSession.internalCreateDataFrame(rows, schema, False)
+
+    # A data frame of Spark's, which says what it does not do as other releases do.
+    own: dict[str, object] = {name: _refusing(name) for name in ELSEWHERE}
+    released: Any = type(
+        "ReleasedFrame", (ClassicDataFrame,), own | {"found": found, "receipt": lambda _: receipt}
+    )
+    made: DataFrame = released(bare, session)
+    return made
+
+
+def _refusing(method: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise only_here(method, "a release on Spark")
+
+    return refuse
+
+
+# What workers say before they have seen a row, or of no row: docs/spark.md has what to do.
+_SAID = re.compile(
+    r"Spark's Python workers lack the module '[\w.]+'|No module named '[\w.]+'|\[PYTHON_VERSION_MISMATCH\]"
+    r"|a worker has DuckDB [\w.+-]+, but the release was made with [\w.+-]+"
+    rf"|a worker's DuckDB stopped\. (?:{MEMORY}|{FILES}|{UNKNOWN})|parts of one shard came apart"
+)
+
+
+def failed(error: Exception) -> EngineError:
+    """Return what may be said of an error of Spark: which it is, and what a worker of ours said.
+
+    >>> print(failed(ValueError("cannot cast 'a private value'")))
+    release: Spark's job failed at a ValueError, whose text is left out, as it may quote rows; ...
+    """
+    said = _SAID.search(str(error))
+    if said:
+        return EngineError(f"release: Spark's job failed: {said[0]} (docs/spark.md, Install)")
+    condition = getattr(error, "getCondition", lambda: None)()
+    kind = type(error).__name__ + (f" ({condition})" if condition else "")
+    return EngineError(
+        f"release: Spark's job failed at {with_article(kind)}, whose text is left out, as it may quote "
+        f"rows; where an "
+        "expression, cast or function before `scan` stops at a row, let it give NULL, as try_cast does"
+    )
+
 
 # Shards of groups: a setting for releases alone, and what holds without it.
 SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
@@ -135,19 +259,20 @@ class SparkEngine(DistributedEngine):
         self.check_release(plan, unsafe_words)
         work = self.work(plan, confidence)
         paid = pay()
-        made = pinned(self.released(work), plan.found)
+        receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.told())
+        made = pinned(self.released(work), plan.found, receipt)
         for one in paid:
             one.came("answered")
         return made
 
     @in_own_words(failed, Exception)
     def top(
-        self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free
+        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = free
     ) -> TopRelease:
         """Return the release of the largest groups, which is drawn here when it is first looked at.
 
         Args:
-            question, plan: what is asked, and its noise.
+            plan: what is asked, and its noise.
             unsafe_words: a source of random words for tests.
             pay: called before a row is read.
         Raises:
@@ -155,8 +280,8 @@ class SparkEngine(DistributedEngine):
         """
         self._check()
         self._check_joined_rows()
-        made = TopRelease(question, plan, unsafe_words)
-        made.paid = pay()
+        made = TopRelease(plan, unsafe_words)
+        made._paid = pay()
         return made
 
     def _check(self) -> None:

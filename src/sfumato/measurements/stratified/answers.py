@@ -32,7 +32,7 @@ def read_answers(table: Any, stratum: str, answer: str, yes: Any) -> dict[Hashab
     columns = _columns(table)
     for name in (stratum, answer):
         if name not in columns:
-            raise ColumnError.unknown(name, map(str, columns), WHERE)
+            raise ColumnError._unknown(name, map(str, columns), WHERE)
     places, answers = _column(table, stratum), _column(table, answer)
     value = _yes(answer, _declared_type(answers), yes)
     pairs = _values(places), _values(answers)

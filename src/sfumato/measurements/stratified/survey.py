@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from sfumato.budget import Loss, gaussian_mu
+from sfumato.budget import gaussian_mu
+from sfumato.budget.calibration import ROOM
+from sfumato.budget.certified import proved
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Facts, Rows
@@ -40,6 +43,7 @@ class StratifiedProportion(Isolated, Displayed):
         counts: the noisy number of yes-answers in each.
         law: the noise on each count, before it was rounded to a whole number.
         spent: (epsilon, delta).
+        description: what was drawn, as the certificate reads it (docs/certificate.md).
 
     >>> import sfumato as sf
     >>> people = {"town": ["Bonn"] * 1200 + ["Ulm"] * 600, "bike": [True, True, True, False] * 450}
@@ -66,6 +70,7 @@ class StratifiedProportion(Isolated, Displayed):
     counts: tuple[int, ...]
     law: Law
     spent: tuple[float, float]
+    description: Mapping[str, Any] = field(hash=False)
 
     @property
     def proportion(self) -> float:
@@ -222,6 +227,7 @@ def stratified_proportion(
             fewer than two respondents, or more than its population. Never because of an answer.
         BudgetError: epsilon or delta is out of range.
         EngineError: the table is of an unknown kind, or its columns differ in length.
+        RefusalError: the certificate is refused, which is a mistake in sfumato.
 
     >>> import sfumato as sf
     >>> sample = {"school": ["E"] * 400 + ["H"] * 200, "award": [True, False] * 300}
@@ -239,7 +245,7 @@ def stratified_proportion(
     kind, budget = NOISES[noise], admissible_epsilon(epsilon)
     if noise == "gaussian":
         share = admissible_delta(delta, zero=False)
-        scale = 1 / gaussian_mu(budget, share)
+        scale = 1 / gaussian_mu(budget, share * (1 - ROOM))
     elif delta is not None:
         raise ParameterError("delta", delta, "left out with Laplace noise, which needs none")
     else:
@@ -249,19 +255,25 @@ def stratified_proportion(
             "population", population, "a mapping of each stratum to how many there are in it"
         )
     strata = tuple(population)
+    drawn = _described(len(strata), budget, share, kind.law(scale))
+    proved(drawn)
     groups = read_answers(table, stratum, answer, yes)
     _check_strata(strata, groups)
     asked = [len(groups[name]) for name in strata]
     design = StratifiedDesign(asked, list(population.values()), WHERE, names=strata)
     measurement = noisy_stratum_sums(asked, kind, scale)
-    loss = measurement.map(1)
-    within = Loss(gaussian=loss * loss).delta(budget) <= share if noise == "gaussian" else loss <= budget
-    if not within:  # pragma: no cover - the scale was chosen for the map
-        raise AssertionError("the noise does not keep the budget")
     counts = tuple(measurement([groups[name] for name in strata]))
     return StratifiedProportion(
-        strata, design, counts, kind.law(scale), (written_up(budget), written_up(share))
+        strata, design, counts, kind.law(scale), (written_up(budget), written_up(share)), drawn
     )
+
+
+def _described(strata: int, epsilon: Fraction, delta: Fraction, law: Law) -> dict[str, Any]:
+    """Return what is drawn, as the certificate reads it."""
+    claim = {"epsilon": str(epsilon), "delta": str(delta)}
+    noise = {"law": type(law).__name__.lower(), "scale": str(law.unit)}
+    part = {"kind": "survey", **claim, "one": "1", "strata": strata, **noise}
+    return {"version": 1, "unit": "respondent", "neighbours": "one_answer", **claim, "parts": [part]}
 
 
 def _check_strata(strata: tuple[Hashable, ...], groups: Mapping[Hashable, Any]) -> None:

@@ -33,7 +33,7 @@ class DependentSum:
 
     >>> from fractions import Fraction
     >>> from sfumato.noise.k_norm import Cone, SeparateNoise
-    >>> from sfumato.noise.k_norm.marginals import marginals
+    >>> from sfumato.noise.k_norm.joint_laws import marginals
     >>> n, s = marginals(SeparateNoise(Cone(1), (Fraction(1), Fraction(30))))
     >>> DependentSum([(1.0, n)]).tolerance(5), round(DependentSum([(1.0, s), (2.0, n)]).tolerance(5), 1)
     (14.0, 435.6)

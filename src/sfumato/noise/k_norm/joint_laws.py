@@ -8,22 +8,212 @@ meet.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.laws import Marginal
-from sfumato.noise.k_norm.pieces import Pieces
 from sfumato.noise.k_norm.radii import half_width_squared
-from sfumato.noise.k_norm.tails import tail
+from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.separate_laws import separate
 from sfumato.noise.values import Floats
+
+
+def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:
+    """Return the law of each coordinate.
+
+    >>> from fractions import Fraction
+    >>> from sfumato.noise.k_norm import Cone
+    >>> [round(law.variance, 6) for law in marginals(SeparateNoise(Cone(1), (Fraction(1), Fraction(3))))]
+    [4.0, 36.0]
+    """
+    indices = range(noise.cone.dimensions)
+    if isinstance(noise, SeparateNoise):
+        return [separate(noise, i) for i in indices]
+    return [joint(noise, i) for i in indices]
+
+
+def tail(cone: Cone, coordinate: int, y: Floats, theta: Floats) -> Floats:
+    """Return P(number > y), y >= 0, given θ.
+
+    Args:
+        cone: the body of one group.
+        coordinate: the units if there are any, then the count, then the signed numbers.
+        y, theta: of shapes that fit each other.
+    """
+    at = coordinate - cone.units
+    if at < 0:
+        volume = _units
+    elif at == 0:
+        volume = _count_with_units if cone.units else _count
+    else:
+        volume = _signed_with_units if cone.units else _signed
+    zero = 0 * theta
+    whole = volume(cone.signed, zero, theta) + volume(cone.signed, zero, 1 - theta)
+    return np.asarray(volume(cone.signed, y, theta) / whole, np.float64)
+
+
+def _count(m: int, y: Floats, theta: Floats) -> Floats:
+    """n has the density v^m, where v is 2μ + n up to n = λ - μ, and then 2λ - n."""
+    power, tau = m + 1, 1 - theta
+    right = np.maximum(2 * theta - np.maximum(y, theta - tau), theta) ** power - theta**power
+    left = 1 - (2 * tau + np.minimum(y, theta - tau)) ** power
+    return np.asarray(right + np.where(y < theta - tau, left, 0.0))
+
+
+def _signed(m: int, y: Floats, theta: Floats) -> Floats:
+    """s is uniform in [-v, v], where v^M is uniform in [μ^M, 1] or [λ^M, 1]."""
+    power = m + 1
+
+    def above(low: Floats) -> Floats:
+        start = np.maximum(low, y)
+        return np.asarray((1 - start**power) / power - y * (1 - start**m) / m)
+
+    return np.asarray(above(theta) + above(1 - theta))
+
+
+def _units(m: int, y: Floats, theta: Floats) -> Floats:
+    """u has λ'C - μ'C of the others beside it, with λ' = min(λ, μ + u) and μ' = min(μ, λ - u)."""
+    power, more, tau = m + 1, m + 2, 1 - theta
+    middle = theta - tau
+
+    def right(y: Floats) -> Floats:
+        rest = np.maximum(theta - y, 0.0)
+        grown = 2 * ((theta + rest) ** more - theta**more) - rest**more
+        return np.asarray(grown / more - theta**power * rest)
+
+    start = np.minimum(y, middle)
+    left = (2 * (1 - (2 * tau + start) ** more) - theta**more + (tau + start) ** more) / more
+    left = left - tau**power * (middle - start)
+    return np.asarray(right(np.maximum(y, middle)) + np.where(y < middle, left, 0.0))
+
+
+def _count_with_units(m: int, y: Floats, theta: Floats) -> Floats:
+    """n has the density of the room of u over the others: v^m - v^M m/M - |n|^M / M."""
+    power, more, tau = m + 1, m + 2, 1 - theta
+    middle = np.maximum(theta - tau, 0.0)
+
+    def integral(low: Floats, high: Floats, from_: Floats, to: Floats) -> Floats:
+        """Between two n, whose v are `low` and `high`."""
+        grown = (high**power - low**power - m * (high**more - low**more) / more) / power
+        return np.asarray(grown - (to**more - from_**more) / (power * more))
+
+    start = np.clip(y, middle, theta)
+    right = integral(theta, 2 * theta - start, start, theta)
+    start = np.minimum(y, middle)
+    left = integral(2 * tau + start, 2 * tau + middle, start, middle)
+    return np.asarray(right + np.where(y < middle, left, 0.0))
+
+
+def _signed_with_units(m: int, y: Floats, theta: Floats) -> Floats:
+    """The largest t of the signed numbers has the density t^(m-1) times the room of u, over all n.
+
+    This number is that one with probability 1/m, of either sign, or else uniform in [-t, t].
+    """
+    place, weight = np.polynomial.legendre.leggauss(m // 2 + 2)
+
+    def room(t: Floats, end: Floats) -> Floats:
+        near = t * (1 - t) + (end - t) - (end**2 - t**2) / 2
+        return np.where(t <= end, near, (2 * end - t) * (1 - t))
+
+    def between(low: Floats, high: Floats, end: Floats) -> Floats:
+        found, half = 0 * (low + high), (high - low) / 2
+        for x, w in zip(place.tolist(), weight.tolist(), strict=True):
+            t = low + half * (1 + x)
+            chance = t ** (m - 1)
+            if m > 1:
+                chance = chance + (m - 1) * (t - y) * t ** (m - 2)
+            found = found + w * half * chance * room(t, end)
+        return np.asarray(found)
+
+    total = 0 * (y + theta)
+    for end in (theta, 1 - theta):
+        middle = np.maximum(y, end)
+        total = total + between(y + 0 * theta, middle, end) + between(middle, 1 + 0 * middle, end)
+    return total
+
+
+_nodes = 24
+_halvings = 40
+_most = 64  # parts that are halved at once
+
+
+class Pieces:
+    """A function between its ends, each piece fitted when it is first asked for.
+
+    A piece is halved until the last coefficients of each part are at most an error.
+
+    Args:
+        function: of arrays; smooth but at the ends, where it may change fast.
+        ends: of the pieces, ascending.
+        error: absolute.
+
+    >>> root = Pieces(np.sqrt, [0, 1], 1e-12)
+    >>> float(root(np.array([0.49])).round(12)[0])
+    0.7
+    """
+
+    def __init__(self, function: Callable[[Floats], Floats], ends: Sequence[float], error: float) -> None:
+        self._function, self._ends, self._error = function, np.array(ends, np.float64), error
+        self._fit = cache(self._fitted)
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the function at numbers between the first end and the last."""
+        from numpy.polynomial.chebyshev import chebval
+
+        found, piece = np.empty_like(x), _place(self._ends, x)
+        for i in set(piece.ravel().tolist()):
+            own = piece == i
+            ends, coefficients = self._fit(i)
+            part = _place(ends, x[own])
+            low, high = ends[part], ends[part + 1]
+            found[own] = chebval(
+                (2 * x[own] - low - high) / (high - low), coefficients[:, part], tensor=False
+            )
+        return found
+
+    def _fitted(self, piece: int) -> tuple[Floats, Floats]:
+        """Return the ends of a piece's parts, and their coefficients, of shape (order, parts)."""
+        points, transform = _chebyshev()
+        low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
+        found: list[tuple[float, float, Floats]] = []
+        for attempt in range(_halvings):
+            places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
+            coefficients = self._function(places.ravel()).reshape(places.shape) @ transform
+            coarse = np.abs(coefficients[:, -3:]).max(axis=1) > self._error
+            if attempt == _halvings - 1 or len(low) > _most:
+                coarse[:] = False  # what is left are rounding errors
+            found += zip(low[~coarse], high[~coarse], coefficients[~coarse], strict=True)
+            low, high = low[coarse], high[coarse]
+            if not low.size:
+                break
+            middle = (low + high) / 2
+            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        found.sort(key=lambda part: part[0])
+        ends = np.array([*(part[0] for part in found), self._ends[piece + 1]])
+        return ends, np.array([part[2] for part in found]).T
+
+
+def _place(ends: Floats, x: Floats) -> NDArray[np.intp]:
+    return np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(ends) - 2)
+
+
+@cache
+def _chebyshev() -> tuple[Floats, Floats]:
+    """Return Chebyshev's points, and what makes coefficients of values there."""
+    angle = (np.arange(_nodes) + 0.5) * np.pi / _nodes
+    transform = np.cos(np.outer(angle, np.arange(_nodes))) * 2 / _nodes
+    transform[:, 0] /= 2
+    return np.cos(angle), transform
+
 
 _r_nodes = 80
 _theta_nodes = 24

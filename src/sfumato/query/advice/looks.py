@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sfumato.budget.cost import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.noise import Words
 from sfumato.query.advice.asked import Asked
@@ -20,6 +21,8 @@ from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import LimitsLook, limits_look
 from sfumato.query.automatic.looking import Looking, Values
 from sfumato.query.automatic.tail import Floats
+from sfumato.query.certified import Claim
+from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 
 # What a look at values costs, of one at contributions: it has two or three histograms.
@@ -86,6 +89,7 @@ class ValuesSeen:
         values: what is bounded.
         looking: draws them.
         epsilon: what they may cost together.
+        claim: of all looks, within which they are certified.
         told: the bounds that were found first.
         seen: the histograms.
     """
@@ -93,17 +97,20 @@ class ValuesSeen:
     values: Values
     looking: Looking
     epsilon: Fraction
+    claim: Claim | None = None
     told: tuple[float, float] = (0.0, 0.0)
     seen: list[Histogram] = field(default_factory=list)
 
-    def plan(self) -> None:
-        """Plan the smallest look, for what may be wrong with it."""
-        self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
+    def plan(self) -> Plan:
+        """Return the plan of the smallest look, which refuses what may be wrong with it."""
+        return self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
 
     def draw(self, noise: float) -> None:
         """Look, for the bounds that are the best with this noise."""
 
         def look(edges: Floats, part: Fraction) -> Histogram:
+            if self.claim is not None:
+                self.claim.take([self.looking.plan(edges, self.epsilon * part)])
             self.seen.append(self.looking.look(edges, self.epsilon * part))
             return self.seen[-1]
 
@@ -161,6 +168,7 @@ class Looks:
         of_contributions: what each of these costs.
         of_values: what all looks at values may cost.
         words: a source of random words for tests.
+        claim: of all of them together; None where there is none.
     """
 
     kinds: list[tuple[Distributed, list[Asked]]]
@@ -168,6 +176,7 @@ class Looks:
     of_contributions: Fraction
     of_values: Fraction
     words: Words | None
+    claim: Claim | None = None
 
     @property
     def parts(self) -> int:
@@ -178,6 +187,8 @@ class Looks:
         """Return what is seen of the units of each question, by its name; each kind is drawn once."""
         found = dict[str, Contributions]()
         for (_, members), look in zip(self.kinds, self.planned, strict=True):
+            if look is not None and self.claim is not None:
+                self.claim.take(look.plans)
             seen = _NOTHING if look is None else look.draw(self.words)
             if look is not None and look.counted is not None:
                 (deviation,) = look.counted[1].deviations.values()
@@ -202,7 +213,7 @@ class Looks:
                 else:
                     table, query = one.question.table, one.question.query
                     looking = Looking(table.engine, query, table._part, value, self.words)
-                    shared.append((one.question, ValuesSeen(value, looking, self.of_values)))
+                    shared.append((one.question, ValuesSeen(value, looking, self.of_values, self.claim)))
                     found[one.name, name] = shared[-1][1]
         different = [seen for _, seen in shared if seen.looking.known is None]
         for seen in different:
@@ -253,7 +264,7 @@ def planned_looks(asked: tuple[Asked, ...], epsilon: Fraction, words: Words | No
     each = epsilon / max(parts, 1)
     planned = [kind.look(each) if kind.needed else None for kind, _ in kinds]
     found = Looks(kinds, planned, each, each * _OF_VALUES * len(columns), words)
-    for seen in found.values(rows).values():
-        if seen.looking.known is None:
-            seen.plan()
-    return found
+    open_ones = {id(seen): seen for seen in found.values(rows).values() if seen.looking.known is None}
+    plans = [plan for look in planned if look is not None for plan in look.plans]
+    plans += [seen.plan() for seen in open_ones.values()]
+    return replace(found, claim=Claim(ExactCost(epsilon, Fraction(0)), plans)) if plans else found

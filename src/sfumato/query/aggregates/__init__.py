@@ -1,4 +1,4 @@
-"""What can be asked of a group: `sf.count()`, `sf.sum(...)` and their kin, a module each."""
+"""What can be asked of a group, a module each: its call, its checks, and its estimates with error bars."""
 
 from collections.abc import Iterable
 
@@ -35,18 +35,20 @@ from sfumato.query.aggregates.derived import (
     ratio,
 )
 from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
+from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.moments import (
     Mean,
     StandardDeviation,
     Sum,
     Variance,
+    count_if,
     mean,
     proportion,
     stddev,
     sum,
     variance,
 )
-from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
+from sfumato.query.aggregates.order_statistics import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.series import Cumulative, cumulative
 from sfumato.query.aggregates.strata import Stratified
 from sfumato.query.aggregates.vectors import VectorMean, VectorSum, vector_mean, vector_sum
@@ -54,7 +56,7 @@ from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
-    *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
+    *(count, count_if, count_units, count_distinct, sum, mean, proportion, variance, stddev),
     *(quantiles, quantile, median, min, max, ratio, difference, cumulative, vector_sum, vector_mean),
     *(histogram, value_counts),
     *(covariance, correlation, linear_regression),
@@ -104,6 +106,7 @@ __all__ = [
     "Cumulative",
     "Derived",
     "Difference",
+    "Estimate",
     "InBins",
     "LinearRegression",
     "Mean",
@@ -126,6 +129,7 @@ __all__ = [
     "correlation",
     "count",
     "count_distinct",
+    "count_if",
     "count_units",
     "covariance",
     "cumulative",

@@ -6,24 +6,31 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.display.fields import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
-from sfumato.names import Helpful, foreign, not_a_column
+from sfumato.names import Suggesting, foreign, not_a_column
 from sfumato.query.aggregates.called import call_of
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
+if TYPE_CHECKING:
+    from sfumato.query.aggregates.estimate import Estimate
+    from sfumato.query.aggregates.weighted import Weighted
+    from sfumato.query.design import Design
+
+# A column with its bounds: aggregates of the same one may share statistics.
+Block = tuple[str, Fraction, Fraction]
 AUTO = "auto"
 _NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
 _MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer", "none", "?")
 
 
 @dataclass(frozen=True, repr=False)
-class Aggregate(Helpful, Spelled, ABC):
+class Aggregate(Suggesting, Spelled, ABC):
     """Something that is asked of each group, as `Table.agg` takes it: plain data, with nothing to call.
 
     Made by functions such as `count`, `sum` and `quantile`; two of them are equal where they ask the same.
@@ -120,7 +127,20 @@ class Aggregate(Helpful, Spelled, ABC):
         """
         for column in self.columns:
             if column not in schema:
-                raise ColumnError.unknown(column, schema, f"agg: {name}", not_a_column(column, schema))
+                raise ColumnError._unknown(column, schema, f"agg: {name}", not_a_column(column, schema))
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Return how each output is computed from noisy statistics.
+
+        Args:
+            design: collects the statistics that the outputs need.
+            name: the name of the aggregate in the query.
+        """
+        raise AssertionError(f"{type(self).__name__} has no statistics of its own")
+
+    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+        """Return the same for the population that weighted rows stand for; `asked` has the weights."""
+        raise AssertionError(f"{type(self).__name__} has no weighted form")
 
     @abstractmethod
     def meaning(self, written: Mapping[str, str]) -> str:
@@ -140,10 +160,16 @@ class BoundedAggregate(Aggregate):
     """An aggregate of a column with bounds on its values."""
 
     kind: ClassVar[str]
+    needs_squares: ClassVar[bool] = False  # whether squares of values are added up for it
 
     column: str
     lower: Fraction
     upper: Fraction
+
+    @property
+    def block(self) -> Block:
+        """What may share statistics: the column and its bounds."""
+        return self.column, self.lower, self.upper
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
@@ -234,6 +260,14 @@ def column_name(function: str, column: object) -> str:
     if not isinstance(column, str):
         raise QueryError(f"{function}: the column is {shown(column)}, but must be a column's name, as text")
     return column
+
+
+def short(number: Fraction) -> str:
+    """Write a bound such that different bounds are written differently."""
+    for text in (f"{float(number):g}", repr(float(number))):
+        if number in (Fraction(text), Fraction(float(text))):
+            return text
+    return str(number)
 
 
 def is_auto(bound: object) -> TypeGuard[str]:

@@ -6,20 +6,32 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
+from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction, one_of, truth_value
-from sfumato.names import helpful
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, check_numeric, column_name
-from sfumato.query.aggregates.called import remembered
-from sfumato.query.aggregates.weighted import weighted, weights_of
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.counts import CountEstimate
+from sfumato.query.aggregates.estimate import Estimate
+from sfumato.query.aggregates.weighted import Weighted, Weights, weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
-from sfumato.transformations import Edges, Listed
+from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
+
 
 MOST_BINS = 1000
 # Each share is held against the noise of all bins.
@@ -79,9 +91,61 @@ class InBins(Aggregate):
         column = written.get(self.column, self.column)
         return f"{kind} of {of} by {column}, {self.bins.count} bins"
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for numbers or shares in bins."""
+        return self._estimates(design, name, None)
 
-@helpful
-@remembered
+    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+        """Ask for the same of a population."""
+        return self._estimates(design, name, asked.weights)
+
+    def _estimates(self, design: Design, name: str, weights: Weights | None) -> tuple[Estimate, ...]:
+        """Ask for numbers or shares; the same bins are counted once for both."""
+        most = Fraction(1) if weights is None else weights.most
+        names, outputs = self._counted(design, weights).names, self.outputs(name)
+        if self.shares:
+            least = float(most * min(Fraction(1), design.multiplier))
+            pairs = zip(outputs, names, strict=True)
+            return tuple(
+                ShareEstimate(output, of, upper=1.0, least=least, bins=names) for output, of in pairs
+            )
+        return tuple(
+            CountEstimate(o, of, whole=weights is None) for o, of in zip(outputs, names, strict=True)
+        )
+
+    def _counted(self, design: Design, weights: Weights | None) -> RowsInBins:
+        """Take the numbers in bins of a column."""
+        once = self.per == "unit"
+        of = {s.label: s for s in design.statistics.values() if isinstance(s, RowsInBins)}
+        label, rows = f"{self.column}#{len(of) + 1}", 1 if once else design.rows
+        exponent = Grid.for_noise(design.multiplier * rows).exponent
+        made: RowsInBins
+        if weights is None:
+            make = UnitsInBins if once else RowsInBins
+            made = make(label, self.column, rows, self.bins, min(design.whole_exponent, exponent))
+        else:
+            noise = design.multiplier * rows * weights.most
+            grid = _weight_grid(design, weights, noise)
+            # A unit that is scaled down needs finer steps than its weights.
+            exponent = min(0, Grid.for_noise(noise).exponent - grid.exponent)
+            made = WeightsInBins(
+                label,
+                self.column,
+                rows,
+                self.bins,
+                exponent,
+                weight=weights.column,
+                weights=grid,
+                once=once,
+            )
+        for one in of.values():
+            if replace(made, label=one.label) == one:
+                return one
+        design.add(made)
+        return made
+
+
+@asked("HISTOGRAM")
 def histogram(
     column: str,
     edges: Sequence[Number],
@@ -142,8 +206,7 @@ def histogram(
     return weighted(asked, weights_of("histogram", weight, max_weight))
 
 
-@helpful
-@remembered
+@asked("VALUE_COUNTS")
 def value_counts(
     column: str,
     values: Sequence[Any],
@@ -247,3 +310,51 @@ def _different(suffixes: Sequence[str]) -> tuple[str, ...]:
     found = [s if times[s.casefold()] == 1 else f"{s}_{i + 1}" for i, s in enumerate(suffixes)]
     again = len({s.casefold() for s in found}) < len(found)
     return tuple(f"{i + 1}_{s}" for i, s in enumerate(suffixes)) if again else tuple(found)
+
+
+# Noise on a sum of weights has no more steps than 2^45, as long as weights have 2^4.
+_NOISE_BITS, _FEWEST_BITS = 45, 4
+
+
+@dataclass(frozen=True)
+class ShareEstimate(Estimate):
+    """A part of all that is in bins: a noisy number over the sum of the noisy numbers.
+
+    Args:
+        bins: the coordinates of all bins.
+    """
+
+    kind = "share"
+
+    bins: tuple[str, ...] = ()
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """All bins."""
+        return self.bins
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the share, from 0 to 1."""
+        assert self.count is not None
+        total = np.sum([numbers.values[name] for name in self.bins], axis=0)
+        share: Floats = np.clip(numbers.values[self.count] / np.maximum(total, self.least), 0.0, 1.0)
+        return share
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return Fieller's interval: a bin's own noise is in the sum too."""
+        assert self.count is not None
+        whole = dict.fromkeys(self.bins, 1.0)
+        return numbers.noises.ratio(numbers.values, {self.count: 1.0}, whole, (0.0, 1.0), failure)
+
+
+def _weight_grid(design: Design, weights: Weights, noise: Fraction) -> WeightGrid:
+    """Return the grid of weights: whole numbers stay whole, and beside much noise there are fewer steps."""
+    whole = (
+        design.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN) and weights.most.denominator == 1
+    )
+    least = WeightGrid.up_to(weights.most, whole).exponent
+    coarse = min(
+        Grid.for_noise(noise, _NOISE_BITS).exponent, Grid.for_noise(weights.most, _FEWEST_BITS).exponent
+    )
+    grid = Grid(max(least, coarse))
+    return WeightGrid(grid.exponent, grid.steps_at_least(weights.most))

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from sfumato.dataclass import dataclass
+from sfumato.names import helpful
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CALL = "_called_by"
@@ -27,13 +28,40 @@ class Call:
     named: Mapping[str, Any]
 
 
-def remembered(function: F) -> F:
-    """Let what a function makes know by which call: beside its fields, so that two calls may make equals.
+def asked(*sql_names: str, counts: bool = False) -> Callable[[F], F]:
+    """Decorate a public function that makes an aggregate: the aggregate records its call.
+
+    The call is not one of its fields, so aggregates of two different calls can be equal.
+
+    Args:
+        sql_names: the names of the function in SQL.
+        counts: whether it counts, so that a bound in SQL is a limit of rows.
 
     >>> from sfumato.query.aggregates import median
     >>> call_of(median("age", lower=0, upper=100))
     Call(function='median', args=('age',), named={'lower': 0, 'upper': 100})
     """
+
+    def marked(function: F) -> F:
+        made: Any = helpful(_remembered(function))
+        made.sql_names, made.counts = sql_names, counts
+        return cast(F, made)
+
+    return marked
+
+
+def sql_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names in SQL of a function that makes an aggregate."""
+    names: tuple[str, ...] = vars(function)["sql_names"]
+    return names
+
+
+def counts(function: Callable[..., Any]) -> bool:
+    """Whether a function makes an aggregate that counts."""
+    return vars(function).get("counts", False) is True
+
+
+def _remembered(function: F) -> F:
     note = _note
 
     def call(*args: Any, **named: Any) -> Any:

@@ -1,15 +1,22 @@
-"""Numbers of rows and of privacy units."""
+"""Numbers of rows and of privacy units, and their error bars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sfumato.dataclass import dataclass
 from sfumato.exact import Number
-from sfumato.names import helpful
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
-from sfumato.query.aggregates.called import remembered
-from sfumato.query.aggregates.weighted import weighted, weights_of
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.estimate import Estimate, linear_interval
+from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,6 +30,15 @@ class CountRows(Aggregate):
         if self.column is None:
             return "number of rows"
         return f"rows with a value of {written.get(self.column, self.column)}"
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a number of rows."""
+        count, null_count = (design.base, None) if self.column is None else design.counted(self.column)
+        return (CountEstimate(name, count, null_count, whole=True),)
+
+    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+        """Ask for the sum of weights."""
+        return (CountEstimate(name, design.weighted(asked).names[0]),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,9 +54,12 @@ class CountPrivacyUnits(Aggregate):
         """Return what is counted."""
         return "number of privacy units"
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for the number of units."""
+        return (CountEstimate(name, "units", whole=True),)
 
-@helpful
-@remembered
+
+@asked("COUNT", "CUMULATIVE_COUNT", "ANON_COUNT", counts=True)
 def count(
     column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
 ) -> Aggregate:
@@ -65,8 +84,7 @@ def count(
     return weighted(CountRows(name), weights_of("count", weight, max_weight))
 
 
-@helpful
-@remembered
+@asked()
 def count_units() -> Aggregate:
     """Count privacy units (people): each counts once in each of its groups.
 
@@ -79,3 +97,23 @@ def count_units() -> Aggregate:
     CountPrivacyUnits()
     """
     return CountPrivacyUnits()
+
+
+@dataclass(frozen=True)
+class CountEstimate(Estimate):
+    """A number of units, of rows, or of rows with a value."""
+
+    kind = "count"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy count."""
+        return self.counted(numbers)
+
+    @property
+    def linear(self) -> Mapping[str, float]:
+        """The count itself."""
+        return self.signs
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the count, give or take the tolerance of its noises."""
+        return linear_interval(numbers, self.linear, failure)

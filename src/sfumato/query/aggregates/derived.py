@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, shown
-from sfumato.names import helpful
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import Aggregate
-from sfumato.query.aggregates.called import remembered
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.estimate import Estimate, linear_interval
+
+if TYPE_CHECKING:
+    from sfumato.query.noisy.numbers import NoisyNumbers
 
 
 class Derived(Aggregate):
@@ -27,6 +34,23 @@ class Derived(Aggregate):
     def derived(self) -> bool:
         """It is."""
         return True
+
+    def estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
+        """Return how it is computed of outputs by name.
+
+        Raises:
+            QueryError: one of them is a list.
+        """
+        for of in self.of:
+            if outputs[of].entries:
+                raise QueryError(
+                    f"agg: {name}: {of!r} is a list of numbers in each group; name outputs of one number"
+                )
+        return self._estimate(name, outputs)
+
+    @abstractmethod
+    def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
+        """Return how it is computed of outputs of one number."""
 
     @property
     def needs_rows(self) -> bool:
@@ -63,12 +87,19 @@ class Ratio(OfTwo):
 
     sign = "/"
 
+    def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
+        return RatioEstimate(name, first=outputs[self.first], second=outputs[self.second])
+
 
 @dataclass(frozen=True, repr=False)
 class Difference(OfTwo):
     """One output less another one."""
 
     sign = "-"
+
+    def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
+        terms = ((1.0, outputs[self.first]), (-1.0, outputs[self.second]))
+        return CombinationEstimate(name, terms=terms)
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,9 +162,19 @@ class Combination(Derived):
         """Return the formula."""
         return f"({self.top}) / ({self.bottom})" if self.divides else str(self.top)
 
+    def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
+        top, bottom = (
+            CombinationEstimate(
+                name,
+                terms=tuple((float(w), outputs[of]) for of, w in one.terms),
+                constant=float(one.constant),
+            )
+            for one in (self.top, self.bottom)
+        )
+        return RatioEstimate(name, first=top, second=bottom) if self.divides else top
 
-@helpful
-@remembered
+
+@asked()
 def ratio(first: str, second: str) -> Aggregate:
     """Divide one output by another one, with an error bar for both together.
 
@@ -154,8 +195,7 @@ def ratio(first: str, second: str) -> Aggregate:
     return Ratio(*_names("ratio", first, second))
 
 
-@helpful
-@remembered
+@asked()
 def difference(first: str, second: str) -> Aggregate:
     """Take one output from another one, with an error bar for both together.
 
@@ -181,3 +221,124 @@ def _names(function: str, *names: object) -> list[str]:
                 f"c=sf.{function}('a', 'b'))"
             )
     return [str(name) for name in names]
+
+
+@dataclass(frozen=True)
+class DerivedEstimate(Estimate):
+    """What is computed of outputs: as they are before they are rounded, or as whole numbers that agree."""
+
+    derived = True
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[tuple[float, Estimate], ...]:
+        """The outputs, each with what it is multiplied by, where it is."""
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The noisy numbers that one of them depends on."""
+        return tuple(dict.fromkeys(name for _, e in self.parts for name in e.coordinates))
+
+    def values(self, numbers: NoisyNumbers) -> list[Floats]:
+        """Return what the outputs are: those of totals as they are shown, so that these add up."""
+        return [e.value(numbers) if numbers.levels is None else e.shown(numbers) for _, e in self.parts]
+
+
+@dataclass(frozen=True)
+class CombinationEstimate(DerivedEstimate):
+    """A sum of outputs, each times a number, and of a number.
+
+    Args:
+        terms: the numbers and the outputs.
+        constant: the number that is added.
+    """
+
+    kind = "combination"
+
+    terms: tuple[tuple[float, Estimate], ...] = ()
+    constant: float = 0.0
+
+    @property
+    def parts(self) -> tuple[tuple[float, Estimate], ...]:
+        """The terms."""
+        return self.terms
+
+    @property
+    def linear(self) -> Mapping[str, float] | None:
+        """The sum of the weights, where all outputs are sums of noisy numbers and nothing is added."""
+        return None if self.constant else _linear(self.terms)
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the sum."""
+        weighted = zip(self.terms, self.values(numbers), strict=True)
+        return np.asarray(sum((weight * value for (weight, _), value in weighted), np.array([self.constant])))
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return that of one sum of noises; of other outputs their own are added, each failing as often."""
+        sums = [(weight, e) for weight, e in self.terms if e.linear is not None]
+        others = [(weight, e) for weight, e in self.terms if e.linear is None]
+        each = failure / max(1, len(others) + bool(sums))
+        found = _number(self.constant)
+        if weights := _linear(sums):
+            found = found + linear_interval(numbers, weights, each)
+        for weight, e in others:
+            found = found + _number(weight) * e.interval(numbers, each)
+        return found
+
+
+def _number(exact: float) -> Interval:
+    return Interval(np.array([exact]), np.array([exact]))
+
+
+def _linear(terms: Iterable[tuple[float, Estimate]]) -> dict[str, float] | None:
+    """Return the weights of noisy numbers in a sum of outputs; None where one is no such sum."""
+    found: dict[str, float] = {}
+    for weight, e in terms:
+        if e.linear is None:
+            return None
+        for name, own in e.linear.items():
+            found[name] = found.get(name, 0.0) + weight * own
+    return found
+
+
+@dataclass(frozen=True)
+class RatioEstimate(DerivedEstimate):
+    """One output over another one.
+
+    Args:
+        first, second: the outputs, or sums of outputs.
+    """
+
+    kind = "ratio"
+
+    first: Estimate | None = None
+    second: Estimate | None = None
+
+    @property
+    def both(self) -> tuple[Estimate, Estimate]:
+        """The outputs."""
+        assert self.first is not None and self.second is not None
+        return self.first, self.second
+
+    @property
+    def parts(self) -> tuple[tuple[float, Estimate], ...]:
+        """Both, as they are."""
+        first, second = self.both
+        return (1.0, first), (1.0, second)
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the ratio; NaN where the second output is 0."""
+        first, second = self.values(numbers)
+        return first / np.where(second == 0, np.nan, second)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return Fieller's interval of two sums; or a ratio of intervals that fail half as often."""
+        first, second = self.both
+        if first.linear is not None and second.linear is not None:
+            return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)
+        return first.interval(numbers, failure / 2) / second.interval(numbers, failure / 2)
+
+    def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
+        """Return half-widths; infinite where there is no ratio."""
+        half = super().half_width(numbers, confidence, among)
+        return np.where(np.isnan(half), np.inf, half)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import one_of, positive_int
-from sfumato.names import helpful
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
-from sfumato.query.aggregates.called import remembered
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.counts import CountEstimate
+from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.choices import DistinctMethod
+from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+
 
 MOST_VALUES = 1_000_000
 
@@ -44,9 +50,18 @@ class CountDistinct(Aggregate):
         column = written.get(self.column, self.column)
         return f"different values of {column}, at most {self.values:,} of a unit"
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for the number of different values."""
+        statistic: Statistic = (
+            DistinctMatched(self.column, self.values)
+            if self.method == "matching"
+            else DistinctShared(self.column, self.values)
+        )
+        design.add(statistic)
+        return (CountEstimate(name, statistic.names[0], whole=True),)
 
-@helpful
-@remembered
+
+@asked("APPROX_COUNT_DISTINCT", counts=True)
 def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
     """Count the different values of a column that are not NULL and not NaN.
 

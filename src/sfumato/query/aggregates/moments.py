@@ -1,15 +1,20 @@
-"""Sums, means and variances of values within bounds."""
+"""Sums, means and variances of values within bounds, and what is made of their noisy numbers."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.errors import QueryError
+from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
-from sfumato.names import helpful
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
@@ -19,11 +24,26 @@ from sfumato.query.aggregates.aggregate import (
     is_auto,
 )
 from sfumato.query.aggregates.automatic import automatic, refuse_magnitudes
-from sfumato.query.aggregates.called import remembered
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.cross import count as cross_count
+from sfumato.query.aggregates.cross import term as cross_term
+from sfumato.query.aggregates.estimate import (
+    LARGEST_WHOLE,
+    MOST_SCALES,
+    MOST_UNITS,
+    Estimate,
+    linear_interval,
+)
 from sfumato.query.aggregates.strata import stratified
-from sfumato.query.aggregates.weighted import weighted, weights_of
+from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
 from sfumato.query.choices import Bounded
-from sfumato.query.schema import Schema
+from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
+from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +63,84 @@ class Sum(BoundedAggregate):
         """Whether values may be beyond the bounds, or what a unit adds with all of its rows."""
         return self.per != "row" or super().clamps(schema)
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a sum, of bounded rows or of units' bounded sums."""
+        integer = design.schema[self.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        per_row = design.per_row(self)
+        bound = max(abs(self.lower), abs(self.upper))
+        most = max(Fraction(MOST_UNITS), design.multiplier * MOST_SCALES)
+        wide = integer and bound * (design.rows if per_row else 1) * most > LARGEST_WHOLE
+        if not per_row:
+            return (self._of_units(design, name, integer, wide),)
+        block = self.block
+        moments = design.moments(block)
+        count, null_count, centre = None, None, 0.0
+        if block not in design.lone_sums:
+            count, null_count = design.counted(self.column)
+            centre = float(moments.grid.centre * moments.grid.step)
+        return (
+            SumEstimate(name, count, null_count, moments.names[0], centre=centre, whole=integer, wide=wide),
+        )
+
+    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+        """Ask for the total of a population."""
+        return (SumEstimate(name, **_weighted(design, asked)),)
+
+    def _of_units(self, design: Design, name: str, integer: bool, wide: bool) -> Estimate:
+        lower, upper = self.lower, self.upper
+        bound = max(abs(lower), abs(upper))
+        missing = design.missing(self.column)
+        first, last = (min(lower, Fraction(0)), max(upper, Fraction(0))) if missing else (lower, upper)
+        largest = (last - first) / 2 if design.units else bound
+        # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
+        # beyond what a row is clamped to, or where parts of a unit count, a column of integers is put
+        # on a grid like any other.
+        largest_noise = 2**50 if not design.query.added_up else 2**30
+        exact = integer and not design.query.scaled and bound <= HUGE_STEPS
+        exact = exact and design.multiplier * bound < largest_noise
+        if exact:
+            grid = Grid(0)
+        else:
+            bounds = ValueGrid.around(lower, upper, Grid.for_noise(design.multiplier * largest))
+            grid = Grid(bounds.exponent)
+        low, high = grid.steps_at_most(lower), grid.steps_at_least(upper)
+        label = design.label(self.block)
+        made = UnitSum(label, self.column, grid.exponent, low, high, exact, missing=missing)
+        if design.units:
+            made = replace(made, centre=builtins.sum(made.ends) // 2)
+        design.add(made)
+        return SumEstimate(
+            name,
+            "units" if design.units else None,
+            total=made.names[0],
+            centre=float(made.centre * grid.step),
+            whole=integer,
+            wide=wide,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CountIf(Sum):
+    """The number of rows in which a column of truth values is true: the sum of 0 and 1."""
+
+    lower: Fraction = Fraction(0)
+    upper: Fraction = Fraction(1)
+    per: Bounded | None = "row"
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that the column is there, and holds truth values."""
+        Aggregate.check(self, name, schema)
+        if schema[self.column].kind is not Kind.BOOLEAN:
+            column = spelled(self.column)
+            raise ColumnError(
+                f"agg: {name} counts rows in which column {self.column!r} is true, but it is "
+                f"{schema[self.column].type_name}; use a condition, such as {column} IS NOT NULL, {IN_PLACE}"
+            )
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is counted."""
+        return f"rows in which {written.get(self.column, self.column)} is true"
+
 
 @dataclass(frozen=True, repr=False)
 class Mean(BoundedAggregate):
@@ -50,12 +148,47 @@ class Mean(BoundedAggregate):
 
     kind = "mean"
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Estimate a mean; covariances of the same rows share their sum."""
+        if (found := _beside(design, self)) is not None:
+            cross, place = found
+            term = cross_term(cross, place)
+            bounds = float(self.lower), float(self.upper)
+            rows = cross_count(design, cross)
+            return (MeanEstimate(name, rows, None, term.total, None, term.centre, 0.0, *bounds),)
+        moments = design.moments(self.block)
+        count, null_count = design.counted(self.column)
+        return (
+            MeanEstimate(
+                name,
+                count,
+                null_count,
+                moments.names[0],
+                centre=float(moments.grid.centre * moments.grid.step),
+                lower=float(self.lower),
+                upper=float(self.upper),
+            ),
+        )
+
+    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+        """Ask for the mean of a population."""
+        # Like one row of a mean without weights, or less, where there is less noise.
+        least = float(asked.weights.most * min(Fraction(1), design.multiplier))
+        lower, upper = float(self.lower), float(self.upper)
+        return (MeanEstimate(name, least=least, lower=lower, upper=upper, **_weighted(design, asked)),)
+
 
 @dataclass(frozen=True, repr=False)
 class Variance(BoundedAggregate):
     """A variance (divided by the count, not the count less one)."""
 
     kind = "variance"
+    needs_squares = True
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a variance."""
+        width = float(self.upper) - float(self.lower)
+        return (VarianceEstimate(name, upper=width * width / 4, **_spread(design, self)),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,10 +196,15 @@ class StandardDeviation(BoundedAggregate):
     """The root of a variance."""
 
     kind = "standard deviation"
+    needs_squares = True
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for the root of a variance."""
+        width = float(self.upper) - float(self.lower)
+        return (StandardDeviationEstimate(name, upper=width / 2, **_spread(design, self)),)
 
 
-@helpful
-@remembered
+@asked("SUM", "CUMULATIVE_SUM", "ANON_SUM")
 def sum(
     column: str,
     *,
@@ -122,8 +260,26 @@ def sum(
     return weighted(Sum(column_name("sum", column), *bounds, per if weights is None else "row"), weights)
 
 
-@helpful
-@remembered
+@asked("COUNTIF", "COUNT_IF", counts=True)
+def count_if(column: str) -> Aggregate:
+    """Count the rows in which a column is true.
+
+    Args:
+        column: a column of truth values; a row without a value does not count.
+    Returns:
+        The argument of `agg`: the number of rows, a whole number.
+    Raises:
+        QueryError: the column is not the name of one.
+    Source:
+        A sum of values from 0 to 1. Proof: docs/proofs/moments.md.
+
+    >>> count_if("employed").column
+    'employed'
+    """
+    return CountIf(column_name("count_if", column))
+
+
+@asked("AVG", "ANON_AVG")
 def mean(
     column: str,
     *,
@@ -164,8 +320,7 @@ def mean(
     return weighted(Mean(column_name("mean", column), *bounds), weights)
 
 
-@helpful
-@remembered
+@asked("STRATIFIED_PROPORTION")
 def proportion(
     column: str,
     *,
@@ -212,8 +367,7 @@ def proportion(
     return stratified(column, stratum, asked, population, confidence)
 
 
-@helpful
-@remembered
+@asked("VARIANCE", "VAR_POP", "ANON_VAR_POP")
 def variance(
     column: str,
     *,
@@ -246,8 +400,7 @@ def variance(
     return Variance(column_name("variance", column), *bounds_of("variance", column, lower, upper))
 
 
-@helpful
-@remembered
+@asked("STDDEV", "STDDEV_POP", "ANON_STDDEV_POP")
 def stddev(
     column: str,
     *,
@@ -277,3 +430,140 @@ def stddev(
         return automatic(stddev, column, lower, upper, magnitudes)
     refuse_magnitudes(stddev, magnitudes)
     return StandardDeviation(column_name("stddev", column), *bounds_of("stddev", column, lower, upper))
+
+
+@dataclass(frozen=True)
+class MeanEstimate(Estimate):
+    """A mean: the noisy sum over the noisy count, or over the least count where that is less."""
+
+    kind = "mean"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the mean, within the bounds."""
+        assert self.total is not None
+        mean = numbers.values[self.total] / np.maximum(self.counted(numbers), self.least)
+        return np.clip(mean + self.centre, self.lower, self.upper)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return Fieller's interval, within the bounds."""
+        assert self.total is not None
+        within = self.lower - self.centre, self.upper - self.centre
+        mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
+        return mean.map(lambda x: x + self.centre)
+
+
+@dataclass(frozen=True)
+class VarianceEstimate(Estimate):
+    """A variance: the noisy mean of squares less the square of the noisy mean."""
+
+    kind = "variance"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the variance, from 0 to its largest possible value."""
+        assert self.total is not None and self.squares is not None
+        count = np.maximum(self.counted(numbers), 1.0)
+        mean = numbers.values[self.total] / count
+        return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return what intervals of the mean and of the mean square leave."""
+        assert self.total is not None and self.squares is not None
+        # Mean and mean square lie in their intervals together but with half the failure of each.
+        noises, values = numbers.noises, numbers.values
+        within = -self.half_range, self.half_range
+        mean = noises.ratio(values, {self.total: 1.0}, self.signs, within, failure / 2)
+        within = -self.square_centre, self.half_range**2 - self.square_centre
+        square = noises.ratio(values, {self.squares: 1.0}, self.signs, within, failure / 2)
+        return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
+
+    @property
+    def sum_of_squares(self) -> dict[str, float]:
+        """The weights of noisy numbers of which the sum of squares, of values themselves, is the sum."""
+        assert self.total is not None and self.squares is not None
+        each = self.square_centre + self.centre**2
+        weights = {self.squares: 1.0, self.total: 2 * self.centre}
+        return weights | {n: sign * each for n, sign in self.signs.items()}
+
+    def of_variance(self, variance: Floats) -> Floats:
+        """Return what is shown of a variance."""
+        return np.clip(variance, 0.0, self.upper)
+
+
+@dataclass(frozen=True)
+class StandardDeviationEstimate(VarianceEstimate):
+    """The root of a variance."""
+
+    kind = "stddev"
+
+    def of_variance(self, variance: Floats) -> Floats:
+        """Return the root."""
+        return np.asarray(np.sqrt(np.clip(variance, 0.0, self.upper**2)))
+
+
+@dataclass(frozen=True)
+class SumEstimate(Estimate):
+    """A sum: of distances from a centre, and the centre for each that was counted."""
+
+    kind = "sum"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy sum."""
+        assert self.total is not None
+        return numbers.values[self.total] + self.centre * self.counted(numbers)
+
+    @property
+    def linear(self) -> Mapping[str, float]:
+        """The sum of distances, and the centre for each that was counted."""
+        assert self.total is not None
+        return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the sum, give or take the tolerance of its noises."""
+        return linear_interval(numbers, self.linear, failure)
+
+
+def _weighted(design: Design, asked: Weighted) -> dict[str, Any]:
+    """Return the noisy sums of weights, and of values times weights."""
+    made = design.weighted(asked)
+    assert made.grid is not None
+    return {
+        "count": made.names[0],
+        "total": made.names[1],
+        "centre": float(made.grid.centre * made.grid.step),
+    }
+
+
+def _spread(design: Design, aggregate: Variance | StandardDeviation) -> dict[str, Any]:
+    """Return the noisy statistics of a variance; covariances of the same rows share theirs."""
+    if (found := _beside(design, aggregate)) is not None:
+        cross, place = found
+        term = cross_term(cross, place)
+        return {
+            "count": cross_count(design, cross),
+            "total": term.total,
+            "squares": cross.product_name(place, place),
+            "centre": term.centre,
+            "square_centre": term.square_centre,
+            "half_range": term.half_range,
+        }
+    moments = design.moments(aggregate.block)
+    count, null_count = design.counted(aggregate.column)
+    return {
+        "count": count,
+        "null_count": null_count,
+        "total": moments.names[0],
+        "squares": next(c.name for c in moments.coordinates if c.role is Role.SQUARES),
+        "centre": float(moments.grid.centre * moments.grid.step),
+        "square_centre": float(moments.square_centre * moments.square_step),
+        "half_range": float(moments.half_range * moments.grid.step),
+    }
+
+
+def _beside(
+    design: Design, aggregate: Mean | Variance | StandardDeviation
+) -> tuple[CrossMoments, int] | None:
+    """Return the column among those that are asked together, over the same rows within the same bounds."""
+    cross = design.cross(design.lacking([aggregate.column]))
+    labels = [] if cross is None else [axis.label for axis in cross.axes]
+    label = design.label(aggregate.block)
+    return None if cross is None or label not in labels else (cross, labels.index(label))

@@ -1,21 +1,30 @@
-"""Cumulative totals over time steps."""
+"""Cumulative totals over time steps: linear in noisy totals of numbers up to each step."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
-from sfumato.names import helpful
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name
 from sfumato.query.aggregates.automatic import Automatic
-from sfumato.query.aggregates.called import remembered
+from sfumato.query.aggregates.called import asked
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows
+from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_UNITS, Estimate
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.schema import Schema
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +83,20 @@ class Cumulative(Aggregate):
             f"{name}: a privacy unit counts once in each step that it is in, so several times in the total."
         )
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a total of all steps up to each."""
+        series = design.query.series
+        assert series is not None
+        (one,) = self.of.estimates(design, name)
+        wide = one.wide
+        if isinstance(self.of, Sum):
+            most = max(abs(self.of.lower), abs(self.of.upper)) * design.rows * series.steps
+            wide = wide or (one.whole and most * max(Fraction(MOST_UNITS), design.multiplier) > LARGEST_WHOLE)
+        fields: Any = {f: getattr(one, f) for f in ("count", "null_count", "total", "centre", "whole")}
+        return (CumulativeEstimate(name, wide=wide, **fields),)
 
-@helpful
-@remembered
+
+@asked()
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     """Add up a count or a sum over all time steps up to each, with little more noise than one step has.
 
@@ -112,3 +132,35 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
             "cumulative(count_units()) or cumulative(sum(...)), whose quotients are means so far"
         )
     return Cumulative(of, over if over is None else column_name("cumulative", over))
+
+
+@dataclass(frozen=True)
+class CumulativeEstimate(Estimate):
+    """A count or a sum of all steps up to each."""
+
+    kind = "cumulative total"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each number is taken times: a sum is of distances from a centre, beside what was counted."""
+        if self.total is None:
+            return self.signs
+        return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items() if self.centre}
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy totals."""
+        totals = numbers.cumulated.values
+        return sum((w * totals[n] for n, w in self.weights.items()), np.zeros(1))
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the totals, give or take the tolerance of their noises."""
+        value, half = self.value(numbers), self.tolerance(numbers, -math.log10(failure))
+        return Interval(value - half, value + half)
+
+    def tolerance(self, numbers: NoisyNumbers, k: float) -> Floats:
+        """Return t with P(|error| > t) <= 10^-k before it is rounded to what is shown, for each group."""
+        of, sizes = numbers.cumulated, {n: abs(w) * float(numbers.steps[n]) for n, w in self.weights.items()}
+        half = of.reach(sizes, k) + sum(sizes.values()) * (of.off + 0.5)
+        # A total of whole numbers is off by a whole number.
+        alone = self.whole and all(size == 1 for size in sizes.values())
+        return np.floor(half) if alone else half * (1 + 2.0**-40)

@@ -1,21 +1,33 @@
-"""Sums and means of vectors, which come in a column of lists."""
+"""Sums and means of vectors, which come in a column of lists: one output for all entries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import Number, as_fraction, one_of, positive_int
-from sfumato.names import helpful
-from sfumato.query.aggregates.aggregate import Aggregate, column_name
-from sfumato.query.aggregates.called import remembered
+from sfumato.framework import AtomDomain
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
+from sfumato.query.aggregates.aggregate import Aggregate, column_name, short
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
-from sfumato.transformations import Ball
-from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, NORMS
+from sfumato.transformations import Ball, Grid, VectorCount
+from sfumato.transformations import VectorSum as Statistic
+from sfumato.transformations.grid import exponent_of
+from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, MOST_RADIUS, NORMS
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
+
 
 MOST_ESTIMATED = 64  # entries of vectors whose lengths diagnostics estimate
 
@@ -64,6 +76,49 @@ class VectorSum(Aggregate):
         column = written.get(self.column, self.column)
         return f"sum of vectors of {column}, {NORMS[Ball(self.norm)]} norm at most {float(self.bound):g}"
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a sum of vectors."""
+        made, whole = self._summed(design)
+        rows = design.rows if self.per == "row" else 1
+        noise = design.multiplier * rows * self.bound
+        most = max(Fraction(MOST_UNITS) * rows * self.bound, MOST_SCALES * noise * self.length)
+        return (
+            VectorEstimate(
+                name, total=made.names[0], whole=whole, wide=most > LARGEST_WHOLE, entries=self.length
+            ),
+        )
+
+    def _summed(self, design: Design) -> tuple[Statistic, bool]:
+        """Take the sum of a column of vectors, and return whether it is of whole numbers."""
+        entries, bound = design.schema[self.column].entries, self.bound
+        noise = design.multiplier * (design.rows if self.per == "row" else 1) * bound
+        # What is cut off when a vector is shortened is less than a step, which is too much of a whole
+        # number: so numbers stay whole only where entries are clamped, each by itself.
+        whole = (
+            isinstance(entries, AtomDomain)
+            and entries.kind in (int, bool)
+            and self.norm == "linf"
+            and bound.denominator == 1
+            and bound <= MOST_RADIUS
+            and not design.query.scaled
+            and noise * self.length < 2**50
+        )
+        grid = _grid(noise, bound)
+        if whole:  # but rows that are scaled down
+            grid = Grid(0 if self.per == "unit" else min(0, grid.exponent))
+        label = f"{self.column}[{self.length}, {self.norm} {short(bound)}]"
+        made = Statistic(
+            f"{label}.row" if self.per == "row" else label,
+            self.column,
+            self.length,
+            grid.exponent,
+            grid.steps_at_least(bound),
+            Ball(self.norm),
+            design.rows if self.per == "row" else None,
+        )
+        design.add(made)
+        return made, whole
+
 
 @dataclass(frozen=True, repr=False)
 class VectorMean(VectorSum):
@@ -73,9 +128,20 @@ class VectorMean(VectorSum):
         """Return what is averaged, and its bound."""
         return super().meaning(written).replace("sum", "mean", 1)
 
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for a mean of vectors: their sum, and the number of rows that have one."""
+        made, _ = self._summed(design)
+        count = VectorCount(self.column, self.length, design.rows, design.weight_exponent())
+        design.add(count)
+        bound = float(self.bound)
+        return (
+            VectorMeanEstimate(
+                name, count.names[0], total=made.names[0], lower=-bound, upper=bound, entries=self.length
+            ),
+        )
 
-@helpful
-@remembered
+
+@asked("VECTOR_SUM")
 def vector_sum(
     column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
 ) -> Aggregate:
@@ -109,8 +175,7 @@ def vector_sum(
     return VectorSum(*_checked("vector_sum", column, length, bound, norm), per)
 
 
-@helpful
-@remembered
+@asked("VECTOR_AVG")
 def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
     """Average a column of vectors of one length, entry by entry, over the rows that have one.
 
@@ -148,3 +213,55 @@ def _checked(
     if not Fraction(1, 10**100) <= exact <= 10**100:
         raise ParameterError(f"{function}({shown(column)}) bound", bound, "between 1e-100 and 1e100")
     return name, length, exact, norm
+
+
+# The radius has at least so many bits of steps, and at most one more than the other.
+_LEAST_BITS, _MOST_BITS = 20, 31
+
+
+@dataclass(frozen=True)
+class VectorEstimate(Estimate):
+    """A sum of vectors, entry by entry."""
+
+    kind = "vector_sum"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy sums, of shape (groups, entries)."""
+        assert self.total is not None
+        return numbers.values[self.total]
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return each entry, give or take the tolerance of its noise."""
+        assert self.total is not None
+        exact = self.value(numbers)
+        half = numbers.noises.tolerance({self.total: np.ones(1)}, failure)
+        return Interval(exact - half, exact + half)
+
+
+@dataclass(frozen=True)
+class VectorMeanEstimate(Estimate):
+    """A mean of vectors: each entry of the noisy sum over the noisy count."""
+
+    kind = "vector_mean"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the means within the bounds, of shape (groups, entries)."""
+        assert self.total is not None
+        count = np.maximum(self.counted(numbers), self.least)[:, None]
+        mean: Floats = np.clip(numbers.values[self.total] / count, self.lower, self.upper)
+        return mean
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return Fieller's interval of each entry, within the bounds."""
+        assert self.total is not None and self.count is not None
+        sums = numbers.values[self.total]
+        given = {self.total: sums.ravel(), self.count: np.repeat(numbers.values[self.count], sums.shape[1])}
+        within = self.lower, self.upper
+        found = numbers.noises.ratio(given, {self.total: 1.0}, self.signs, within, failure)
+        return found.map(lambda x: x.reshape(sums.shape))
+
+
+def _grid(noise: Fraction, bound: Fraction) -> Grid:
+    """Return a grid on which noise is about 2^30 steps, and the bound is neither few nor too many."""
+    least = exponent_of(bound)
+    return Grid(min(max(Grid.for_noise(noise).exponent, least - _MOST_BITS), least - _LEAST_BITS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
@@ -16,7 +16,11 @@ from sfumato.query.aggregates.aggregate import (
     check_numeric,
     column_name,
 )
+from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +96,10 @@ class Weighted(Aggregate):
         """Return what it is of a column, and its weights."""
         weight = written.get(self.weights.column, self.weights.column)
         return f"{self.of.meaning(written)}, weighted by {weight} up to {float(self.weights.most):g}"
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for the number, the total, the mean or the histogram of a population."""
+        return self.of.weighted_estimates(design, name, self)
 
 
 def weighted(of: Aggregate, weights: Weights | None) -> Aggregate:

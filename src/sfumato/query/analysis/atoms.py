@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from sfumato.dataclass import dataclass
-from sfumato.query.aggregates.aggregate import BoundedAggregate
-from sfumato.query.design import short
-from sfumato.query.estimates import Estimate
-from sfumato.query.estimates.derived import DerivedEstimate
+from sfumato.query.aggregates import Estimate
+from sfumato.query.aggregates.aggregate import BoundedAggregate, short
+from sfumato.query.aggregates.derived import DerivedEstimate
 from sfumato.query.query import Query
 from sfumato.transformations import Count, CountUnits, Margin, Moments, Role, Statistic, UnitSum
 

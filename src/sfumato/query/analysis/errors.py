@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise.values import Floats
+from sfumato.query.aggregates import Estimate
 from sfumato.query.analysis.atoms import Atom, Weights
 from sfumato.query.analysis.contributions import Pair
-from sfumato.query.estimates import Estimate
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 

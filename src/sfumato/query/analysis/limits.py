@@ -39,7 +39,7 @@ class Limits(Told):
     bounds: tuple[tuple[str, Bounds], ...] = ()
     total_rows: int | None = None
 
-    def of(self, query: Query) -> Query:
+    def _of(self, query: Query) -> Query:
         """Return the question with these."""
         given = dict(self.bounds)
 

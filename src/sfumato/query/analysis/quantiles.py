@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.noise import SeededWords
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import Quantiles
+from sfumato.query.aggregates import Estimate, Quantiles
+from sfumato.query.aggregates.order_statistics import ChosenQuantile
 from sfumato.query.analysis.contributions import Column, Contributed, Ranked, ValuesCounted
 from sfumato.query.analysis.errors import PLACES, Expected
-from sfumato.query.estimates import Estimate
-from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.noisy.noising import SideBySide
+from sfumato.query.noisy.measurement import SideBySide
 from sfumato.query.plans.plan import Plan
 from sfumato.query.previews.groups import name_of
 from sfumato.query.query import Query
@@ -147,25 +146,24 @@ class OfQuantiles:
     def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
         """Return outputs of releases with the noise: shape (draws, groups), NaN where none is drawn."""
         batch, all_groups = self._batch(), self.found.groups
-        alone = not self.plan.noising.at_once and all(isinstance(e, ChosenQuantile) for e in asked)
+        alone = not self.plan.measurement.at_once and all(isinstance(e, ChosenQuantile) for e in asked)
         at = np.flatnonzero(self._seen) if alone and all_groups > CHOSEN_GROUPS else np.arange(all_groups)
         batch, groups = batch.take(pa.array(at)), max(len(at), 1)
-        if self.plan.noising.choices:
+        if self.plan.measurement.choices:
             draws = min(CHOSEN // min(groups, CHOSEN_GROUPS), DRAWS)
         else:
             draws = int(np.clip(ENOUGH // groups, min(LEAST, DRAWS), DRAWS))
         # Several draws side by side, as if there were so many times the groups.
         each = int(np.clip(AT_ONCE // groups, 1, draws))
-        noising = replace(self.plan.noising, selection=None, bars=False)
-        if noising.at_once:
-            noise: Any = noising.together
-            together: Any = SideBySide(noise, each)
-            noising = replace(noising, together=together)
+        measurement = replace(self.plan.measurement, selection=None, bars=False)
+        if measurement.at_once:
+            noise: Any = SideBySide(measurement.noise, each)
+            measurement = replace(measurement, noise=noise)
         batch = batch.take(pa.array(np.tile(np.arange(batch.num_rows), each)))
         words = SeededWords(0)
         found: dict[str, list[Floats]] = {e.name: [] for e in asked}
         for _ in range(-(-draws // each)):
-            numbers = noising.draw(batch, words).numbers
+            numbers = measurement.draw(batch, words).numbers
             for e in asked:
                 found[e.name].append(e.value(numbers).reshape(each, -1))
 
@@ -179,9 +177,9 @@ class OfQuantiles:
 
     def _batch(self) -> pa.RecordBatch:
         """Return what an engine would give of the groups, were rows as is expected of them."""
-        noising, groups = self.plan.noising, self.found.groups
+        measurement, groups = self.plan.measurement, self.found.groups
         columns: list[pa.Array] = [column.combine_chunks() for column in self.found.keys.columns]
-        for statistic in sorted(noising.statistics, key=lambda s: s.listed):
+        for statistic in sorted(measurement.statistics, key=lambda s: s.listed):
             for name in statistic.names:
                 if isinstance(statistic, QuantileTree | Leaves):
                     columns.append(self._leaves(statistic))

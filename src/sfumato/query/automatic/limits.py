@@ -22,7 +22,7 @@ from sfumato.noise import Words
 from sfumato.query.aggregates import count_distinct
 from sfumato.query.automatic.errors import Contributions, mean_error, output_errors
 from sfumato.query.diagnostics.contributions import LIMITS, UNITS, asked, distributions
-from sfumato.query.diagnostics.units import Names, in_public_groups, rows_alone, units
+from sfumato.query.diagnostics.units import Names, in_public_groups, units
 from sfumato.query.found import Found
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
@@ -57,6 +57,11 @@ class LimitsLook:
     counted: tuple[Table[Any], Plan] | None
     number: int
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of what is drawn."""
+        return (self.contributions,) if self.counted is None else (self.contributions, self.counted[1])
+
     def draw(self, words: Words | None = None) -> Contributions:
         """Return what the look shows; drawn anew, at its whole cost, by each call."""
         row = _drawn(self.contributions, self.table, words)
@@ -84,7 +89,7 @@ def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter:
     Raises:
         BudgetError: the budget is too small for any noise.
     """
-    rows, groups, number, counted = rows_alone(table), query.public_keys, 1, None
+    rows, groups, number, counted = table._rows_alone, query.public_keys, 1, None
     names, part = Names.beside(*rows.schema), epsilon
     if isinstance(groups, pa.Table):
         number = max(groups.num_rows, 1)
@@ -142,7 +147,7 @@ class FindLimits:
         of_groups, of_rows = seen.lost(groups, rows)
         # Where units' rows in a group are not looked at, nobody knows how many are left out of those.
         left_out = ("units' groups", of_groups) if seen.fullest is None else ("rows", of_rows)
-        return self._with(groups, rows), Found(what, value, self.epsilon, left_out)
+        return self._with(groups, rows), Found.from_plans(what, value, self.look.plans, left_out)
 
     def _with(self, groups: int, rows: int | None) -> Query:
         most = groups if self.query.keys else self.query.max_groups
@@ -163,7 +168,7 @@ def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimit
     if not any(free):
         return None
     matter = needs_rows and (wanted[1] or query.rows > 1)
-    look, (most_groups, most_rows) = limits_look(table, query, epsilon, matter), table.most_limits
+    look, (most_groups, most_rows) = limits_look(table, query, epsilon, matter), table._most_limits
     if isinstance(query.public_keys, pa.Table):
         most_groups = min(most_groups, look.number)
     most = min(most_groups, LIMITS[-1]), min(most_rows, LIMITS[-1])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sfumato.budget import Budget
+from sfumato.budget.cost import ExactCost
 from sfumato.budget.parameters import admissible_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_written
-from sfumato.query.payment import Paid, paying, payment
+from sfumato.query.certified import Claim
+from sfumato.query.payment import Form, Paid, payment
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.plans.shares import Share
@@ -30,37 +32,52 @@ class Means:
     Args:
         looks: the epsilon of all looks together.
         answer: gives the plan of the answer, after looks that cost so much.
-        begin: before the first look, pays for everything; or for nothing.
-        pay_look: pays for a look that costs so much, where that was not paid before.
-        pay_answer: pays for the answer, where that was not paid before.
+        begin: before the first look, pays for everything; or for nothing. It is given plans of the first
+            looks and of the answer, with stand-ins.
+        pay_look: certifies the plans of a look, and pays for it where that was not paid before.
+        pay_answer: does the same for the answer.
     """
 
     looks: Fraction
     answer: Callable[[Query, Fraction], Plan]
-    begin: Callable[[], None]
-    pay_look: Callable[[Fraction], None]
+    begin: Callable[[Sequence[Plan]], None]
+    pay_look: Callable[[Sequence[Plan]], None]
     pay_answer: Callable[[Plan], None]
 
 
 def of_epsilon(
-    epsilon: Fraction, auto_share: object, options: Mapping[str, Any], pay: Callable[[Fraction], None]
+    whole: Fraction,
+    beside: Fraction,
+    auto_share: object,
+    options: Mapping[str, Any],
+    pay: Callable[[Claim], None],
 ) -> Means:
     """Return what an epsilon for everything gives: what looks leave of it goes to the answer.
 
     Args:
-        epsilon: of looks and answer.
-        auto_share: the part of it for looks.
+        whole: the epsilon of everything.
+        beside: the part of it for what is asked beside; looks and the answer have the rest.
+        auto_share: the part of the rest for looks.
         options: others of a release.
-        pay: pays for everything, given delta: all that may be spent. Which noise the answer has, and so
-            whether it needs delta, may follow from what looks find.
+        pay: pays for everything: all that may be spent. Which noise the answer has, and so whether it needs
+            delta, may follow from what looks find.
     """
-    delta = admissible_delta(options["delta"])
+    epsilon, spends = whole - beside, ExactCost(whole, admissible_delta(options["delta"]))
+    claims: list[Claim] = []
+
+    def begin(plans: Sequence[Plan]) -> None:
+        claims.append(Claim(spends, plans))
+        pay(claims[0])
 
     def answer(query: Query, spent: Fraction) -> Plan:
         return make_plan(query, epsilon=epsilon - spent, **options)
 
     looks = epsilon * _part(auto_share)
-    return Means(looks, answer, lambda: pay(delta), lambda _: None, lambda _: None)
+
+    def take(plans: Sequence[Plan]) -> None:
+        claims[0].take(plans)
+
+    return Means(looks, answer, begin, take, lambda plan: take([plan]))
 
 
 def of_share(
@@ -97,14 +114,15 @@ def of_share(
     def answer(one: Query, spent: Fraction) -> Plan:
         return whole.by(way).less(spent).best(one, asked)[0]
 
+    def pay(plans: Sequence[Plan], what: str, form: Form | None = None) -> None:
+        paid.extend(payment(budget, plans, what, form=form, made_up=made_up)())
+
     return Means(
         whole.times(part).pure_epsilon(way),
         answer,
-        lambda: None,
-        lambda epsilon: paid.extend(paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)()),
-        lambda found: paid.extend(
-            payment(budget, [found], told, form=partial(form, found), made_up=made_up)()
-        ),
+        lambda _: None,
+        lambda plans: pay(plans, f"a look for {told}"),
+        lambda found: pay([found], told, partial(form, found)),
     )
 
 

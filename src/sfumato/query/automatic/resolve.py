@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -117,11 +117,15 @@ class Automatically:
         of_limits = means.looks * (_OF_LIMITS if values else 1)
         limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
-        self._looks(values, for_bounds, unsafe_words, planned=True)
-        means.begin()
+        looks, each = self._looks(values, for_bounds, unsafe_words)
+        first = [] if limits is None else [*limits.look.plans]
+        first += [
+            one.plan(one.edges, each * LEAST_LOOK) for one in looks.values() if one.known is None
+        ]  # which refuses what cannot be looked at
+        means.begin([*first, check(trial)])
         query, told = self.query, tuple[Found, ...]()
         if limits is not None:
-            means.pay_look(of_limits)
+            means.pay_look(limits.look.plans)
             query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
             told = (one_found,)
             trial = means.answer(query, means.looks)
@@ -138,22 +142,18 @@ class Automatically:
         )
         told += tuple(one_found for _, one_found in found.values())
         spent = sum((f.epsilon for f in told), Fraction(0))
-        plan = means.answer(replace(query, aggregates=asked, series=None, totals=None), spent)
+        plan = check(means.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
         means.pay_answer(plan)
         return replace(plan, found=told)
 
     def _looks(
-        self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None, planned: bool = False
+        self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None
     ) -> tuple[dict[Values, Looking], Fraction]:
-        """Return a look at each different kind of values, and what each may cost; plan them if asked."""
+        """Return a look at each different kind of values, and what each may cost."""
         different = dict.fromkeys(values.values())
         each = epsilon / max(len(different), 1)
         part = self.table._part
-        looks = {value: Looking(self.engine, self.query, part, value, words) for value in different}
-        for looking in looks.values() if planned else ():
-            if looking.known is None:
-                looking.plan(looking.edges, each * LEAST_LOOK)
-        return looks, each
+        return {value: Looking(self.engine, self.query, part, value, words) for value in different}, each
 
     def _noise(self, name: str, expected: Errors) -> float:
         """Return about the deviation of a total's noise, for bounds that are one apart."""
@@ -169,18 +169,17 @@ class Automatically:
         looking: Looking,
         epsilon: Fraction,
         noise: float,
-        pay: Callable[[Fraction], None],
+        pay: Callable[[Sequence[Plan]], None],
     ) -> tuple[tuple[Fraction, Fraction], Found]:
         """Return bounds, and what they cost."""
-        spent = Fraction(0)
+        drawn = list[Plan]()
         if looking.known is not None:
             lower, upper = looking.known
         else:
 
             def look(edges: Any, part: Fraction) -> Any:
-                nonlocal spent
-                pay(epsilon * part)
-                spent += epsilon * part
+                drawn.append(looking.plan(edges, epsilon * part))
+                pay(drawn[-1:])
                 return looking.look(edges, epsilon * part)
 
             fixed = [None if end is None else float(end) for end in (value.lower, value.upper)]
@@ -190,7 +189,7 @@ class Automatically:
             lower if value.lower is None else value.lower, upper if value.upper is None else value.upper,
             (value.lower is not None, value.upper is not None),
         )  # fmt: skip
-        return both, Found(f"bounds of the {value.told}", tuple(map(float, both)), spent)
+        return both, Found.from_plans(f"bounds of the {value.told}", tuple(map(float, both)), drawn)
 
 
 def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:

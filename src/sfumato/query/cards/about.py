@@ -26,7 +26,7 @@ def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
     epsilon, delta = release._spent
     content: dict[str, Any] = release.explain().to_dict()
     lines: list[tuple[str, Any]] = [("released by", f"sfumato {__version__}, with differential privacy")]
-    if release.engine.made_up:
+    if release._engine.made_up:
         lines.append(("WARNING", "of made-up rows: an answer about nobody"))
     lines += [("epsilon", exact(epsilon)), ("delta", exact(delta))]
     for one in content.get("releases", [content]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.display.card import Card, Part, Rows, Sentences, Steps
 from sfumato.display.numbers import exact
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from sfumato.query.top.explanation import TopExplanation
 
 
-def plan_card(plan: Plan) -> Card:
+def plan_card(plan: Plan[Any, Any]) -> Card:
     """Return what a plan does and would cost."""
-    steps = explanation_card(plan.explain())
     return Card(
         f"Plan: {plan.query.told}; it would cost {price(*plan.spent)}",
-        [Sentences(["Nothing was read or spent for this."]), *steps.parts],
+        [Sentences(["Nothing was read or spent for this."]), *plan.explain()._card().parts],
     )
 
 

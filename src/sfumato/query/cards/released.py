@@ -40,7 +40,7 @@ def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Se
     from sfumato.query.cards.planned import price
 
     title = f"{type(release).__name__}: {price(*release.spent)}"
-    warning = "Of made-up rows: an answer about nobody." if release.engine.made_up else ""
+    warning = "Of made-up rows: an answer about nobody." if release._engine.made_up else ""
     table = release.made
     if table is None:
         return Card(title, [Sentences([WAITING if not release.drawn else _WRITTEN]), Facts(facts)], warning)
@@ -84,9 +84,8 @@ def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> lis
     found = [("spent", cost(release, f", for each {question.unit} (the privacy unit) with all its rows"))]
     if groups is not None:
         found.append(("groups", largest_told(release, groups)))
-    if plan.law is not None:
-        kind = type(plan.law).__name__
-        found.append(("noise", f"{kind}, exactly rounded, drawn once for these groups"))
+    if plan.laws:
+        found.append(("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once for these groups"))
     return found + error_bars(release, bars)
 
 
@@ -94,14 +93,14 @@ def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
     """Say what releases cost together, and what was computed with them."""
     many = len(release.releases)
     what = "" if many == 1 else f": the sums of those of {many} releases"
-    return [("spent", cost(release, what)), ("computed", release.computation.text)]
+    return [("spent", cost(release, what)), ("computed", release._computation.text)]
 
 
 def cost(release: NoisyTable, what: str) -> str:
     """Say what a release has spent, and what for; of made-up rows, what it would."""
     epsilon, delta = release.spent
     text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
-    return f"NOTHING, as the rows are made up; of real rows {text}" if release.engine.made_up else text
+    return f"NOTHING, as the rows are made up; of real rows {text}" if release._engine.made_up else text
 
 
 def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> list[tuple[str, str]]:
@@ -118,9 +117,9 @@ def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> 
 
 def largest_told(release: TopRelease, groups: int) -> str:
     """Say how many groups there are, and how they were drawn."""
-    plan, question = release.plan, release.question
-    found = f"{groups:,} of the {plan.k:,} asked for, by {question.measured}, in the order drawn"
-    return f"{found}; they are {'public' if plan.candidates is None else 'private'}"
+    question = release.question
+    found = f"{groups:,} of the {question.k:,} asked for, by {question.measured}, in the order drawn"
+    return f"{found}; they are {'public' if question.candidates is None else 'private'}"
 
 
 def groups_told(content: dict[str, Any], groups: int) -> str:
@@ -177,7 +176,7 @@ def columns_of(
         table: some of its rows.
         widths: half-widths of error bars of these rows, in the same places, if any.
     """
-    query: Query | None = release.asked
+    query: Query | None = release._query
     keys = {} if query is None else shown_keys(query, table)
     for name, values in keys.items():
         yield name, [str(ALL) if value is ALL else cell(value) for value in values]

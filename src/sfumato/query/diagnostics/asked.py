@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sfumato.budget import Loss
+from sfumato.budget.cost import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError
@@ -24,13 +24,13 @@ from sfumato.query.aggregates import (
     count_distinct,
     mean,
     proportion,
-    vector_sum,
 )
 from sfumato.query.diagnostics import contributions
 from sfumato.query.diagnostics.contributions import LIMITS
+from sfumato.query.diagnostics.records import records
 from sfumato.query.diagnostics.release import Diagnostics, Item
-from sfumato.query.diagnostics.requested import Request
-from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, rows_alone, units
+from sfumato.query.diagnostics.requested import Asked, Request
+from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, units
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from sfumato.query.table import Table
 
 # Parts of the budget: for the distribution of contributions, from which limits follow; for how many public
-# keys match a row, and for places that are compared with quantiles, where these are requested; and for the
-# shares the rest.
-OF_CONTRIBUTIONS, OF_KEYS, OF_PLACES = Fraction(1, 3), Fraction(1, 6), Fraction(1, 6)
+# keys match a row, where these are counted; and for the shares the rest.
+OF_CONTRIBUTIONS, OF_KEYS = Fraction(1, 3), Fraction(1, 6)
 # How far a noisy count of keys may be off at this confidence, in Laplace scales: where that is more than half
 # of the keys, they are not counted.
 _FAR = 3
@@ -61,10 +60,10 @@ class Diagnosis(Spelled):
         names: of its columns.
         items: the shares that are asked.
         request: the numbers from which the shifts of outputs follow.
+        tables: of rows and of units in groups, each with the names of those numbers that are asked of it.
         contributions: the plan of their distribution.
         matched: the table of rows in public groups, and the plan that counts groups with rows; or None.
         keys: how many public groups there are; 0 of private ones.
-        places_epsilon: what the places that are compared with quantiles cost, whatever they turn out to be.
     """
 
     epsilon: Fraction
@@ -74,17 +73,16 @@ class Diagnosis(Spelled):
     names: Names
     items: tuple[Item, ...]
     request: Request
+    tables: tuple[tuple[Table[Any], tuple[str, ...]], ...]
     contributions: Plan
     matched: tuple[Table[Any], Plan] | None
     keys: int
-    places_epsilon: Fraction
 
     def __post_init__(self) -> None:
         for most in (LIMITS[0], LIMITS[-1]):  # what cannot be planned shows before anything is read
             self.shares(most)
-            self.bins(most)
+            self.numbers(most)
             self.distinct(dict.fromkeys(self.request.distinct, most))
-        self.places()
 
     def shares(self, most: int) -> Plan | None:
         """Return the plan of the shares, in which a unit counts with at most so many rows."""
@@ -94,37 +92,18 @@ class Diagnosis(Spelled):
             for item in self.items
             for name in (item.output,)
         }
-        asked |= {
-            name: mean(name, lower=-1 if one.signed else 0, upper=1, weight=one.weight, max_weight=most)
-            for name, one in self.request.means.items()
-        }
-        epsilon = self._of_shares * self._parts[0]
+        epsilon = self._of_shares * self._part(1)
         return make_plan(_query(self.people, asked), epsilon=epsilon) if asked else None
 
-    def bins(self, most: int) -> Plan | None:
-        """Return the plan of numbers of rows in bins, of which a unit counts with at most so many."""
-        asked: dict[str, Aggregate] = {
-            name: vector_sum(name, length=len(entries), bound=most, norm="l1")
-            for name, entries in self.request.vectors.items()
-        }
-        epsilon = self._of_shares * self._parts[1]
-        return make_plan(_query(self.people, asked), epsilon=epsilon) if asked else None
-
-    def places(self) -> Plan | None:
-        """Return the plan of the places that are compared with quantiles."""
-        asked: dict[str, Aggregate] = {
-            name: replace(one, error_bars=False) for name, one in self.request.quantiles.items()
-        }
-        if not asked:
-            return None
-        query = self.plan.query
-        limit = query.total_rows or query.groups * query.rows
-        return make_plan(self.rows.bound(rows=limit).agg(**asked).query, epsilon=self.places_epsilon)
-
-    def at(self, places: Mapping[str, float]) -> Diagnosis:
-        """Return the same, with what is compared with quantiles at these places."""
-        request = Request(self.plan, self.names, places, self.request.most)
-        return replace(self, request=request, people=_people(self.rows, self.plan, self.names, request))
+    def numbers(self, most: int) -> tuple[Plan, ...]:
+        """Return the plans of what shifts follow from, in which a unit counts with at most so many rows."""
+        plans = []
+        for table, names in self.tables:
+            asked = {name: self.request.asked[name].of_at_most(most, name) for name in names}
+            epsilon = self._of_shares * self._part(len(names))
+            query = table.bound(rows=most).agg(**asked).query
+            plans.append(make_plan(query, epsilon=epsilon, noise="laplace"))
+        return tuple(plans)
 
     def pairs(self) -> Table[Any]:
         """Return the rows, with columns whose different values are those of groups and values."""
@@ -143,7 +122,7 @@ class Diagnosis(Spelled):
             larger = min(max(most[name], few), MOST_VALUES)
             for suffix, limit in (("few", few), ("most", larger)):
                 asked[f"{name}_{suffix}"] = count_distinct(name, values=limit, method=one.method)
-        epsilon = self._of_shares * self._parts[2]
+        epsilon = self._of_shares * self._part(len(asked))
         return make_plan(_query(self.pairs(), asked), epsilon=epsilon) if asked else None
 
     @property
@@ -152,22 +131,52 @@ class Diagnosis(Spelled):
         return Fraction(0)
 
     @property
+    def spent(self) -> ExactCost:
+        """What it costs."""
+        return ExactCost(self.epsilon, self.delta)
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit."""
+        return self.plan.unit
+
+    @cached_property
+    def drawn_parts(self) -> tuple[dict[str, Any], ...]:
+        """The descriptions of what it draws; of parts that follow from earlier ones, with the largest limits.
+
+        Each part claims what it claims here, whatever its limits turn out to be, and is certified again
+        before it is drawn.
+        """
+        most = LIMITS[-1]
+        plans = (
+            self.contributions,
+            None if self.matched is None else self.matched[1],
+            self.shares(most),
+            *self.numbers(most),
+            self.distinct(dict.fromkeys(self.request.distinct, most)),
+        )
+        return tuple(plan.description for plan in plans if plan is not None)
+
+    @property
     def loss(self) -> Loss:
         """What it loses, for a budget: its epsilon, as its last part is planned by answers of the first."""
         return Loss(approximate=((self.epsilon, Fraction(0), 1),))
 
     @property
+    def charge(self) -> Loss:
+        """What a budget pays for it."""
+        return self.loss
+
+    @property
     def _of_shares(self) -> Fraction:
         """The part of shares and of all other numbers."""
         counted = OF_KEYS if self.matched is not None else 0
-        return self.epsilon * (1 - OF_CONTRIBUTIONS - counted) - self.places_epsilon
+        return self.epsilon * (1 - OF_CONTRIBUTIONS - counted)
 
-    @property
-    def _parts(self) -> tuple[Fraction, ...]:
-        """How this is divided: over shares, bins and different values, evenly over what is requested."""
-        asked = self.request
-        numbers = len(self.items) + len(asked.means), len(asked.vectors), 2 * len(asked.distinct)
-        return tuple(Fraction(one, sum(numbers)) for one in numbers)
+    def _part(self, numbers: int) -> Fraction:
+        """Return the part of some questions: all shares are one, as one noise hides them together."""
+        all_numbers = bool(self.items) + len(self.request.asked) + 2 * len(self.request.distinct)
+        return Fraction(numbers, all_numbers)
 
     def release(self, words: Words | None = None) -> Diagnostics:
         """Return the diagnostics, drawn when they are first looked at, and once."""
@@ -198,7 +207,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
             "pipeline cannot; leave them out here, or ask them of the table in a file"
         )
     bounds = tuple(_bounds(plan))
-    rows = rows_alone(table)
+    rows = table._rows_alone
     names = Names.beside(*rows.schema)
     groups = query.public_keys
     number, keys, matched = names("group"), 0, None
@@ -209,49 +218,67 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
             counted = _query(rows, {number: count_distinct(number, values=1)})
             matched = rows, make_plan(counted, epsilon=epsilon * OF_KEYS)
     items = tuple(item for item, _ in _items(query, names, bounds))
-    request, people = _requested(rows, plan, names)
+    request = Request(plan, names)
+    tables = _tables(rows, query, request)
+    distinct = {
+        name: f"count(DISTINCT {_valued(query, one.column)})" for name, one in request.distinct.items()
+    }
+    people = units(rows, query.keys, names, query.max_rows, bounds, distinct)
+    people = people.with_columns(**{item.output: sql for item, sql in _items(query, names, bounds)})
     if not items and not request.questions:
         raise QueryError(
             "diagnostics: this question has no limits and no bounds that change anything; leave them out"
         )
     of = {"rows": names("rows")}
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
-    of |= {name: request.values[name] for name in request.distinct}
+    of |= {name: name for name in request.distinct}
     look = make_plan(_query(people, contributions.asked(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
-    places = epsilon * OF_PLACES if request.quantiles else Fraction(0)
-    return Diagnosis(epsilon, plan, rows, people, names, items, request, look, matched, keys, places)
+    return Diagnosis(epsilon, plan, rows, people, names, items, request, tables, look, matched, keys)
 
 
-def _requested(rows: Table[Any], plan: Plan, names: Names) -> tuple[Request, Table[Any]]:
-    """Return what is requested for shifts, for as many aggregates as one table can, and a row a unit."""
-    most = len(plan.query.measured)
-    while most:
-        request = Request(plan, names, most=most)
-        with suppress(QueryError):
-            return request, _people(rows, plan, names, request)
-        most //= 2
-    request = Request(plan, names, most=0)
-    return request, _people(rows, plan, names, request)
+def _tables(
+    rows: Table[Any], query: Query, request: Request
+) -> tuple[tuple[Table[Any], tuple[str, ...]], ...]:
+    """Return the tables of which the numbers of shifts are asked: as few as can have their columns."""
+    found: list[tuple[Table[Any], tuple[str, ...]]] = []
+    failed: list[str] = []
+    for of_pairs in (True, False):
+        waiting = [tuple(name for name, one in request.asked.items() if one.columns.of_pairs == of_pairs)]
+        while waiting:
+            names = waiting.pop()
+            if not names:
+                continue
+            try:
+                found.append((_table(rows, query, request, names), names))
+            except QueryError:
+                half = len(names) // 2
+                waiting += [names[half:], names[:half]] if half else []
+                failed += [] if half else names
+    request.without(failed)
+    return tuple(found)
 
 
-def _people(rows: Table[Any], plan: Plan, names: Names, request: Request) -> Table[Any]:
-    """Return one row for each unit, with everything that is requested of units."""
-    query, bounds = plan.query, tuple(_bounds(plan))
-    shares = {item.output: expression for item, expression in _items(query, names, bounds)}
-    people = units(rows, query.keys, names, query.max_rows, bounds, request.sums)
-    return people.with_columns(**shares).with_columns(**request.of_units)
+def _table(rows: Table[Any], query: Query, request: Request, names: tuple[str, ...]) -> Table[Any]:
+    asked: dict[str, Asked] = {name: request.asked[name] for name in names}
+    made = records(rows, query.keys, request.names, [one.columns for one in asked.values()])
+    vectors = {name: f"[{', '.join(one.vector)}]" for name, one in asked.items() if one.vector}
+    return made.with_columns(**vectors)
 
 
 def _pair(query: Query, column: str) -> str:
     """Return SQL of a text for each group and value; NULL where there is no value."""
-    value, there = quoted(column), f"{quoted(column)} IS NOT NULL"
-    if query.schema[column].kind is Kind.REAL:
-        there += f" AND NOT isnan({value})"
     texts = []
-    for one in (*map(quoted, query.keys), value):
+    for one in (*map(quoted, query.keys), quoted(column)):
         text = f"CAST({one} AS VARCHAR)"
         texts.append(f"coalesce(concat(length({text}), ':', {text}), '-')")
-    return f"CASE WHEN {there} THEN concat({', '.join(texts)}) ELSE NULL END"
+    return f"CASE WHEN {_valued(query, column)} IS NOT NULL THEN concat({', '.join(texts)}) ELSE NULL END"
+
+
+def _valued(query: Query, column: str) -> str:
+    """Return SQL of a value; NULL where it is NaN."""
+    value = quoted(column)
+    real = query.schema[column].kind is Kind.REAL
+    return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END" if real else value
 
 
 def _query(table: Table[Any], asked: dict[str, Any]) -> Query:

@@ -13,9 +13,11 @@ from sfumato.display.card import Card, Rows, Sentences
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
 from sfumato.noise import Words
+from sfumato.noise.law import Law
 from sfumato.ownership import Owned, Turn
+from sfumato.query.aggregates.vectors import VectorEstimate
 from sfumato.query.diagnostics.contributions import Distribution, distributions
-from sfumato.query.diagnostics.shifts import Shift
+from sfumato.query.diagnostics.shifts import Noisy, Shift
 from sfumato.query.payment import telling
 from sfumato.query.released import output
 from sfumato.query.released.release import Release, check_error_columns
@@ -105,10 +107,6 @@ class Diagnostics(Displayed, Owned):
             table, plan = diagnosis.matched
             self._matched = Release(plan, table.engine, unsafe_words=words)
         self._parts: tuple[Release, ...] | None = None
-        self._places: Release | None = None
-        places = diagnosis.places()
-        if places is not None:
-            self._places = Release(places, diagnosis.rows.engine, unsafe_words=words)
         self._done = False
 
     @property
@@ -136,7 +134,7 @@ class Diagnostics(Displayed, Owned):
         >>> [(one.limit, one.of) for one in diagnostics.findings()]
         [('rows=1', 'rows'), ('rows=1', 'units')]
         """
-        row, bars = _numbers(self._drawn(confidence), confidence)
+        row, bars = self._shares(confidence)
         distributions = self._distributions
         found = []
         for item in self._diagnosis.items:
@@ -150,10 +148,9 @@ class Diagnostics(Displayed, Owned):
     def shifts(self, confidence: float = 0.95) -> tuple[Shift, ...]:
         """Return how far limits and bounds shift each output, of all groups together.
 
-        The shift of a quantile is that of its rank: without limits and bounds, another share of the values is
-        at most there than was requested. The shift of a sum or mean of vectors is that of their lengths.
-        Values that are beyond a bound by more than the width of the bounds count as if they
-        were beyond it by that. `sentences` names the outputs that have no estimate.
+        The shift of a sum or mean of vectors is that of their lengths. Values that are beyond a bound by more
+        than the width of the bounds count as if they were beyond it by that. `sentences` names the outputs
+        that have no estimate.
 
         Args:
             confidence: in (0, 1), of each error bar.
@@ -166,16 +163,8 @@ class Diagnostics(Displayed, Owned):
         >>> [(one.output, one.relative) for one in visits.diagnose(epsilon=1).shifts()]
         [('n', True)]
         """
-        parts, found = self._drawn(confidence), []
-        numbers: dict[int, tuple[dict[str, float], dict[str, float]]] = {}
-        for one in self._diagnosis.request.questions:
-            # So that all the numbers of a shift are within their bars at once.
-            among = len(one.numbers)
-            if among not in numbers:
-                numbers[among] = _numbers(parts, 1 - (1 - confidence) / among)
-            values, bars = numbers[among]
-            found.append(one.shift(values, {name: bars[name] for name in one.numbers}))
-        return tuple(found)
+        noisy = _noisy(self._drawn(confidence))
+        return tuple(one.shift(noisy, confidence) for one in self._diagnosis.request.questions)
 
     @property
     def most_rows(self) -> int:
@@ -288,21 +277,24 @@ class Diagnostics(Displayed, Owned):
 
     def _rest(self) -> tuple[Release, ...]:
         """Return what is requested with what the first answers show: shares, bins, and different values."""
-        made = self._diagnosis
-        if self._places is not None:
-            (row,) = self._places.to_arrow().to_pylist()
-            made = made.at(row)
-        known = self._distributions
+        made, known = self._diagnosis, self._distributions
         most = known["rows"].enough
         larger = {name: known[name].enough for name in made.request.distinct}
         plans = [
             (made.shares(most), made.people),
-            (made.bins(most), made.people),
+            *zip(made.numbers(most), (table for table, _ in made.tables), strict=True),
             (made.distinct(larger), made.pairs()),
         ]
-        self._diagnosis = made
         words = self._words
         return tuple(Release(plan, at.engine, unsafe_words=words) for plan, at in plans if plan is not None)
+
+    def _shares(self, confidence: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the shares beyond limits, and their error bars."""
+        parts = self._drawn(confidence)
+        if not self._diagnosis.items:
+            return {}, {}
+        (row,), (bars,) = (table.to_pylist() for table in (parts[0].to_arrow(), parts[0].errors(confidence)))
+        return row, bars
 
     def _unmatched(self, matched: Release, confidence: float) -> Finding:
         """Return the share of public keys that no row has."""
@@ -359,12 +351,20 @@ def _percent(one: Finding) -> str:
     return f"{one.share:.{digits}%} ± {one.half_width:.{digits}%}"
 
 
-def _numbers(parts: Sequence[Release], confidence: float) -> tuple[dict[str, float], dict[str, float]]:
-    """Return all noisy numbers, with the entries of vectors, and their error bars."""
-    both: tuple[dict[str, float], dict[str, float]] = {}, {}
+def _noisy(parts: Sequence[Release]) -> Noisy:
+    """Return all noisy numbers, with the entries of vectors, and the laws of their noise."""
+    values, laws, steps, scales = dict[str, float](), dict[str, Law](), dict[str, float](), dict[str, float]()
     for part in parts:
-        for found, table in zip(both, (part.to_arrow(), part.errors(confidence)), strict=True):
-            for name, (value,) in table.to_pydict().items():
+        (row,) = part.to_arrow().to_pylist()
+        for estimate in part.plan.requirements.estimates:
+            linear = {estimate.total: 1.0} if isinstance(estimate, VectorEstimate) else estimate.linear
+            for coordinate, weight in (linear or {}).items():
+                value, law = row[estimate.name], part.plan.laws[coordinate or ""]
                 entries = enumerate(value) if isinstance(value, list) else ()
-                found.update({f"{name}[{i}]": one for i, one in entries} or {name: value})
-    return both
+                found = {f"{estimate.name}[{i}]": one for i, one in entries} or {estimate.name: value}
+                step = weight * float(part.plan.steps[coordinate or ""])
+                values |= found
+                laws |= dict.fromkeys(found, law)
+                steps |= dict.fromkeys(found, step)
+                scales |= dict.fromkeys(found, step * float(law.unit))
+    return Noisy(values, laws, steps, scales)

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.intervals import Interval
+from sfumato.noise.intervals import Interval, Noises
+from sfumato.noise.law import Law
+from sfumato.noise.mixtures import laplaces_tolerance
+from sfumato.noise.sums import NoiseSum
 from sfumato.query.aggregates import (
     Aggregate,
-    Combination,
     Correlation,
-    Derived,
-    Difference,
     LinearRegression,
     Mean,
-    Ratio,
     StandardDeviation,
+    Sum,
     Variance,
-    WeightedSum,
 )
 
-Numbers = Mapping[str, Interval]
-Ends = Callable[[Numbers], tuple[Interval, Interval]]
+Weights = Mapping[str, float]
+# The sum of more Laplace noises than these is bounded by its deviation and its largest noise.
+FEW = 8
+LIMITS = "without limits and bounds"
 
 
 def between(low: float, high: float) -> Interval:
@@ -49,15 +50,15 @@ class Shift:
             them, else in the unit of the output. Below 0 the output is too small.
         half_width: of the error bar of the shift.
         relative: whether the shift is a part.
-        of: what is shifted: the "value" of the output; its "rank", of a quantile, from 0 to 1; or the
-            "length" of the vectors that are added up.
+        of: what is shifted: the "value" of the output, or the "length" of the vectors that are added up.
+        against: what the output is compared with, in words.
 
     Made by `Diagnostics.shifts`.
 
     >>> print(Shift("n", -0.312, 0.021, True))
     n is about 31% ± 2% lower than without limits and bounds
-    >>> print(Shift("q", 0.083, 0.012, False, "rank"))
-    the rank of q is about 8% ± 1% higher than without limits and bounds
+    >>> print(Shift("q", 0.083, 0.012, False))
+    q is about 0.083 ± 0.012 higher than without limits and bounds
     """
 
     output: str
@@ -65,12 +66,13 @@ class Shift:
     half_width: float
     relative: bool
     of: str = "value"
+    against: str = LIMITS
 
     def __str__(self) -> str:
         name = self.output if self.of == "value" else f"the {self.of} of {self.output}"
         if not math.isfinite(self.half_width):
             return f"the noise is too large to estimate how far limits and bounds shift {name}"
-        if self.relative or self.of == "rank":
+        if self.relative:
             digits = 0 if self.half_width >= 0.01 else 1
             size, bar = f"{abs(self.shift):.{digits}%}", f"{self.half_width:.{digits}%}"
         else:
@@ -78,7 +80,71 @@ class Shift:
         if abs(self.shift) <= self.half_width:
             return f"limits and bounds shift {name} by no more than noise explains: {size} ± {bar}"
         way = "higher" if self.shift > 0 else "lower"
-        return f"{name} is about {size} ± {bar} {way} than without limits and bounds"
+        return f"{name} is about {size} ± {bar} {way} than {self.against}"
+
+
+class Ends(NamedTuple):
+    """An output with limits and bounds, without them, and the difference where it is known more exactly."""
+
+    limited: Interval
+    without: Interval
+    moved: Interval | None = None
+
+    @property
+    def both(self) -> tuple[Interval, Interval]:
+        """The output with limits and bounds, and without them."""
+        return self.limited, self.without
+
+    @property
+    def difference(self) -> Interval:
+        """How far limits and bounds move the output."""
+        return self.limited - self.without if self.moved is None else self.moved
+
+    @property
+    def part(self) -> Interval:
+        """The same as a part of the output without them."""
+        if self.moved is None:
+            return self.limited / self.without - ONE
+        return self.moved / self.without
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Noisy numbers with independent noises, those of bins and vectors of a Laplace law.
+
+    Args:
+        values: the numbers, by name.
+        laws: the law of the noise of each, in steps.
+        steps: the step of each.
+        scales: the scale of each noise.
+    """
+
+    values: Mapping[str, float]
+    laws: Mapping[str, Law]
+    steps: Mapping[str, float]
+    scales: Mapping[str, float]
+
+    def total(self, weights: Weights, k: float | None = None) -> Interval:
+        """Return where a weighted sum is without noise, but with probability 10^-k; for None, with it."""
+        value = math.fsum(self.values[name] * weight for name, weight in weights.items())
+        if k is None:
+            return between(value, value)
+        terms = [(name, abs(weight)) for name, weight in weights.items() if weight]
+        if len(terms) <= FEW:
+            noise = NoiseSum([(w * self.steps[name], self.laws[name]) for name, w in terms])
+            far = float(noise.tolerance(k)) if terms else 0.0
+        else:
+            scales = [w * self.scales[name] for name, w in terms]
+            spread = math.sqrt(2) * math.hypot(*scales) * (1 + 1e-12)
+            rounding = sum(w * self.steps[name] for name, w in terms) / 2
+            far = float(laplaces_tolerance(k, spread, max(scales))) + rounding
+        return between(value - far, value + far)
+
+    def quotient(self, top: Weights, bottom: Weights, failure: float) -> Interval:
+        """Return where a quotient of two weighted sums is without noise, but with a probability."""
+        numbers = {name: np.array([self.values[name]]) for name in bottom}
+        found = Noises(self.laws, self.steps).quotient(numbers, top, bottom, failure)
+        return between(float(found.low[0]), float(found.high[0]))
 
 
 @dataclass(frozen=True)
@@ -87,33 +153,94 @@ class Question:
 
     Args:
         output: its name.
-        numbers: the names of the noisy numbers that it follows from.
-        ends: makes of intervals of these two intervals: with limits and bounds, and without.
-        relative, of: as of `Shift`.
-        absolute: whether both are in the unit of the output; else they are parts of a common number.
+        sums: weights of the noisy numbers, by name, of each sum of these that it follows from.
+        ends: makes of their intervals those of the output.
+        relative, of, against: as of `Shift`.
+        linear: whether the output is the first two sums themselves, and the third one the difference.
     """
 
     output: str
-    numbers: tuple[str, ...]
-    ends: Ends
+    sums: tuple[Weights, ...]
+    ends: Callable[[Sequence[Interval]], Ends]
     relative: bool
     of: str = "value"
-    absolute: bool = True
+    against: str = LIMITS
+    linear: bool = False
 
-    def shift(self, values: Mapping[str, float], bars: Mapping[str, float]) -> Shift:
-        """Return the shift, from noisy numbers and their error bars, all of which hold at once."""
-        middle = self._difference(values, dict.fromkeys(bars, 0.0))
-        ends = self._difference(values, bars)
+    def shift(self, noisy: Noisy, confidence: float) -> Shift:
+        """Return the shift, with an error bar of this confidence."""
+        k = -math.log10((1 - confidence) / len(self.sums))  # that all of the sums hold at once
+        middle, ends = (self._moved([noisy.total(weights, at) for weights in self.sums]) for at in (None, k))
+        given = self.output, self.relative, self.of, self.against
+        if not np.isfinite(middle.low) or middle.low != middle.high:
+            return _shift(0.0, math.inf, *given)
         shift = float(middle.low)
-        if not math.isfinite(shift) or middle.low != middle.high:
-            return Shift(self.output, 0.0, math.inf, self.relative, self.of)
         far = max(float(ends.high) - shift, shift - float(ends.low))
-        return Shift(self.output, shift, math.inf if math.isnan(far) else far, self.relative, self.of)
+        return _shift(shift, math.inf if math.isnan(far) else far, *given)
 
-    def _difference(self, values: Mapping[str, float], bars: Mapping[str, float]) -> Interval:
-        at = {n: between(values[n] - bars[n], values[n] + bars[n]) for n in bars}
-        limited, without = self.ends(at)
-        return limited / without - ONE if self.relative else limited - without
+    def _moved(self, sums: Sequence[Interval]) -> Interval:
+        ends = self.ends(sums)
+        return ends.part if self.relative else ends.difference
+
+
+def _shift(shift: float, far: float, output: str, relative: bool, of: str, against: str) -> Shift:
+    return Shift(output, shift, far, relative, of, against)
+
+
+def linear(output: str, limited: Weights, without: Weights) -> Question:
+    """Return the shift of an output that is a sum of noisy numbers with limits, and another one without."""
+    names = dict.fromkeys([*limited, *without])
+    limited, without = ({name: side.get(name, 0.0) for name in names} for side in (limited, without))
+    moved = {name: limited[name] - without[name] for name in names}
+    return Question(output, (limited, without, moved), lambda sums: Ends(*sums), True, linear=True)
+
+
+def sides(
+    output: str,
+    both: Sequence[Sequence[Weights]],
+    make: Callable[[Sequence[Interval], bool], Interval],
+) -> Question:
+    """Return the shift of an output that is made of sums with limits, and of as many without."""
+    limited, without = both
+    few = len(limited)
+    return Question(
+        output, (*limited, *without), lambda at: Ends(make(at[:few], True), make(at[few:], False)), False
+    )
+
+
+def shares(output: str, limited: Sequence[str], without: Sequence[Sequence[str]], j: int) -> Question:
+    """Return the shift of the share of one bin.
+
+    Args:
+        output: its name.
+        limited: the noisy number of each bin, with limits.
+        without: the noisy numbers that add up to that of each bin without them.
+        j: the bin.
+    """
+    both = [
+        [
+            dict.fromkeys([n for i, names in enumerate(side) if (i == j) == own for n in names], 1.0)
+            for own in (True, False)
+        ]
+        for side in ([[one] for one in limited], without)
+    ]
+    return sides(output, both, lambda at, _: part_of(*at))
+
+
+def quantile(sums: Sequence[Interval], places: Sequence[tuple[float, float]]) -> Interval:
+    """Return where a quantile of rank q is.
+
+    Args:
+        sums: of each bin but the last: 1 - q times what is up to it, less q times what is beyond.
+        places: the ends of each bin.
+    """
+    first = next((i for i, one in enumerate(sums) if one.high >= 0), len(sums))
+    last = next((i for i, one in enumerate(sums) if one.low >= 0), len(sums))
+    low, high = places[first][0], places[last][1]
+    if all(one.low == one.high for one in sums):  # no bar is wanted, but a number
+        below, upto = (float(sums[i].low) if 0 <= i < len(sums) else 0.0 for i in (first - 1, first))
+        low = high = low + (high - low) * (below / (below - upto) if below < upto else 0.5)
+    return between(low, high)
 
 
 def statistic(
@@ -165,6 +292,9 @@ def _coefficient(
     b = np.array([float(one.middle) for one in right])
     off = np.array([[float(one.high - one.low) / 2 for one in row] for row in matrix])
     off_right = np.array([float(one.high - one.low) / 2 for one in right])
+    # Nothing is known of a mean whose noise hides how much there is.
+    if not all(np.isfinite(each).all() for each in (a, b, off, off_right)):
+        return unknown
     if np.linalg.eigvalsh(a)[0] <= 1e-12:
         return unknown
     inverse = np.linalg.inv(a)
@@ -182,35 +312,47 @@ def _coefficient(
     return between(middle - radius, middle + radius)
 
 
-def rank_shift(limited: Sequence[Interval], without: Sequence[Interval], rank: float, place: int) -> Interval:
-    """Return how far the rank of a quantile is from the nearest rank that it has without limits and bounds.
+@dataclass(frozen=True)
+class Basis:
+    """Functions of one or two positions from 0 to 1 that add up to 1, and what their means tell.
 
     Args:
-        limited: with limits, the numbers of values below the bounds, at the lower bound, between it and the
-            next place, and so on up to the upper bound, and above it.
-        without: the same without limits.
-        rank: of the quantile.
-        place: where in these it is.
+        sql: SQL of each.
+        means: by column, the weights with which they add up to its position.
+        product: the weights of twice a product of distances from the middle, from 0 to 1; none of one column.
     """
-    # Bounds move values to the places at the ends.
-    inside = [limited[0] + limited[1], *limited[2:-2], limited[-2] + limited[-1]]
-    below, upto = _ranks([ZERO, *inside, ZERO], place)
-    ends = (below.low, upto.low), (below.high, upto.high)
-    least, most = (min(max(rank, float(a)), float(b)) for a, b in ends)
-    below, upto = _ranks(without, place)
-    # Where values are equal, a place has several ranks.
-    low = max(float(below.low) - most, min(float(upto.low) - most, 0.0))
-    return between(low, max(float(below.high) - least, min(float(upto.high) - least, 0.0)))
+
+    sql: tuple[str, ...]
+    means: Mapping[int, tuple[float, ...]]
+    product: tuple[float, ...] = ()
 
 
-def _ranks(numbers: Sequence[Interval], place: int) -> tuple[Interval, Interval]:
-    """Return which parts are below a place, and at most there."""
-    below, at, above = total(numbers[:place]), numbers[place], total(numbers[place + 1 :])
-    return part_of(below, at + above), part_of(below + at, above)
+def basis(values: Sequence[str], columns: tuple[int, ...]) -> Basis:
+    """Return the functions of one column, of it and itself, or of two."""
+    i, j = columns[0], columns[-1]
+    x, y = values[i], values[j]
+    if len(columns) == 1:
+        return Basis((x, f"1.0 - {x}"), {i: (1, 0)})
+    if i == j:
+        mixed = f"2.0 * {x} * (1.0 - {x})"
+        return Basis((f"{x} * {x}", mixed, f"(1.0 - {x}) * (1.0 - {x})"), {i: (1, 0.5, 0)}, (1, 0, 1))
+    ends = [(x, y), (x, f"(1.0 - {y})"), (f"(1.0 - {x})", y), (f"(1.0 - {x})", f"(1.0 - {y})")]
+    return Basis(tuple(f"{a} * {b}" for a, b in ends), {i: (1, 1, 0, 0), j: (1, 0, 1, 0)}, (1, 0, 0, 1))
+
+
+def bases(of: Aggregate, count: int) -> list[tuple[int, ...]]:
+    """Return of which columns, or pairs of columns, an aggregate needs functions."""
+    if isinstance(of, Mean | Sum):
+        return [(0,)]
+    pairs: list[tuple[int, ...]] = [(i, j) for i in range(count) for j in range(i, count)]
+    if isinstance(of, LinearRegression):
+        return pairs[1:]
+    return pairs if count == 1 or isinstance(of, Correlation) else [(0, 1)]
 
 
 def part_of(one: Interval, rest: Interval) -> Interval:
     """Return which part one number is of itself and the rest, neither of which is below 0."""
+    one, rest = (clip(some, 0, math.inf) for some in (one, rest))
     pairs = (float(one.low), float(rest.high)), (float(one.high), float(rest.low))
     low, high = (a / (a + b) if a + b > 0 else math.nan for a, b in pairs)
     return between(low, high)
@@ -237,54 +379,3 @@ def times(factor: float, one: Interval) -> Interval:
 def plus(number: float, one: Interval) -> Interval:
     """Return the interval of a sum with a number."""
     return one.map(lambda x: x + number)
-
-
-def terms(of: Derived) -> tuple[WeightedSum, WeightedSum]:
-    """Return the sum that something is, and the one that it is divided by."""
-    if isinstance(of, Combination):
-        return of.top, of.bottom
-    assert isinstance(of, Ratio | Difference)
-    one, other = ((name, Fraction(1)) for name in of.of)
-    if isinstance(of, Ratio):
-        return WeightedSum((one,)), WeightedSum((other,))
-    return WeightedSum((one,)).plus(WeightedSum((other,)).times(Fraction(-1))), WeightedSum((), Fraction(1))
-
-
-def held(at: Numbers, name: str) -> Interval:
-    """Return a number that is not below 0."""
-    return clip(at[name], 0, math.inf)
-
-
-def sides(at: Numbers, entries: Sequence[tuple[str, str]]) -> tuple[list[Interval], list[Interval]]:
-    """Return how many are in each bin, with limits and without."""
-    limited = [held(at, kept) for kept, _ in entries]
-    return limited, [one + held(at, lost) for one, (_, lost) in zip(limited, entries, strict=True)]
-
-
-def part_of_bins(entries: Sequence[tuple[str, str]], factors: Sequence[float]) -> Ends:
-    """Return which part of a weighted sum of bins counts."""
-
-    def ends(at: Numbers) -> tuple[Interval, Interval]:
-        sums = (
-            total([times(f, held(at, pair[i])) for f, pair in zip(factors, entries, strict=True)])
-            for i in (0, 1)
-        )
-        return part_of(*sums), ONE
-
-    return ends
-
-
-def share_of(entries: Sequence[tuple[str, str]], of_it: Sequence[float]) -> Ends:
-    """Return the share of a bin in all, with limits and without."""
-
-    def share(side: Sequence[Interval]) -> Interval:
-        return part_of(
-            total([one for one, there in zip(side, of_it, strict=True) if there]),
-            total([one for one, there in zip(side, of_it, strict=True) if not there]),
-        )
-
-    def ends(at: Numbers) -> tuple[Interval, Interval]:
-        limited, without = sides(at, entries)
-        return share(limited), share(without)
-
-    return ends

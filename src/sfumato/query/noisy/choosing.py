@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, cached_property
@@ -13,11 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.budget import Loss
-from sfumato.budget.measure import PrivacyLoss
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
-from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target, placed
 from sfumato.measurements.levels import Integers, Levels
 from sfumato.measurements.noise import Law
@@ -282,48 +279,6 @@ def share_of(asked: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> F
     chosen, others = ([w for a, w in asked if isinstance(a, Quantiles) is kind] for kind in (True, False))
     chosen_weight, weight = (sum(own, Fraction(0)) / len(own) for own in (chosen, others))
     return share * chosen_weight / (share * chosen_weight + (1 - share) * weight)
-
-
-def chosen_then_noisy(
-    choices: Sequence[Choice], noise: Measurement, metric: ContributionDistance, keys: Sequence[Hashable]
-) -> Measurement:
-    """Choose places, and then add noise to all numbers, among them those beside the places.
-
-    Args:
-        choices: what is chosen.
-        noise: a pure epsilon for each unit, at distance 1.
-        metric: of what units contribute to counts and plain numbers.
-        keys: the groups that are shown.
-    Returns:
-        A Measurement of exact statistics by group to places and noisy numbers: its map adds up what both
-        lose of units that each add what the metric's body holds to as many groups as it says.
-    """
-
-    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, Any]:
-        places: dict[Any, list[list[float]]] = {}
-        numbers: dict[Any, dict[str, int]] = {}
-        for key in keys:
-            own = groups.get(key, {})
-            numbers[key] = {name: n for name, n in own.items() if isinstance(name, str)}
-            places[key] = []
-            for choice in choices:
-                counts = {k[1]: n for k, n in own.items() if k[0] == choice.leaves.names[0] and n}
-                found, exact = choice.of_group(*placed(counts), None)
-                places[key] += found
-                numbers[key] |= {m.names[0]: n for m, n in zip(choice.margins, exact, strict=True)}
-        noisy = noise.function(numbers)
-        return {key: (places[key], noisy[key]) for key in keys}
-
-    each = sum(
-        (c.mechanism.loss * c.leaves.body.linf_sensitivities[0] * metric.groups for c in choices),
-        noise.map(1),
-    )
-
-    def privacy_map(units: Fraction) -> Loss:
-        return Loss(approximate=((math.ceil(units) * each, Fraction(0), 1),)) if units else Loss()
-
-    domain = GroupedIntegers(metric.body.names)
-    return Measurement("joint_quantiles, then k_norm", domain, metric, PrivacyLoss(), function, privacy_map)
 
 
 @cache

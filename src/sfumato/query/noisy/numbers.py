@@ -8,21 +8,16 @@ from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.laws import Marginal
-from sfumato.noise.laws import Gaussian
+from sfumato.noise.law import Gaussian
 from sfumato.noise.levels_gaussian import LevelNoises
 from sfumato.noise.mixtures import laplaces_tolerance
 from sfumato.noise.values import Floats
-from sfumato.query import sizes
 from sfumato.query.noisy.choosing import Places
 from sfumato.query.noisy.quantiles import NoisyTree
 from sfumato.query.totals import Totals
@@ -118,33 +113,3 @@ class NoisyNumbers(Spelled):
         steps = {n: float(s) for n, s in self.steps.items()}
         together: dict[str, Any] = {n: law for n, law in self.laws.items() if isinstance(law, Marginal)}
         return DependentNoises(together, steps) if together else Noises(self.laws, steps)
-
-
-def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
-    """Return the rows of a column that are kept, in memory of their own: no other row is in it.
-
-    Args:
-        column: of any type.
-        kept: for each row, whether it is kept.
-    """
-    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
-    if len(edges) > sizes.KEPT_PARTS:
-        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
-    parts = [column.slice(start, end - start) for start, end in edges.tolist()]
-    return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
-
-
-def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows of a batch that are kept, as `kept_rows` does."""
-    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
-
-
-def arrow_column(values: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]) -> pa.Array:
-    """Return an array of 64-bit numbers as Arrow, without a copy; of two dimensions, as lists of one length.
-
-    `pa.array` would do, but imports pandas where it is installed: a third of a second.
-    """
-    kind = pa.from_numpy_dtype(values.dtype)
-    data = pa.py_buffer(np.ascontiguousarray(values))
-    flat = pa.Array.from_buffers(kind, values.size, [None, data])
-    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])

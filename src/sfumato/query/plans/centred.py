@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from sfumato.budget import Loss, gaussian_mu
-from sfumato.budget.measure import PrivacyLoss
+from sfumato.budget import gaussian_mu
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import root_up
-from sfumato.framework import CentredDistance, Measurement, Norm
-from sfumato.measurements.centred_gaussian import centred_gaussian, noise_of
-from sfumato.measurements.conversions import convert
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.framework import CentredDistance, Norm
+from sfumato.measurements.centred_gaussian import noise_of
 from sfumato.noise.values import Floats
-from sfumato.query.noisy.noising import Noising
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.expected import expected_errors, ratio
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.weighing import split
@@ -32,51 +28,6 @@ WORTH = 0.9
 MOST_GROUPS = 1 << 16  # one batch
 CENTRES = [Fraction(i, 32) for i in range(1, 32)]
 PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the squared loss, for numbers that are no counts
-
-
-@dataclass(frozen=True, repr=False)
-class CentredPlan(Plan):
-    """A plan whose noise has a part in common in all groups.
-
-    Args:
-        drawn: the noise.
-        shape: its shape, in which one unit moves the numbers by at most 1, for as many groups.
-    """
-
-    drawn: CentredGaussian
-    shape: CentredDistance
-
-    @property
-    def metric(self) -> CentredDistance:
-        """Its shape on the groups that are shown."""
-        return replace(self.shape, keys=self.query.public_groups)
-
-    @property
-    def chain(self) -> Measurement:
-        """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
-        noise = centred_gaussian(self.multiplier, self.metric)
-        return self.exact_chain >> convert(noise, PrivacyLoss())
-
-    @property
-    def noising(self) -> Noising:
-        """What the release does with exact statistics."""
-        return replace(super().noising, together=self.drawn)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know before the release."""
-        common = (
-            f"Groups are counted from {self.shape.centre} of all units: their noise has a part in common, "
-            "so that what groups differ by has less noise, and what they add up to has more."
-        )
-        return (*super().notes, common)
-
-    def _numbers_content(self) -> list[dict[str, Any]]:
-        numbers = super()._numbers_content()
-        for content, own, weight in zip(numbers, self.drawn.scales, self.drawn.weights, strict=True):
-            content["noise_scale"] = str(own)
-            content["noise_scale_in_common"] = str(weight * self.drawn.shared)
-        return numbers
 
 
 def centred_plan(plan: Plan) -> Plan:
@@ -93,12 +44,12 @@ def centred_plan(plan: Plan) -> Plan:
         drawn = noise_of(metric, 1 / mu)
     except ParameterError:  # beyond what is drawn on the fine grid
         return plan
-    names = plan.requirements.body.names
-    return CentredPlan(
-        plan.query, plan.epsilon, plan.delta, plan.noise, plan.requirements, 1 / mu,
-        dict(zip(names, drawn.scales, strict=True)), dict(zip(names, drawn.laws, strict=True)),
-        None, Loss(gaussian=mu**2), drawn, metric,
-    )  # fmt: skip
+    common = (
+        f"Groups are counted from {metric.centre} of all units: their noise has a part in common, "
+        "so that what groups differ by has less noise, and what they add up to has more."
+    )
+    measurement = GroupMeasurement.of(plan.query, plan.requirements, drawn)
+    return replace(plan, measurement=measurement, multiplier=1 / mu, noise_notes=(common,))
 
 
 def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from sfumato.measurements.selection import GroupSelection
-from sfumato.query.estimates import Estimate, QuantileEstimate
-from sfumato.query.estimates.chosen import ChosenQuantile
+from sfumato.query.aggregates import Estimate
+from sfumato.query.aggregates.order_statistics import ChosenQuantile, QuantileEstimate
 
 # By output; and of None, to be shown at all: with how many units a private group is, half the time.
 Errors = Mapping[str | None, float]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from sfumato.budget import Loss
 from sfumato.budget.cost import ExactCost
@@ -16,10 +16,8 @@ from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
 from sfumato.framework import (
     CentredDistance,
-    ContributionDistance,
     KNormDistance,
     LevelsDistance,
-    Measurement,
     RowsDomain,
     TimeStepsDistance,
     Transformation,
@@ -29,30 +27,38 @@ from sfumato.measurements.selection import GroupSelection
 from sfumato.noise import Words
 from sfumato.query.bars import Bias
 from sfumato.query.cards.planned import plan_card, price
-from sfumato.query.cautions import cautions
+from sfumato.query.certified import KEPT
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
-from sfumato.query.explanation import (
-    Explanation,
-    found_content,
-    numbers_content,
-    question_content,
-    selection_content,
-)
 from sfumato.query.found import Found
-from sfumato.query.noisy.noising import Noising
+from sfumato.query.noisy.choosing import counted
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.passed_on import ToldBeside
 from sfumato.query.plans.expected import Errors, expected_errors
 from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
 from sfumato.transformations import (
-    CountUnits,
     Statistic,
     bound_groups,
     bound_total_rows,
     per_group,
     scale_groups,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.top.asked import Top
+    from sfumato.query.top.draw import TopMeasurement
+    from sfumato.query.top.explanation import TopExplanation
+
+    Asked = TypeVar("Asked", bound=Query | Top, default=Query)
+    Measured = TypeVar("Measured", bound=GroupMeasurement | TopMeasurement, default=GroupMeasurement)
+else:
+    from typing import TypeVar
+
+    Asked, Measured = TypeVar("Asked"), TypeVar("Measured")
 
 
 class Beside(Protocol):
@@ -73,6 +79,11 @@ class Beside(Protocol):
         """What it loses, for a budget."""
         ...
 
+    @property
+    def drawn_parts(self) -> tuple[dict[str, Any], ...]:
+        """The descriptions of what it draws."""
+        ...
+
     def release(self, words: Words | None = None) -> Any:
         """Return what it gives, not yet drawn."""
         ...
@@ -83,77 +94,119 @@ class Beside(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Displayed):
+class Plan(Displayed, Generic[Asked, Measured]):
     """What a release does, decided before a row is read.
 
-    Made by `Question.plan`.
+    Made by `Question.plan` and `Top.plan`. A plan for the largest groups has no `requirements`, and no
+    property that follows from them.
 
     Args:
-        query: what is asked.
-        epsilon, delta: the budget, exactly.
-        noise: the kind of noise.
-        requirements: statistics and how the outputs are made of them.
-        multiplier: the noise multiplier that the budget buys.
-        scales: noise scale of each coordinate, in grid steps.
-        laws: the laws of the noise, by coordinate, in grid steps.
-        selection: how private groups are chosen, or None.
-        loss: what the whole release costs; within the budget.
-        others: names of other noises, and how large the errors are of those with them, about.
-        diagnostics: what is asked about its limits and bounds, at a cost of its own; or None.
-        found: what noisy looks found before, which cost beside epsilon.
-        sampling: whether error bars are to hold the sampling error too.
+        query: the query.
+        epsilon, delta: the exact budget.
+        measurement: the mechanism, with its privacy map.
+        multiplier: the noise multiplier that the budget buys; 1 for the largest groups.
+        errors: expected errors of the outputs, where they do not follow from single deviations.
+        noise_notes: notes about the noise.
+        others: other kinds of noise, and about how large the errors are in comparison.
+        diagnostics: the diagnostics of limits and bounds, with a cost of their own; or None.
+        found: inferred limits and bounds; their preliminary queries cost extra.
+        sampling: whether error bars cover the sampling error too.
     """
 
-    query: Query
+    query: Asked
     epsilon: Fraction
     delta: Fraction
-    noise: NoiseKind
-    requirements: Requirements
-    multiplier: Fraction
-    scales: Mapping[str, Fraction]
-    laws: Mapping[str, Law]
-    selection: GroupSelection | None
-    loss: Loss
+    measurement: Measured
+    multiplier: Fraction = Fraction(1)
+    errors: Errors | None = field(default=None, kw_only=True)
+    noise_notes: tuple[str, ...] = field(default=(), kw_only=True)
     others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
     diagnostics: Beside | None = field(default=None, kw_only=True)
     found: tuple[Found, ...] = field(default=(), kw_only=True)
     sampling: bool = field(default=False, kw_only=True)
 
     @property
+    def loss(self) -> Loss:
+        """The privacy loss of the whole release, within the budget: the measurement's map at one unit."""
+        return self.measurement.loss
+
+    @property
+    def requirements(self: Plan) -> Requirements:
+        """The statistics, and how the outputs are made of them."""
+        return self.measurement.requirements
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The kind of noise."""
+        return self.measurement.kind
+
+    @property
+    def selection(self: Plan) -> GroupSelection | None:
+        """How private groups are chosen, or None."""
+        return self.measurement.selection
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """The laws of the noise, by coordinate, in grid steps."""
+        return self.measurement.laws
+
+    @property
+    def scales(self: Plan) -> Mapping[str, Fraction]:
+        """The scale of the noise of each coordinate, in grid steps."""
+        return self.measurement.scales
+
+    @property
     def spent(self) -> ExactCost:
-        """The budget (epsilon, delta) of all: basic composition, with looks before and what goes beside."""
+        """The total (epsilon, delta) by basic composition, including preliminary queries and diagnostics."""
         epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
         if (beside := self.diagnostics) is None:
             return ExactCost(epsilon, self.delta)
         return ExactCost(epsilon + beside.epsilon, self.delta + beside.delta)
 
     @property
-    def steps(self) -> dict[str, Fraction]:
+    def charge(self) -> Loss:
+        """The charge to a budget, including preliminary queries and diagnostics."""
+        own = self.measurement.charge(self.epsilon, self.delta)
+        if not self.found and self.diagnostics is None:
+            return own
+        looks = tuple((found.epsilon, Fraction(0), 1) for found in self.found if found.epsilon)
+        beside = Loss() if self.diagnostics is None else self.diagnostics.loss
+        return own + Loss(approximate=looks) + beside
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit."""
+        return self.query.unit
+
+    @property
+    def drawn_parts(self) -> tuple[dict[str, Any], ...]:
+        """The descriptions of everything drawn: preliminary queries, the release, and diagnostics."""
+        before = [part for found in self.found for part in found.drawn_parts]
+        beside = () if self.diagnostics is None else self.diagnostics.drawn_parts
+        return (*before, self.description, *beside)
+
+    @property
+    def steps(self: Plan) -> Mapping[str, Fraction]:
         """The grid step of each coordinate, in its own unit."""
-        return {c.name: c.step for c in self.requirements.coordinates}
+        return self.measurement.steps
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]:
-        """What is counted of rows."""
-        return self.requirements.statistics
+    def statistics(self: Plan) -> tuple[Statistic, ...]:
+        """What is counted of rows: also the values that places are chosen from."""
+        return counted(self.requirements.statistics, self.measurement.choices)
 
-    @property
+    @cached_property
     def exact(self) -> ExactQuery:
-        """What the engine computes. Selection needs the count of units, noisy or not."""
-        statistics = self.statistics
-        if self.selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
-            statistics = (CountUnits(), *statistics)
-        return self.query.exact(statistics)
+        """What the engine computes."""
+        return self.query.exact(self.measurement.statistics)
 
     @property
-    def metric(
-        self,
-    ) -> KNormDistance | CentredDistance | LevelsDistance | TimeStepsDistance | None:
-        """How the noise sees all numbers together; None where each has noise of its own."""
-        return None
+    def metric(self: Plan) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
+        """How the noise sees all numbers together, one unit's as at most 1; None for independent noise."""
+        return self.measurement.metric(self.multiplier, self.query)
 
     @property
-    def exact_chain(self) -> Transformation:
+    def exact_chain(self: Plan) -> Transformation:
         """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
         query, statistics = self.query, self.statistics
         columns = sorted({c for s in statistics for c in s.columns})
@@ -161,86 +214,62 @@ class Plan(Displayed):
         # The noise does not see what is counted where numbers are made of it first.
         together = self.metric if statistics == self.requirements.statistics else None
         limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
-        counted = per_group(statistics, together=together, **limits)
-        return bounded(query, rows) >> counted
-
-    @property
-    def chain(self) -> Measurement:
-        """Rows to noisy statistics of all groups that are shown, as they are released.
-
-        Its map at 1 is what the noise loses of one unit, whichever groups are shown: public ones, or what
-        the selection leaves.
-        """
-        body = self.requirements.body
-        noise = self.noise.by_group(
-            [self.scales[name] for name in body.names],
-            ContributionDistance(body, self.query.times, self.query.scaled),
-            self.query.public_groups,
-        )
-        return self.exact_chain >> noise
-
-    @property
-    def noising(self) -> Noising:
-        """What the release does with exact statistics, without the source that they come from."""
-        keys, statistics = self.query.keys, self.exact.statistics
-        return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
+        return bounded(query, rows) >> per_group(statistics, together=together, **limits)
 
     @property
     def description(self) -> dict[str, Any]:
         """What a release draws, as the certificate reads it: from the objects that draw."""
         claim = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
-        limits = {"groups": self.exact.description}
-        return {"kind": "groups", **claim, **limits, **self.noising.description}
+        return claim | self.measurement.description(self.exact)
 
     @property
-    def deviations(self) -> dict[str, float]:
-        """The standard deviation of the noise of each number, in its own unit."""
-        steps = self.steps
-        return {n: float(law.standard_deviation) * float(steps[n]) for n, law in self.laws.items()}
+    def deviations(self: Plan) -> dict[str, float]:
+        """The standard deviation of the noise of each number, in its own unit; of chosen places, in rows."""
+        steps, laws = self.steps, self.measurement.laws
+        found = {n: float(law.standard_deviation) * float(steps[n]) for n, law in laws.items()}
+        return found | {c.leaves.names[0]: c.deviation for c in self.measurement.choices}
 
     @cached_property
-    def expected(self) -> Errors:
+    def expected(self: Plan) -> Errors:
         """About how large the error of each output will be (see `expected_errors`)."""
+        if self.errors is not None:
+            return self.errors
         return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
-    @property
+    @cached_property
     def bias(self) -> Bias:
         """What contribution limits and bounds can change in the numbers, which no error bar includes."""
         return replace(self.query.bias, estimated=self.diagnostics is not None)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self: Plan[Any, Any]) -> tuple[str, ...]:
         """What whoever asks should know before the release, and what other noises would have given."""
-        found = [
-            *self.query.notes,
-            *self.query.groups_notes,
-            *cautions(self.query.schema, self.query.keys, self.epsilon, self.delta),
-            *(s.note for s in self.requirements.statistics if s.note is not None),
-            *(note for name, a in self.query.aggregates if (note := a.note(name)) is not None),
-        ]
-        if self.others:
-            compared = " and ".join(
-                f"{_times(share)} those with {titled(name)} noise" for name, share in self.others
-            )
-            found.append(
-                f"With {titled(self.noise.name)} noise the errors of the outputs are about {compared}."
-            )
-        return tuple(found)
+        return tuple(self.explain().to_dict()["notes"])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all of it but what is asked beside, which is of rows: what that costs goes along."""
+        """Return all of it but what reads rows, and what is asked beside: what that costs goes along."""
         one, state = self.diagnostics, dict(self.__dict__)
+        state.pop(KEPT, None)
+        if not isinstance(self.query, Query):
+            state["query"] = self.query.passed_on()
         if one is not None:
-            state["diagnostics"] = ToldBeside(one.epsilon, one.delta, one.loss, one.content())
+            state["diagnostics"] = ToldBeside(
+                one.epsilon, one.delta, one.loss, one.content(), one.drawn_parts
+            )
         return state
 
     def _card(self) -> Card:
         return plan_card(self)
 
     def __repr__(self) -> str:
-        return visible(f"<Plan: {self.query.told}; {price(*self.spent)}, {titled(self.noise.name)} noise>")
+        noise = f", {titled(self.noise.name)} noise" if self.laws else ""
+        return visible(f"<Plan: {self.query.told}; {price(*self.spent)}{noise}>")
 
-    def explain(self) -> Explanation:
+    @overload
+    def explain(self: Plan) -> Explanation: ...
+    @overload
+    def explain(self: Plan[Top, TopMeasurement]) -> TopExplanation: ...
+    def explain(self: Plan[Any, Any]) -> Any:
         """Return each step with its bounds, noise scale and share of the budget.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -253,47 +282,7 @@ class Plan(Displayed):
         4. Compute the outputs from the noisy numbers alone, which costs nothing more.
         ...
         """
-        query, noise = self.query, self.noise
-        estimates = self.requirements.estimates
-        asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
-        return Explanation(
-            question_content(query, self.statistics)
-            | {
-                "selection": selection_content(self.selection, noise.name, query.groups, self.epsilon),
-                "noise": noise.name,
-                "statistics": self._numbers_content(),
-                "outputs": {
-                    e.name: {
-                        "kind": e.kind,
-                        "asked": asked[e.name],
-                        "from": list(e.coordinates),
-                        "type": "int64" if e.integer else "float64",
-                    }
-                    | ({"rank": e.rank} if e.kind == "quantile" else {})
-                    | ({"entries": e.entries} if e.entries else {})
-                    for e in estimates
-                },
-                "budget": {
-                    "epsilon": str(self.epsilon),
-                    "delta": str(self.delta),
-                    "noise_multiplier": str(self.multiplier),
-                },
-                "notes": list(self.notes),
-                "bias": self.bias.told(),
-                "diagnostics": None if self.diagnostics is None else self.diagnostics.content(),
-            }
-            | found_content(self.found)
-        )
-
-    def _numbers_content(self) -> list[dict[str, Any]]:
-        needed = self.requirements
-        bodies = [needed.body_of(s) for s in needed.statistics]
-        return numbers_content(needed.statistics, bodies, self.noise.norm, dict(self.laws))
-
-
-def _times(share: float) -> str:
-    told = f"{share:.2g}"
-    return "as large as" if told == "1" else f"{told} times"
+        return self.query._explanation(self)
 
 
 def bounded(query: Query, rows: RowsDomain) -> Transformation:

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.budget.calibration import ROOM
+from sfumato.budget.parameters import admissible_epsilon, released_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
@@ -28,14 +29,12 @@ from sfumato.query.choices import (
 from sfumato.query.plans.expected import Errors, ratio
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.separate import SeparatePlans
-from sfumato.query.plans.series import series_plan
-from sfumato.query.plans.together import TogetherPlan, k_norm_plan
+from sfumato.query.plans.series import series_plan, tree_plan
+from sfumato.query.plans.together import k_norm_plan
 from sfumato.query.plans.totals import totals_plan
-from sfumato.query.plans.trees import tree_plan
 from sfumato.query.query import Query
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
-SMALLEST_DELTA = Fraction(1, 10**300)
 # Errors that are larger than this part of those with other noise are no reason to draw it for all together.
 CLEARLY = 0.98
 # By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below: at
@@ -76,9 +75,9 @@ def make_plan(
     _check_groups(query, dlt, group_selection, pre_threshold)
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
-    plan = _chosen(_Asked(query.kind), eps, dlt, noise, group_selection, pre_threshold)
-    # Copies: whoever changes a plan changes no other.
-    return replace(plan, query=query, scales=dict(plan.scales), laws=dict(plan.laws))
+    plan = _chosen(_Asked(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
+    claimed = dlt if plan.delta else plan.delta
+    return replace(plan, query=query, delta=claimed, measurement=plan.measurement.for_query(query))
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
     return SEPARATE_NOISES if delta else ("laplace",)
 
 
-def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> TogetherPlan | None:
+def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> Plan | None:
     """Return the plan with K-norm noise, if it answers the question."""
     try:
         return k_norm_plan(query, epsilon, delta, pre_threshold)
@@ -200,12 +199,10 @@ def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_thres
 
 
 def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
-    eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+    eps, dlt = admissible_epsilon(epsilon), released_delta(delta)
     if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
         raise BudgetError(
             f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, nothing is left "
             "to see, and above, nothing is hidden"
         )
-    if 0 < dlt < SMALLEST_DELTA:
-        raise BudgetError(f"delta is {shown(delta)}, but must be 0 or at least 1e-300")
     return eps, dlt

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
+from sfumato.budget import Loss, calibrate, gaussian_mu
+from sfumato.budget.calibration import ROOM_OF_COMPOSITIONS, threshold_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, RefusalError
 from sfumato.exact import root_up
 from sfumato.framework import Norm
-from sfumato.measurements.noise import NOISES, Law, NoiseKind
+from sfumato.measurements.noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
     GroupSelection,
@@ -20,6 +21,7 @@ from sfumato.measurements.selection import (
 )
 from sfumato.noise import Laplace
 from sfumato.query.choices import SELECTIONS
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.centred import centred_plan
 from sfumato.query.plans.expected import Errors
 from sfumato.query.plans.plan import Plan
@@ -59,8 +61,8 @@ class SeparatePlans:
                 unit_loss = self._unit_loss(kind, self.guess, rule.uses_noise) + rule.loss
                 needed = self._requirements(kind, self.guess, rule.uses_noise)
                 multiplier = self._rough_multiplier(unit_loss)
-                found[name] = self._plan(kind, rule, needed, multiplier, unit_loss).expected
-            except RefusalError:  # a rule that cannot work at this budget
+                found[name] = self._plan(kind, rule, needed, multiplier).expected
+            except (BudgetError, RefusalError):  # a rule that cannot work at this budget
                 continue
         return found
 
@@ -78,7 +80,7 @@ class SeparatePlans:
             for selection in self._selections(noise, group_selection):
                 try:
                     found.append(self._candidate(NOISES[noise], selection))
-                except RefusalError as refusal:  # a rule that cannot work at this budget
+                except (BudgetError, RefusalError) as refusal:  # a rule that cannot work at this budget
                     refusals.append(refusal)
         if not found:
             raise refusals[0]
@@ -101,11 +103,11 @@ class SeparatePlans:
         rough = self._rough_multiplier(self._unit_loss(noise, self.guess, rule.uses_noise) + rule.loss)
         needed = self._requirements(noise, rough, rule.uses_noise)
         unit_loss = self._unit_loss(noise, rough, rule.uses_noise)
+        room = 0 if unit_loss.gaussian else ROOM_OF_COMPOSITIONS * (self.delta - rule.loss.least_delta)
         multiplier = calibrate(
-            lambda k: unit_loss.noisier(k) + rule.loss, self.epsilon, self.delta, start=rough
+            lambda k: unit_loss.noisier(k) + rule.loss, self.epsilon, self.delta - room, start=rough
         )
-        loss = self._loss(needed, noise, multiplier) + rule.loss
-        plan = self._plan(noise, rule, needed, multiplier, loss)
+        plan = self._plan(noise, rule, needed, multiplier)
         most = max(plan.scales.values())
         if most > 2**MOST_SCALE_BITS:
             raise BudgetError(
@@ -114,15 +116,11 @@ class SeparatePlans:
             )
         return plan
 
-    def _plan(
-        self, noise: NoiseKind, rule: _Rule, needed: Requirements, multiplier: Fraction, loss: Loss
-    ) -> Plan:
-        scales = dict(zip(needed.body.names, _scales(needed, noise, multiplier), strict=True))
-        laws = {name: noise.law(scale) for name, scale in scales.items()}
-        plan = Plan(
-            self.query, self.epsilon, self.delta, noise, needed, multiplier, scales, laws,
-            rule.selection(laws), loss,
-        )  # fmt: skip
+    def _plan(self, noise: NoiseKind, rule: _Rule, needed: Requirements, multiplier: Fraction) -> Plan:
+        drawn = IndependentNoise(noise, tuple(_scales(needed, noise, multiplier)))
+        laws = dict(zip(needed.body.names, drawn.laws, strict=True))
+        measurement = GroupMeasurement.of(self.query, needed, drawn, rule.selection(laws))
+        plan = Plan(self.query, self.epsilon, self.delta, measurement, multiplier)
         # Groups may be counted from a part of all units, where it is known how many there are.
         query = self.query
         known = not (query.private_groups or query.brought_groups)
@@ -132,12 +130,9 @@ class SeparatePlans:
         return requirements(self.query, noise.norm, multiplier, units=units)
 
     def _lost(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Loss:
-        """Return the loss at a noise multiplier of one, on the grids of another."""
-        return self._loss(self._requirements(noise, multiplier, units), noise, Fraction(1))
-
-    def _loss(self, needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> Loss:
-        """Return what the noise loses of a unit, whichever groups are shown."""
-        return noise.loss(needed.body, _scales(needed, noise, multiplier), self.query.times)
+        """Return the loss at a noise multiplier of one, on the grids of another, of any groups."""
+        needed = self._requirements(noise, multiplier, units)
+        return noise.loss(needed.body, _scales(needed, noise, Fraction(1)), needed.times)
 
     def _rough_multiplier(self, unit_loss: Loss) -> Fraction:
         """Return about how much noise is needed, from the loss at a multiplier of one."""
@@ -153,7 +148,7 @@ class SeparatePlans:
             return _Rule(False, Loss(), Fraction(0), self.pre_threshold)
         # Pure epsilon needs no delta of its own, so selection gets all of it.
         share = self.delta if noise == "laplace" else self.delta / 2
-        each = split_delta(share, groups)
+        each = threshold_delta(share, groups)
         if name == "truncated_geometric":
             counted = self._requirements(NOISES[noise], self.guess, False).statistics
             # Bins share one limit, and so the budget of one number.

@@ -3,32 +3,90 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from sfumato.budget import Loss, gaussian_mu
-from sfumato.budget.measure import PrivacyLoss
-from sfumato.dataclass import dataclass
+from sfumato.budget import gaussian_mu
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.toeplitz import Toeplitz
-from sfumato.framework import Measurement, Norm, SeriesDistance
-from sfumato.measurements.conversions import convert
-from sfumato.measurements.noise import NOISES
-from sfumato.measurements.series_gaussian import series_gaussian, series_noise
-from sfumato.noise.series_gaussian import SeriesGaussian, inverse
-from sfumato.query.estimates.series import CumulativeEstimate
-from sfumato.query.noisy.noising import Noising
+from sfumato.exact.trees import Tree
+from sfumato.framework import Norm, SeriesDistance, TreeDistance
+from sfumato.measurements.series_gaussian import series_noise
+from sfumato.measurements.tree_laplace import tree_noise
+from sfumato.noise.series_gaussian import inverse
+from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.query.aggregates.series import CumulativeEstimate
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.expected import Errors, expected_errors, ratio
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.weighing import split
 from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.series import Series
+
+
+def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
+    """Return the plan with Laplace noise on the blocks of the best tree.
+
+    Raises:
+        BudgetError: the noise would be too large.
+        QueryError: something else than totals is asked, or a statistic is no sum over units.
+    """
+    series = query.series
+    assert series is not None
+    tree = Tree.best(series.steps)
+    size = query.groups * tree.levels / epsilon
+    needed = requirements(query, Norm.L1, size, units=False)
+    beside = [e.name for e in needed.estimates if not e.derived and not isinstance(e, CumulativeEstimate)]
+    if beside:
+        raise QueryError(
+            f"agg: {beside[0]}: with Laplace noise, the one for a delta of 0, cumulative totals are asked "
+            "alone; ask the rest in a question of its own, or give a delta such as 1e-6"
+        )
+    groups = _steps(needed, series)
+    metric = TreeDistance(needed.body.names, split(needed, Norm.L1), tree, groups)
+    moved = metric.moved(needed.body, query.groups)
+    metric = replace(metric, scales=tuple(moved * s for s in metric.scales))
+    try:
+        drawn = tree_noise(metric, 1 / epsilon)
+    except ParameterError:
+        raise BudgetError(
+            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
+        ) from None
+    measurement = GroupMeasurement.of(query, needed, drawn)
+    errors = _errors(needed, drawn, tree, drawn.scales)
+    notes = (_note(query, needed, drawn, errors),)
+    return Plan(query, epsilon, delta, measurement, 1 / epsilon, errors=errors, noise_notes=notes)
+
+
+def _errors(needed: Requirements, drawn: TreeLaplace, tree: Tree, scales: Sequence[Fraction]) -> Errors:
+    """Return about how large the error of each output is: the root of the mean square over all steps."""
+    deviation = replace(drawn, factor=tree).deviation
+    sizes = {c.name: float(s * c.step) * deviation for c, s in zip(needed.coordinates, scales, strict=True)}
+    return expected_errors(needed.estimates, sizes)
+
+
+def _note(query: Query, needed: Requirements, drawn: TreeLaplace, errors: Errors) -> str:
+    """Return which blocks have noise, and how large the errors are beside those of independent noise."""
+    tree = drawn.factor
+    own = [scale / tree.levels for scale in drawn.scales]
+    alone = _errors(needed, drawn, Tree(tree.steps, (1,)), own)
+    told = "; ".join(
+        f"{name}: root mean squared error {errors[name]:.4g} over all steps, of steps with noise "
+        f"of their own {alone[name]:.4g}"
+        for name in query.output_names
+        if name in alone
+    )
+    sizes = ", ".join(f"{size:,}" for size in tree.sizes)
+    return f"Noise is that of blocks of {sizes} time steps. {told}."
+
 
 # Running sums are those of a part of a cumulative sum: with power 0 steps by themselves, with 1/2 its root.
 POWERS = tuple(Fraction(i, 16) for i in range(9))
@@ -41,55 +99,7 @@ Sums = tuple[Fraction, Fraction]
 PLAIN: Sums = Fraction(0), Fraction(0)
 
 
-@dataclass(frozen=True, repr=False)
-class SeriesPlan(Plan):
-    """A plan whose noise is that of running weighted sums over time steps.
-
-    Args:
-        drawn: the noise.
-        shape: its shape, in which one unit moves the numbers by at most 1.
-    """
-
-    drawn: SeriesGaussian
-    shape: SeriesDistance
-
-    @property
-    def metric(self) -> SeriesDistance:
-        """Its shape on the groups that are shown."""
-        assert self.query.series is not None
-        table: Any = self.query.public_keys
-        return replace(self.shape, series=self.query.series.groups(table, self.query.keys))
-
-    @property
-    def chain(self) -> Measurement:
-        """Rows to noisy statistics of all groups; its map at 1 is the loss."""
-        return self.exact_chain >> convert(series_gaussian(self.multiplier, self.metric), PrivacyLoss())
-
-    @property
-    def noising(self) -> Noising:
-        """What the release does with exact statistics."""
-        return replace(super().noising, together=self.drawn, series=self.query.series)
-
-    @cached_property
-    def expected(self) -> Errors:
-        """About how large the error of each output will be: the root of the mean square over all steps."""
-        return _expected(self.requirements, self.shape, self.multiplier)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know before the release."""
-        plain = _metric(self.requirements, self.query, PLAIN)
-        before = _expected(self.requirements, plain, self.multiplier)
-        totals = [e.name for e in self.requirements.estimates if isinstance(e, CumulativeEstimate)]
-        told = "; ".join(
-            f"{name}: root mean squared error {self.expected[name]:.4g} over all steps, of steps with noise "
-            f"of their own {before[name]:.4g}"
-            for name in totals
-        )
-        return (*super().notes, f"Noise is that of running weighted sums over time steps. {told}.")
-
-
-def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> SeriesPlan:
+def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     """Return the plan with the smallest expected errors among those with Gaussian noise on running sums.
 
     Raises:
@@ -114,12 +124,17 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> SeriesPlan:
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
-    names = needed.body.names
-    return SeriesPlan(
-        query, epsilon, delta, NOISES["gaussian"], needed, 1 / mu,
-        dict(zip(names, drawn.scales, strict=True)), dict(zip(names, drawn.laws, strict=True)),
-        None, Loss(gaussian=mu**2), drawn=drawn, shape=metric,
-    )  # fmt: skip
+    measurement = GroupMeasurement.of(query, needed, drawn)
+    errors = _expected(needed, metric, 1 / mu)
+    before = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
+    totals = [e.name for e in needed.estimates if isinstance(e, CumulativeEstimate)]
+    told = "; ".join(
+        f"{name}: root mean squared error {errors[name]:.4g} over all steps, of steps with noise "
+        f"of their own {before[name]:.4g}"
+        for name in totals
+    )
+    notes = (f"Noise is that of running weighted sums over time steps. {told}.",)
+    return Plan(query, epsilon, delta, measurement, 1 / mu, errors=errors, noise_notes=notes)
 
 
 def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
@@ -137,13 +152,18 @@ def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
     return min([best, *product(powers, KEPT)], key=size)
 
 
+def _steps(needed: Requirements, series: Series) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the groups of each series in the order of time; refuse what adds up in no series."""
+    if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
+        raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
+    return tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
+
+
 def _metric(needed: Requirements, query: Query, sums: Sums) -> SeriesDistance:
     """Return the shape of noise on running sums, in which one unit moves by at most 1."""
     series = query.series
     assert series is not None
-    if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
-        raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
-    groups = tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
+    groups = _steps(needed, series)
     found = SeriesDistance(needed.body.names, split(needed, Norm.L2), _factor(sums, series.steps), groups)
     size = root_up(found.moved(needed.body, query.groups))
     return replace(found, scales=tuple(size * s for s in found.scales))

@@ -55,7 +55,7 @@ class Share:
         part = as_written(share, "share")
         if not 0 < part <= 1:
             raise ParameterError("share", share, "greater than 0, and at most 1")
-        return cls(part, tuple(budget.ways(part)))
+        return cls(part, tuple(budget._ways(part)))
 
     def best(self, query: Query, options: dict[str, Any]) -> tuple[Plan, Way]:
         """Return the plan with the smallest expected errors among those that take it, and by which way.

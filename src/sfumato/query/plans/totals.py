@@ -6,88 +6,32 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
-from sfumato.budget import Loss, gaussian_mu
-from sfumato.budget.measure import PrivacyLoss
-from sfumato.dataclass import dataclass
+from sfumato.budget import gaussian_mu
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
-from sfumato.framework import LevelsDistance, Measurement, Norm
-from sfumato.measurements.conversions import convert
-from sfumato.measurements.levels_gaussian import levels_gaussian, levels_noise
-from sfumato.measurements.noise import NOISES
+from sfumato.framework import LevelsDistance, Norm
+from sfumato.measurements.levels_gaussian import levels_noise
 from sfumato.noise.levels_gaussian import LevelsGaussian, of_complete, variances
-from sfumato.query.aggregates import Sum, Weighted
-from sfumato.query.estimates import Estimate
-from sfumato.query.noisy.noising import Noising
+from sfumato.query.aggregates import Estimate, Sum, Weighted
+from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.expected import Errors, expected_errors
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.weighing import split
 from sfumato.query.query import Query
-from sfumato.query.requirements import requirements
+from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.totals import Totals
 
 _PARTS = 64  # in so many parts the budget is divided over levels
 _MOVES = (16, 8, 4, 2, 1)
 _VISITS = 1 << 30  # of cells, for each level and level, that the search for a division may take: some seconds
 
 
-@dataclass(frozen=True, repr=False)
-class TotalsPlan(Plan):
-    """A plan whose noise is that of all levels of totals.
-
-    Args:
-        drawn: the noise.
-        shape: its shape, in which one unit moves the numbers by at most 1.
-    """
-
-    drawn: LevelsGaussian
-    shape: LevelsDistance
-
-    @property
-    def metric(self) -> LevelsDistance:
-        """Its shape on the groups that are shown."""
-        return replace(self.shape, keys=self.query.public_groups)
-
-    @property
-    def chain(self) -> Measurement:
-        """Rows to noisy statistics of all groups; its map at 1 is the loss."""
-        return self.exact_chain >> convert(levels_gaussian(self.multiplier, self.metric), PrivacyLoss())
-
-    @property
-    def noising(self) -> Noising:
-        """What the release does with exact statistics."""
-        return replace(super().noising, together=self.drawn, totals=self.query.totals)
-
-    @cached_property
-    def expected(self) -> Errors:
-        """About how large the error of each output will be: of groups, the root of the mean square."""
-        return _errors(self, math.sqrt(float((self.drawn.deviations[0] ** 2).mean())))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know before the release."""
-        totals, found = self.query.totals, []
-        assert totals is not None
-        alone = float(root_up(Fraction(totals.rollup.squares(0, self.query.groups))))
-        for level in totals.shown:
-            own = totals.rollup.sets[level]
-            size = math.sqrt(float((self.drawn.deviations[level] ** 2).mean()))
-            added = alone * math.sqrt(float(totals.rollup.sizes[level].mean()))
-            keys = ", ".join(self.query.keys[i] for i in own)
-            found.append(f"by {keys} {size / added:.2g}" if keys else f"of all groups {size / added:.2g}")
-        return (
-            *super().notes,
-            "Groups and their totals are measured together and made to agree by least squares"
-            f"{', in whole numbers' if totals.whole else ''}. Errors are, of those of groups with noise of "
-            f"their own that are added up: {', '.join(found)}.",
-        )
-
-
-def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> TotalsPlan:
+def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
     """Return the plan with Gaussian noise whose levels have the smallest errors, by their geometric mean.
 
     Raises:
@@ -119,12 +63,26 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
-    names = needed.body.names
-    return TotalsPlan(
-        query, epsilon, delta, NOISES["gaussian"], needed, 1 / mu,
-        dict(zip(names, drawn.scales, strict=True)), dict(zip(names, drawn.laws, strict=True)),
-        None, Loss(gaussian=mu**2), drawn=drawn, shape=metric,
-    )  # fmt: skip
+    measurement = GroupMeasurement.of(query, needed, drawn)
+    errors = _errors(needed, drawn, math.sqrt(float((drawn.deviations[0] ** 2).mean())))
+    notes = (_note(totals, drawn, query),)
+    return Plan(query, epsilon, delta, measurement, 1 / mu, errors=errors, noise_notes=notes)
+
+
+def _note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
+    """Return how large errors are, of those of groups with independent noise that are added up."""
+    found = []
+    alone = float(root_up(Fraction(totals.rollup.squares(0, query.groups))))
+    for level in totals.shown:
+        size = math.sqrt(float((drawn.deviations[level] ** 2).mean()))
+        added = alone * math.sqrt(float(totals.rollup.sizes[level].mean()))
+        keys = ", ".join(query.keys[i] for i in totals.rollup.sets[level])
+        found.append(f"by {keys} {size / added:.2g}" if keys else f"of all groups {size / added:.2g}")
+    return (
+        "Groups and their totals are measured together and made to agree by least squares"
+        f"{', in whole numbers' if totals.whole else ''}. Errors are, of those of groups with noise of "
+        f"their own that are added up: {', '.join(found)}."
+    )
 
 
 def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
@@ -137,10 +95,10 @@ def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
     return replace(e, lower=-math.inf if signed else 0.0, upper=math.inf)
 
 
-def _errors(plan: TotalsPlan, size: float) -> dict[str | None, float]:
+def _errors(needed: Requirements, drawn: LevelsGaussian, size: float) -> Errors:
     """Return the expected errors at a level whose noise is so many times the scales."""
-    scales = zip(plan.requirements.coordinates, plan.drawn.scales, strict=True)
-    return expected_errors(plan.requirements.estimates, {c.name: float(s * c.step) * size for c, s in scales})
+    scales = zip(needed.coordinates, drawn.scales, strict=True)
+    return expected_errors(needed.estimates, {c.name: float(s * c.step) * size for c, s in scales})
 
 
 @lru_cache(maxsize=64)

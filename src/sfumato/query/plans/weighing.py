@@ -52,11 +52,13 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
         beside |= dict.fromkeys(free, paid)
     steps = {c.name: c.step for c in needed.coordinates}
     sizes = {name: float(scale * steps[name]) for name, scale in scales.items()}
-    outputs = [
+    outputs = []
+    for estimate in needed.estimates:
+        errors = {n: f * sizes[n] for n, f in factors(estimate).items()}
+        largest = max(map(abs, errors.values()), default=1.0)  # of it, so that no square leaves floats
         # Rows without a value have the noise that follows from that of the number beside them.
-        (above[e.name], [(beside.get(n, [n])[0], (f * sizes[n]) ** 2) for n, f in factors(e).items()])
-        for e in needed.estimates
-    ]
+        terms = [(beside.get(n, [n])[0], (error / largest) ** 2) for n, error in errors.items()]
+        outputs.append((above[estimate.name], terms))
     power = 1 if norm is Norm.L1 else 2
     shares = _balanced(own, outputs, 2 / power)
     wider = {name: (own[name] / share) ** (1 / power) for name, share in shares.items()}

@@ -20,7 +20,7 @@ from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
-from sfumato.query.noisy.noising import Noising, NoisyBatch, SideBySide
+from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch, SideBySide
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.previews.made_up import MadeUp, made_up_rows, width
@@ -100,10 +100,10 @@ class MadeUpGroups:
         for shift in shifts:
             made = made_up_rows(plan.query, units, rows, shift, at, powers)
             each = math.ceil(count / len(shifts))
-            noising, batch, draws = _batch(plan, engine, made, each, kept=len(shifts) == 1)
-            numbers = _numbers(plan, noising.columns(batch))
+            measurement, batch, draws = _batch(plan, engine, made, each, kept=len(shifts) == 1)
+            numbers = _numbers(plan, measurement.columns(batch))
             exact = _exact(plan, numbers, made)
-            found += [(noising.draw(batch, words), exact, numbers) for _ in range(draws)]
+            found += [(measurement.draw(batch, words), exact, numbers) for _ in range(draws)]
         noisy, exacts, of_one = zip(*found, strict=True)
         return cls(plan, noisy, exacts, of_one)
 
@@ -142,7 +142,7 @@ class MadeUpGroups:
             column = batch.column(name)
             values = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
             numbers = np.array(values.to_pylist(), np.float64).reshape(batch.num_rows, -1)
-            if (totals := self.plan.noising.totals) is not None:  # groups, and not their totals
+            if (totals := self.plan.measurement.totals) is not None:  # groups, and not their totals
                 bits = totals.bits(_finest(totals), len(self.plan.query.keys))
                 numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == bits]
             found.append(numbers.ravel() - (away or 0.0))
@@ -172,14 +172,14 @@ def _drawn_once(noise: Any, size: int) -> NDArray[np.int64]:
 
 def _batch(
     plan: Plan, engine: Engine[Any], made: MadeUp, count: int, kept: bool
-) -> tuple[Noising, pa.RecordBatch, int]:
+) -> tuple[GroupMeasurement, pa.RecordBatch, int]:
     """Return the exact numbers of groups that are alike, and how often to draw their noise for so many.
 
     Args:
         plan, engine, made, count: what is asked, of what, and of how many groups.
         kept: whether noise that is drawn for all groups at once may be the same in all batches.
     """
-    query, noising = plan.query, replace(plan.noising, selection=None)
+    query, measurement = plan.query, replace(plan.measurement, selection=None)
     asked = replace(
         plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
         total_rows=None,
@@ -187,22 +187,22 @@ def _batch(
     (one,) = engine.of_rows(made.table).statistics(asked, 1)
     keys: list[Any] = []
     each, draws = count, 1
-    noise: Any = noising.together
-    if noising.at_once:
+    noise: Any = measurement.noise
+    if measurement.at_once:
         each = noise.groups
         draws = math.ceil(count / each)
-        if noising.series is None and noising.totals is None:
-            together: Any = (_Kept if kept else SideBySide)(noise, draws)
-            noising, each, draws = replace(noising, together=together), each * draws, 1
+        if measurement.series is None and measurement.totals is None:
+            copies: Any = (_Kept if kept else SideBySide)(noise, draws)
+            measurement, each, draws = replace(measurement, noise=copies), each * draws, 1
         else:  # which are told by keys
             public: Any = query.public_keys
             keys = [column.combine_chunks() for column in public.columns]
     keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]
     numbers = [column.take(pa.array(np.zeros(each, np.int64))) for column in one.columns]
-    if noising.totals is not None:
-        numbers = [_in_one_cell(column, noising.totals) for column in numbers]
+    if measurement.totals is not None:
+        numbers = [_in_one_cell(column, measurement.totals) for column in numbers]
     names = [f"c{i}" for i in range(len(keys) + len(numbers))]
-    return noising, pa.RecordBatch.from_arrays([*keys, *numbers], names=names), draws
+    return measurement, pa.RecordBatch.from_arrays([*keys, *numbers], names=names), draws
 
 
 def _finest(totals: Totals) -> int:

@@ -315,13 +315,13 @@ def _many(plan: Plan, confidence: float) -> int:
 
     0 where noise is dear to draw, and that would be more than twice as many as are enough for 95%.
     """
-    noising, many, most = plan.noising, MANY, _MOST
-    noise: Any = noising.together
+    measurement, many, most = plan.measurement, MANY, _MOST
+    noise: Any = measurement.noise
     if any(e.kind == "quantile" for e in plan.requirements.estimates):
         many = MANY // 2  # places are drawn one by one
         most = 2 * many
-    elif noising.at_once:
-        if noising.series is None and noising.totals is None:
+    elif measurement.at_once:
+        if measurement.series is None and measurement.totals is None:
             # Groups of one draw are alike, so that there must be more; it is kept for all sizes.
             many = min(3 * MANY, _DRAWS * noise.groups)
         elif noise.groups < FEW:

@@ -65,7 +65,7 @@ class Answer:
     sha256: str
 
     @classmethod
-    def of(cls, table: pa.Table) -> Self:
+    def _of(cls, table: pa.Table) -> Self:
         """Return the digests of a released table."""
         whole, each = digests(table)
         columns = [

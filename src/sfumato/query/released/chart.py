@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sfumato.query.aggregates import Aggregate
-    from sfumato.query.estimates import Estimate
+    from sfumato.query.aggregates import Aggregate, Estimate
     from sfumato.query.released.noisy_table import NoisyTable
     from sfumato.query.released.release import Release
     from sfumato.query.top.release import TopRelease
@@ -79,11 +78,11 @@ def bar_chart(
     if path is None:
         check_matplotlib()
         with _plain_style():
-            return _figure(release.chart(release.bars if bars is None else bars))
+            return _figure(release._chart(release.bars if bars is None else bars))
     target = checked_plot(path)
-    check = partial(release.check_no_source, target, "plot path")
+    check = partial(release._check_no_source, target, "plot path")
     check()
-    chart = release.chart(release.bars if bars is None else bars)
+    chart = release._chart(release.bars if bars is None else bars)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
@@ -162,7 +161,7 @@ class Chart:
     def of_largest(cls, release: TopRelease, bars: Bars) -> Chart:
         """Draw the largest groups in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
-        width, shown = bars.widths(release), table.slice(0, MOST_GROUPS)
+        width, shown = bars._widths(release), table.slice(0, MOST_GROUPS)
         values, errors = ([float(v) for v in t[question.measured].to_pylist()] for t in (shown, width))
         floor = 0.0 if question.by is None else -math.inf
         pairs = list(zip(values, errors, strict=False))
@@ -170,7 +169,7 @@ class Chart:
         series = _Series(question.measured, values, low, [v + e for v, e in pairs])
         meaning = f"of {question.unit}" if question.by is None else question.by.meaning({})
         columns = (shown[key].to_pylist() for key in question.keys)
-        noise = type(release.plan.law).__name__
+        noise = titled(release.plan.noise.name)
         return cls(
             " · ".join(question.keys),
             [" · ".join(map(_label, row)) for row in zip(*columns, strict=True)],
@@ -181,7 +180,7 @@ class Chart:
     @classmethod
     def of(cls, release: Release, bars: Bars, told: str = "") -> Chart:
         """Draw groups, with a panel for what is asked of each; `told` is a line more below."""
-        widths = bars.widths(release).slice(0, MOST_GROUPS)
+        widths = bars._widths(release).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
         query = release.plan.query
@@ -242,7 +241,7 @@ def _footer(
     epsilon, delta = release.spent
     of = release.bias.of
     lines = [
-        f"Error bars: {bars.confidence * 100:g}%, {bars.numbers}; they cover {bars.covers(UNBIASED)}.",
+        f"Error bars: {bars.confidence * 100:g}%, {bars._numbers}; they cover {bars._covers(UNBIASED)}.",
         *([f"Numbers {of}; does{NO_BIAS[4:]}."] if of else []),
         f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {unit}; {noise} noise, by sfumato.",
     ]

@@ -15,10 +15,10 @@ from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
+from sfumato.query.aggregates import Estimate
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias
-from sfumato.query.estimates import Estimate
-from sfumato.query.noisy.noising import NoisyBatch
-from sfumato.query.noisy.numbers import arrow_column
+from sfumato.query.columns import arrow_column
+from sfumato.query.noisy.measurement import NoisyBatch
 
 if TYPE_CHECKING:
     from sfumato.query.released.sampling import Sampled
@@ -85,7 +85,7 @@ class Comparison(Told):
 def covered(bars: Bars, bias: Bias) -> str:
     """Say what intervals cover, and what they leave out."""
     left = f" Each {NO_BIAS}." if bias else ""
-    return f"{bars.confidence * 100:.4g}% intervals: each covers {bars.covers(bias)}.{left}"
+    return f"{bars.confidence * 100:.4g}% intervals: each covers {bars._covers(bias)}.{left}"
 
 
 ELSEWHERE = {
@@ -145,7 +145,7 @@ def compared(
         sides.append(_at(interval(numbers, failure / 2), row))
         shown.append(float(estimate.output(numbers)[row].as_py()))
     difference = sides[0] - sides[1]
-    together = batches[0].noising.together is not None
+    together = not batches[0].measurement.independent
     if sampled is None and estimate.linear is not None and not together and places[0] != places[1]:
         # From the middles, as a value may have a part that was clipped, which is no sum of noises.
         half = _tolerance(places[0][0], estimate, failure, 2)
@@ -173,7 +173,7 @@ def shares(
             error.
     """
     estimate = estimate_of(batches, output)
-    if batches[0].noising.totals is not None:
+    if batches[0].measurement.totals is not None:
         raise QueryError(
             "share_of_total: this release has totals beside their groups; compare() has the ratio of two rows"
         )
@@ -189,9 +189,9 @@ def shares(
     others = max(len(value) - 1, 0)
     half = 0.0
     if others:
-        together = batches[0].noising.together
         half = _tolerance(batches[0], estimate, noise, others)
-        if together is not None:  # dependent between groups: a sum is off by no more than all of them
+        if not batches[0].measurement.independent:
+            # Noise depends on that of other groups: a sum is off by no more than all of them.
             half = others * _tolerance(batches[0], estimate, noise, 1)
     rest = value.sum() - value
     if estimate.kind == "count":  # no exact count is below 0
@@ -222,7 +222,7 @@ def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
     Raises:
         QueryError: there is none of this name, or it is a list.
     """
-    known = {e.name: e for e in batches[0].noising.requirements.estimates}
+    known = {e.name: e for e in batches[0].measurement.requirements.estimates}
     if not isinstance(output, str) or output not in known:
         near = nearest(str(output), known)
         hint = f"; did you mean {near!r}?" if near else "."

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Mean
-from sfumato.query.estimates import Estimate
-from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
+from sfumato.query.noisy.measurement import NoisyBatch
 from sfumato.query.plans.plan import Plan
 
 CONFIDENCE = 0.95

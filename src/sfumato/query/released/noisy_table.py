@@ -15,19 +15,19 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import EngineError, RefusalError, in_own_words, with_article
+from sfumato.errors import EngineError, RefusalError, SfumatoError, in_own_words, with_article
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
 from sfumato.query.bars import Bars, Bias, checked_confidence
+from sfumato.query.certified import Described, describe
 from sfumato.query.exact import Evaluator
 from sfumato.query.found import Found
 from sfumato.query.logs import answered
 from sfumato.query.passed_on import rebuilt
 from sfumato.query.payment import Paid
 from sfumato.query.released import output
-from sfumato.query.released.beside import with_errors, write_workbook
 from sfumato.query.released.comparing import Comparison
 from sfumato.query.released.kept import packed, unpacked
 from sfumato.query.released.tabular import Tabular
@@ -43,6 +43,44 @@ if TYPE_CHECKING:
     from sfumato.query.released.receipt import Receipt
     from sfumato.query.released.release import Release
     from sfumato.query.top.explanation import TopExplanation
+
+
+def with_errors(release: NoisyTable, bars: Bars) -> pa.Table:
+    """Return the table with error bars, each in a column behind that of its number; as it is written.
+
+    Args:
+        release: whose noise is drawn, if it was not.
+        bars: the error bars.
+    Raises:
+        ParameterError, QueryError, RefusalError: as of `NoisyTable.write`; nothing is drawn then.
+    """
+    release._check_bars(bars)
+    return release._with_bars(bars)
+
+
+def write_workbook(
+    release: NoisyTable,
+    path: Path,
+    bars: Bars | None,
+    check: Callable[[], object],
+) -> None:
+    """Write the table with error bars, where there are any, and what it is, as a workbook.
+
+    Args:
+        release: whose noise is drawn, if it was not.
+        path: of the file.
+        bars: the error bars; those of the release where it is None.
+        check: refuses, by what it raises, before a file of that name is replaced.
+    """
+    from sfumato.query.cards.about import about
+    from sfumato.query.released import workbook
+
+    if bars is None and release.measured:
+        with suppress(SfumatoError):  # of names that are taken
+            release._check_bars(release.bars)
+            bars = release.bars
+    table = release.to_arrow() if bars is None else with_errors(release, bars)
+    workbook.write(path, table, about(release, bars), check)
 
 
 class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
@@ -73,14 +111,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     )
 
     def __init__(self, engine: Evaluator) -> None:
-        self.engine = engine
+        self._engine = engine
         # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
-        self.was_unsafe: bool = False
-        self.entered: list[Any] | None = None
+        self._was_unsafe: bool = False
+        self._from_ledger: list[Any] | None = None
         # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
         # there as soon as it is drawn.
-        self.paid: tuple[Paid, ...] = ()
-        self.journals = True
+        self._paid: tuple[Paid, ...] = ()
+        self._journals = True
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._table: pa.Table | None = None
         self._began = 0.0
@@ -98,6 +136,11 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @property
     @abstractmethod
+    def _plans(self) -> tuple[Described, ...]:
+        """The plans of all that it draws."""
+
+    @property
+    @abstractmethod
     def drawn(self) -> bool:
         """Whether its noise was drawn, and is kept."""
 
@@ -112,7 +155,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """The columns with error bars."""
 
     @property
-    def asked(self) -> Query | None:
+    def _query(self) -> Query | None:
         """What was asked of each group, where these are the groups."""
         return None
 
@@ -126,29 +169,43 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """What contribution limits and bounds can change in its numbers, which no error bar includes."""
         return Bias()
 
-    @property
-    def _attributes(self) -> dict[str, Any]:
-        """What goes with its numbers into frames and files."""
-        epsilon, delta = self.spent
+    def _attributes(self, bars: Bars | None = None) -> dict[str, Any]:
+        """Return what goes with its numbers into frames and files.
+
+        Args:
+            bars: the error bars beside the numbers; None without any.
+        """
+        (epsilon, delta), bias = self.spent, self.bias
         found: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-        return found | ({"bias": self.bias.told()} if self.bias else {})
+        found |= {"bias": bias.told()} if bias else {}
+        return found | ({} if bars is None else {"error_bars": bars.told(bias)})
+
+    def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
+        """Return a table that says in its metadata what its numbers do not include; itself, where it does.
+
+        Args:
+            bars: the error bars beside the numbers; None without any.
+        """
+        if output.METADATA in (made.schema.metadata or {}):
+            return made
+        return made.replace_schema_metadata(output.schema_metadata(self._attributes(bars)))
 
     @property
     def repeats(self) -> int | None:
         """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
-        return next((one.entry.number for one in self.paid if one.again.body is not None), None)
+        return next((one.entry.number for one in self._paid if one.again.body is not None), None)
 
-    def take(self, paid: Sequence[Paid]) -> None:
+    def _take(self, paid: Sequence[Paid]) -> None:
         """Keep what a ledger has entered; of a question that its journal answers, take the answer.
 
         Raises:
             EngineError: that is no answer, by somebody's hand or damage.
         """
-        self.paid = tuple(paid)
-        for one in self.paid:
+        self._paid = tuple(paid)
+        for one in self._paid:
             if one.again.body is not None:
                 with in_own_words(_no_answer, Exception):
-                    self.restore(unpacked(one.again.body))
+                    self._restore(unpacked(one.again.body))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pass on what was drawn; refuse where it was not.
@@ -159,28 +216,28 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         with self._turn():
             if not self.drawn:
                 return super().__reduce_ex__(protocol)  # which refuses
-            return rebuilt, (type(self), self.passed_on())
+            return rebuilt, (type(self), self._state())
 
-    def passed_on(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return what of a finished release goes to another process: numbers, plan, and no rows."""
         return {"unsafe": self._unsafe, "entered": self._entered}
 
-    def arrive(self, state: Mapping[str, Any]) -> None:
+    def _set_state(self, state: Mapping[str, Any]) -> None:
         """Be a finished release of what was passed on."""
-        self.entered = state["entered"]
-        self.was_unsafe = state["unsafe"]
+        self._from_ledger = state["entered"]
+        self._was_unsafe = state["unsafe"]
 
     @property
     def _entered(self) -> list[Any] | None:
         """What ledgers entered for it, as plain data."""
-        return self.entered or [paid.entry.row() for paid in self.paid] or None
+        return self._from_ledger or [paid.entry.row() for paid in self._paid] or None
 
     @abstractmethod
-    def kept(self) -> Any:
+    def _noisy_numbers(self) -> Any:
         """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
 
     @abstractmethod
-    def restore(self, kept: Any) -> None:
+    def _restore(self, kept: Any) -> None:
         """Have the noisy numbers that a release of the same question had, in the place of a draw."""
 
     @property
@@ -200,7 +257,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """Return the table.
+        """Return the table; metadata of its schema say what its numbers do not include.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -243,7 +300,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         if not truth_value(errors, "errors"):
             return self.to_pandas()
         made = with_errors(self, bars).to_pandas()
-        made.attrs["sfumato"] = self._attributes | {"error_bars": bars.told(self.bias)}
+        made.attrs["sfumato"] = self._attributes(bars)
         return made
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -261,7 +318,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
         """
         made = super().to_pandas()
-        made.attrs["sfumato"] = self._attributes
+        made.attrs["sfumato"] = self._attributes()
         return made
 
     def _bars(
@@ -269,7 +326,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     ) -> Bars:
         """Return error bars of what a caller gave, and of what the release has where that is nothing."""
         given = self.bars.confidence if confidence is None else confidence
-        return Bars.checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
+        return Bars._checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
 
     def _bars_beside(
         self, errors: bool, confidence: float | None, simultaneous: bool, sampling: bool | None
@@ -312,7 +369,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         return bar_chart(self, path, self._bars(confidence, simultaneous, sampling))
 
     @abstractmethod
-    def chart(self, bars: Bars) -> Chart:
+    def _chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data.
 
         Raises:
@@ -463,13 +520,13 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
         def check() -> None:
             for file in output.written_files(target):
-                self.check_no_source(file)
+                self._check_no_source(file)
 
         check()
-        self.check_lists(Path(path))
+        self._check_lists(Path(path))
         bars = self._bars_beside(errors, confidence, simultaneous, sampling)
         if bars is not None:
-            self.check_bars(bars)
+            self._check_bars(bars)
         if output.is_workbook(target):
             write_workbook(self, target, bars, check)
         else:
@@ -477,7 +534,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
     def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
         """Write what can be written, with error bars where there are some; `check` refuses late."""
-        table = self.to_arrow() if bars is None else self.with_bars(bars)
+        table = self.to_arrow() if bars is None else self._with_bars(bars)
         self._write_batches(target, iter(table.to_batches()), bars, check)
 
     def _write_batches(
@@ -488,8 +545,7 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         check: Callable[[], object],
     ) -> tuple[int, ...]:
         """Write batches, with what error bars cover and whether limits and bounds may bias the numbers."""
-        said = self._attributes | ({} if bars is None else {"error_bars": bars.told(self.bias)})
-        return output.write(target, batches, check, said)
+        return output.write(target, batches, check, self._attributes(bars))
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:
@@ -535,9 +591,9 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
 
         given = self._bars_beside(errors, confidence, simultaneous, sampling)
         if given is not None:
-            self.check_bars(given)
-        answer = Answer.of(self.to_arrow())
-        bars = None if given is None else Answer.of(self.with_bars(given))
+            self._check_bars(given)
+        answer = Answer._of(self.to_arrow())
+        bars = None if given is None else Answer._of(self._with_bars(given))
         return Receipt(
             self._spent,
             self.canonical(),
@@ -547,17 +603,18 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             unsafe_words=self._unsafe,
             ledger=self._entered,
             bias=self.bias.told(),
+            description=describe(self._plans),
         )
 
-    def answered(self, **said: Any) -> None:
+    def _answered(self, **said: Any) -> None:
         """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
-        for paid in self.paid:
+        for paid in self._paid:
             found = {"plan": self.canonical()} if self.found else {}
             paid.came("answered", **found, unsafe_words=self._unsafe or None, **said)
 
-    def failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         """Write there that none came, and what kind of error did; not its text."""
-        for paid in self.paid:
+        for paid in self._paid:
             paid.came("failed", error=type(error).__name__)
 
     def _drew(self, rows: int | None) -> None:
@@ -566,18 +623,18 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         Args:
             rows: how many it has; None where nobody counted them.
         """
-        answered(self.engine.name, monotonic() - self._began)
-        if self.paid and self.journals:
+        answered(self._engine.name, monotonic() - self._began)
+        if self._paid and self._journals:
             digest = None
             if rows is not None and rows <= _DIGESTED:
                 with suppress(Exception):  # which would cost an answer that is there
                     digest = self.receipt().sha256
-            self.answered(rows=rows, receipt=digest, **self._to_be_given_again())
+            self._answered(rows=rows, receipt=digest, **self._to_be_given_again())
 
     def _to_be_given_again(self) -> dict[str, Any]:
         """Return what the journal needs to give the answer once more, where it may."""
-        again = next((one.again for one in self.paid if one.again.question is not None), None)
-        found = None if again is None or self._unsafe else self.kept()
+        again = next((one.again for one in self._paid if one.again.question is not None), None)
+        found = None if again is None or self._unsafe else self._noisy_numbers()
         if again is None or found is None:
             return {}
         return {"question": again.question, "data": again.data, "body": packed(found)}
@@ -589,14 +646,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         try:
             yield
         except Exception as error:
-            if self.journals:
-                self.failed(error)
+            if self._journals:
+                self._failed(error)
             raise
 
     @property
     def _dummy(self) -> bool:
         """Whether its rows are made up."""
-        return self.engine.made_up
+        return self._engine.made_up
 
     @property
     @abstractmethod
@@ -615,14 +672,14 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     @abstractmethod
-    def check_bars(self, bars: Bars) -> None:
+    def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written, before anything is drawn.
 
         Raises:
             ParameterError, QueryError, RefusalError: as of `write`.
         """
 
-    def check_lists(self, path: Path) -> None:
+    def _check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists, where there are any, before anything is drawn.
 
         Raises:
@@ -630,20 +687,20 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         """
 
     @abstractmethod
-    def with_bars(self, bars: Bars) -> pa.Table:
+    def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
 
     @abstractmethod
     def _card(self) -> Card:
         """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
 
-    def check_no_source(self, path: Path, name: str = "output path") -> None:
+    def _check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where the rows come from; called by all that writes files about a release.
 
         Raises:
             ParameterError: the path, which came by the parameter `name`, is a file that is read.
         """
-        check_no_source(path, self.engine.files, name)
+        check_no_source(path, self._engine.files, name)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

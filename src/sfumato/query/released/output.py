@@ -85,14 +85,18 @@ def write(
     with replacing(path, check) as file:
         ready = regular(batches)
         if said and path.suffix.lower() == ".parquet":
-            told = {METADATA: json.dumps(said, ensure_ascii=False).encode()}
-            ready = (batch.replace_schema_metadata(told) for batch in ready)
+            ready = (batch.replace_schema_metadata(schema_metadata(said)) for batch in ready)
         writers[path.suffix.lower()](file, ready)
         file.flush()
         for companion in written_files(path)[1:] if said else ():
             with replacing(companion, check) as metadata:
                 metadata.write(_metadata(path, said or {}))
         return identity(file)
+
+
+def schema_metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return facts about a table as metadata for its schema."""
+    return {METADATA: json.dumps(facts, ensure_ascii=False).encode()}
 
 
 def _metadata(path: Path, said: Mapping[str, Any]) -> bytes:

@@ -19,9 +19,10 @@ from sfumato.query import sizes
 from sfumato.query.bars import Bars, Bias, checked_confidence
 from sfumato.query.canonical import canonical
 from sfumato.query.cards.released import release_card, release_facts
+from sfumato.query.certified import Described, certified
 from sfumato.query.exact import Evaluator
 from sfumato.query.found import Found
-from sfumato.query.noisy.noising import NoisyBatch
+from sfumato.query.noisy.measurement import NoisyBatch
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.passed_on import LeftBehind, one_batch, stream, table
 from sfumato.query.plans.plan import Plan
@@ -74,6 +75,7 @@ class Release(NoisyTable):
             check_error_columns(plan, confidence)
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
+        certified([plan])
         super().__init__(engine)
         self.plan: Plan = plan
         self.confidence = confidence
@@ -83,6 +85,11 @@ class Release(NoisyTable):
         self._started = False
         # Where to, and what tells that file from any other.
         self._written: tuple[Path, tuple[int, ...]] | None = None
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plan of all that it draws."""
+        return (self.plan,)
 
     @property
     def _spent(self) -> ExactCost:
@@ -120,6 +127,7 @@ class Release(NoisyTable):
                     bars = None if self.confidence is None else self.bars
                     batches = list(self._outputs(self._draw_all(), bars, 1))
                     self._table = pa.Table.from_batches(batches).combine_chunks()
+            self._table = self._described(self._table, None if self.confidence is None else self.bars)
         return self._table
 
     def errors(
@@ -199,7 +207,7 @@ class Release(NoisyTable):
                 self._written = target, written
                 self._drew(None)
 
-    def kept(self) -> Any:
+    def _noisy_numbers(self) -> Any:
         """Return the noisy numbers; None of those streamed to a file, with totals, or beside diagnostics."""
         batches = self._batches
         if batches is None or self._diagnostics is not None:
@@ -212,49 +220,51 @@ class Release(NoisyTable):
             for one, of in zip(batches, numbers, strict=True)
         ]
 
-    def restore(self, kept: Any) -> None:
+    def _restore(self, kept: Any) -> None:
         """Have the noisy numbers that a release of the same question had."""
-        noising, self._started = self.plan.noising, True
+        measurement, self._started = self.plan.measurement, True
         self._batches = [
             NoisyBatch(
-                noising, keys, NoisyNumbers(values, trees, noising.laws, noising.steps, chosen, totals)
+                measurement,
+                keys,
+                NoisyNumbers(values, trees, measurement.laws, measurement.steps, chosen, totals),
             )
             for keys, values, trees, chosen, totals in kept
         ]
         for one in self._batches:
             one.outputs()  # so that numbers of another question show before they are looked at
 
-    def passed_on(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return its noisy numbers and its plan, or the table that was streamed to a file."""
         batches = self._batches
         drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
         numbers = stream(self.to_arrow()) if drawn is None else drawn
-        engine = LeftBehind.of(self.engine, self.plan.query.steps)
-        return super().passed_on() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
+        engine = LeftBehind.of(self._engine, self.plan.query.steps)
+        return super()._state() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
 
-    def arrive(self, state: Mapping[str, Any]) -> None:
+    def _set_state(self, state: Mapping[str, Any]) -> None:
         """Be a finished release of what was passed on."""
         plan, engine, confidence = state["said"]
         # Diagnostics stay where they were drawn; their cost is that of the plan.
         Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
-        super().arrive(state)
+        super()._set_state(state)
         self.plan = plan
         self._started = True
         drawn = state["drawn"]
         if isinstance(drawn, bytes):
             self._table, self._written = table(drawn), (Path("elsewhere"), ())
             return
-        self._batches = [NoisyBatch(plan.noising, one_batch(keys), numbers) for keys, numbers in drawn]
+        self._batches = [NoisyBatch(plan.measurement, one_batch(keys), numbers) for keys, numbers in drawn]
 
     @property
     def _unsafe(self) -> bool:
-        return self._words is not None or self.was_unsafe
+        return self._words is not None or self._was_unsafe
 
     def canonical(self) -> dict[str, Any]:
         """Return the canonical form of what was asked."""
-        return canonical(self.plan, self.engine)
+        return canonical(self.plan, self._engine)
 
-    def check_bars(self, bars: Bars) -> None:
+    def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
         check_error_columns(self.plan, bars.confidence)
         self._check_sampling(bars)
@@ -263,13 +273,13 @@ class Release(NoisyTable):
         """Refuse error bars that are to hold a sampling error, where no output has such bars."""
         self._sampled(bars)
 
-    def with_bars(self, bars: Bars) -> pa.Table:
+    def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
         batches = self._kept()
         among = self._numbers(batches) if bars.simultaneous else 1
         return pa.Table.from_batches(list(self._outputs(batches, bars, among)))
 
-    def check_lists(self, path: Path) -> None:
+    def _check_lists(self, path: Path) -> None:
         """Refuse a file that has no place for lists; raises as any release does."""
         for estimate in self.plan.requirements.estimates:
             if estimate.entries and path.suffix.lower() in NO_LISTS:
@@ -311,7 +321,7 @@ class Release(NoisyTable):
                 return ()
             return hints(self.plan, self._draw_all())
 
-    def chart(self, bars: Bars, told: str = "") -> Chart:
+    def _chart(self, bars: Bars, told: str = "") -> Chart:
         """Return what a picture shows, as plain data; with a line more to stand below."""
         from sfumato.query.released.chart import Chart
 
@@ -333,7 +343,7 @@ class Release(NoisyTable):
         return [] if streamed else list(self.plan.query.output_names)
 
     @property
-    def asked(self) -> Query:
+    def _query(self) -> Query:
         """What was asked of each group."""
         return self.plan.query
 
@@ -368,7 +378,7 @@ class Release(NoisyTable):
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
-            with NotebookBar("Reading rows, adding noise", fraction_of(self, self.engine)):
+            with NotebookBar("Reading rows, adding noise", fraction_of(self, self._engine)):
                 self._batches = list(self._draw())
             self._drew(sum(batch.keys.num_rows for batch in self._batches))
         return self._batches
@@ -388,14 +398,14 @@ class Release(NoisyTable):
         plan = self.plan
         trees = any(s.listed for s in plan.exact.statistics)
         with self._telling(), in_own_words(stopped, Exception):
-            batches = self.engine.statistics(plan.exact, sizes.BATCH_TREES if trees else sizes.BATCH_GROUPS)
-            for batch in joined(batches) if plan.noising.at_once else batches:
+            batches = self._engine.statistics(plan.exact, sizes.BATCH_TREES if trees else sizes.BATCH_GROUPS)
+            for batch in joined(batches) if plan.measurement.at_once else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops
                 yield noisy
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
-        return self.plan.noising.draw(batch, self._words)
+        return self.plan.measurement.draw(batch, self._words)
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

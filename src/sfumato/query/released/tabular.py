@@ -55,7 +55,7 @@ class Tabular:
         if not isinstance(name, str):
             raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
         if name not in table.column_names:
-            raise ColumnError.unknown(name, table.column_names, "release[...]")
+            raise ColumnError._unknown(name, table.column_names, "release[...]")
         values: list[Any] = table[name].to_pylist()
         return values
 
@@ -81,7 +81,7 @@ class Tabular:
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
         >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> release.to_polars().schema
-        Schema([('people', Int64)])
+        >>> dict(release.to_polars().schema)
+        {'people': Int64}
         """
         return output.to_polars(self.to_arrow())

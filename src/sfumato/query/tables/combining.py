@@ -225,7 +225,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object, unit_ro
     for column, other in pairs:
         for name, part, side in ((column, left, "left"), (other, right, "right")):
             if name not in part.schema:
-                raise ColumnError.unknown(name, part.schema, f"join: on, {side} table")
+                raise ColumnError._unknown(name, part.schema, f"join: on, {side} table")
             if name != part.unit:  # which is compared as in a table of its own
                 check_flat("join", name, part.schema, "in with_columns first")
         _check_equal_types(column, left.schema[column], other, right.schema[other])
@@ -314,7 +314,7 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
         if not isinstance(name, str):
             raise ParameterError("per_unit", name, "names of columns in by, as text")
         if name not in part.schema:
-            raise ColumnError.unknown(name, part.schema, "per_unit: by")
+            raise ColumnError._unknown(name, part.schema, "per_unit: by")
         check_flat("per_unit", name, part.schema, "in with_columns first")
         if name != part.unit:  # which is there in any case
             names.append(name)

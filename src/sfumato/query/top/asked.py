@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -9,16 +10,19 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.budget import Budget
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.budget.calibration import ROOM, threshold_delta
+from sfumato.budget.conversions import zcdp_rho
+from sfumato.budget.parameters import admissible_epsilon, released_delta
 from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.display.text import visible
-from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import Number, as_written, positive_int, truth_value
-from sfumato.measurements.peeling import MOST_PEELS, checked_k
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
+from sfumato.exact.directed import exp_bounds
+from sfumato.measurements.peeling import MOST_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign
-from sfumato.noise import Words
+from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.bars import Bias
 from sfumato.query.canonical import canonical_top
@@ -26,15 +30,20 @@ from sfumato.query.cards.asked import top_card
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
 from sfumato.query.logs import planned
+from sfumato.query.passed_on import LeftBehind
 from sfumato.query.payment import payment, same_question
+from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Kind, Schema, Step
-from sfumato.query.top.draw import RANK, SUM, UNITS, TopDraw
+from sfumato.query.top.draw import RANK, SUM, UNITS, TopMeasurement
 from sfumato.query.top.explanation import TopExplanation
-from sfumato.query.top.plan import TopPlan, make_top_plan
 from sfumato.query.top.release import TopRelease
-from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
+from sfumato.transformations import CountUnits, Grid, Statistic, UnitSum, ValueGrid
 
 MOST_CANDIDATES = 10**9
+# Half of delta is for what concentrates, where groups are private too.
+_HALF = Fraction(1, 2)
+LARGEST_SCALE, LARGEST_MARGIN = 2**56, 2**63
+LARGEST_EPSILON = 1000
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,37 +152,33 @@ class Top(Helpful, Displayed):
         return UnitSum("by", by.column, grid.exponent, low, high, whole, missing=missing)
 
     @property
-    def step(self) -> Fraction:
-        """The grid step of what groups are compared by, in its own unit."""
-        statistic = self.statistic
-        return statistic.step if isinstance(statistic, UnitSum) else Fraction(1)
-
-    @property
     def whole(self) -> bool:
         """Whether the numbers are whole."""
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
-    @property
-    def exact(self) -> ExactQuery:
-        """The exact half: the number of each group, or of the largest ones, without a limit of groups.
+    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
+        """Return the exact half: the number of each group, or of the largest ones, without a limit of groups.
 
         Beside the candidates it has the largest group that is none, by which the end is placed.
         """
         public = self.public_keys
         groups = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
         largest = None if self.candidates is None else self.candidates + 1
-        return ExactQuery(
-            self.steps, self.unit, self.keys, public, groups, (self.statistic,), largest=largest
-        )
+        return ExactQuery(self.steps, self.unit, self.keys, public, groups, statistics, largest=largest)
 
     @property
     def told(self) -> str:
         """What is asked, in a few words."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
-    def drawing(self, plan: TopPlan) -> TopDraw:
-        """Return what draws a release of this question by a plan."""
-        return TopDraw(plan, self.keys, self.measured, self.step, self.whole)
+    def passed_on(self) -> Top:
+        """Return the question as it goes to another process: it says what reads the rows, and reads none."""
+        engine: Any = LeftBehind.of(self.engine, self.steps)
+        return replace(self, engine=engine)
+
+    def _explanation(self, plan: Plan[Top, TopMeasurement]) -> TopExplanation:
+        """Return each step of a plan of this question."""
+        return TopExplanation(plan)
 
     def plan(
         self,
@@ -182,13 +187,13 @@ class Top(Helpful, Displayed):
         delta: Number = 0,
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
-    ) -> TopPlan:
+    ) -> Plan[Top, TopMeasurement]:
         """Say what a release with these options would do and cost; nothing is read or spent.
 
         Args:
             epsilon, delta, counts, counts_share: as of `release`.
         Returns:
-            A TopPlan; `explain` tells it in words.
+            A `Plan`; its `explain()` tells it in words.
         Raises:
             ParameterError, BudgetError: the options are not those of a release.
 
@@ -205,11 +210,7 @@ class Top(Helpful, Displayed):
             )
         if not truth_value(counts, "counts"):
             share = Fraction(0)
-        budget = admissible_epsilon(epsilon), admissible_delta(delta)
-        one = self.statistic
-        ends = (1, 1) if isinstance(one, CountUnits) else (one.lower, one.upper)
-        plan = TopPlan(self.k, self.candidates, *budget, share, None, *ends)
-        return make_top_plan(plan)
+        return make_top_plan(self, admissible_epsilon(epsilon), released_delta(delta), share)
 
     def explain(
         self,
@@ -236,8 +237,7 @@ class Top(Helpful, Displayed):
         Draw a group, each with a chance in proportion to e^(1 x units).
         Together this costs at most epsilon 1 and delta 0, composed by pure DP.
         """
-        plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        return TopExplanation(self, plan)
+        return self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share).explain()
 
     def release(
         self,
@@ -273,9 +273,50 @@ class Top(Helpful, Displayed):
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        form = partial(canonical_top, self, plan)
+        form = partial(canonical_top, plan)
         same = None if unsafe_words is not None else same_question(form, [self.engine])
         pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self.engine.made_up)
         planned(self.engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
-        released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
+        released: TopRelease = self.engine.top(plan, unsafe_words=unsafe_words, pay=pay)
         return released
+
+
+def make_top_plan(top: Top, epsilon: Fraction, delta: Fraction, share: Fraction) -> Plan[Top, TopMeasurement]:
+    """Return the plan by pure DP, or by zCDP where its picks have more epsilon.
+
+    Args:
+        top: what is asked.
+        epsilon, delta: the budget.
+        share: the part of it that is for the numbers, from 0 to less than 1.
+    Raises:
+        BudgetError: groups are private and delta is 0 or too small for the candidates, or epsilon is above
+            1,000; or the noise is too large to draw.
+    """
+    private = top.candidates is not None
+    if private and delta == 0:
+        raise BudgetError("delta is 0, but private groups need one, such as 1e-6; or give keys=[...]")
+    if private and epsilon > LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon is above {LARGEST_EPSILON:,}, which protects nobody where groups are private"
+        )
+    k, within = top.k, delta * (1 - ROOM)
+    each, whole = (1 - share) * epsilon / k, delta
+    rho = zcdp_rho(epsilon, within * _HALF if private else within) if delta else None
+    if rho and (by_zcdp := root_down(8 * (1 - share) * rho / k)) > each:
+        each, whole = by_zcdp, delta * _HALF
+    else:
+        rho = None
+    zcdp = epsilon if rho else None
+    made = TopMeasurement(top.keys, top.statistic, top.whole, k, top.candidates, share, each, zcdp)
+    margin, scale = None, Fraction(0)
+    if made.candidates is not None:
+        # A bound of the chance that a group is shown that other people's tables do not show.
+        chance = made.candidates * threshold_delta(whole, made.candidates, union=True)
+        miss = chance / (1 + exp_bounds(epsilon, 128)[1])
+        margin = margin_for(made.rate, made.candidates, miss, made.largest)
+    if share:
+        scale = made.largest * (root_up(k / (2 * share * rho)) if rho else k / (share * epsilon))
+    if scale > LARGEST_SCALE or (margin or 0) >= LARGEST_MARGIN:
+        raise BudgetError("the noise would be beyond 64 bits; ask for a larger epsilon or a smaller k")
+    law = (Gaussian(sigma=scale) if rho else Laplace(scale=scale)) if scale else None
+    return Plan(top, epsilon, delta, replace(made, law=law, margin=margin))

@@ -1,50 +1,179 @@
-"""What a release of the largest groups draws: of exact numbers of groups, ranks, keys and noisy numbers."""
+"""The measurement of the largest groups: exact numbers of groups to ranks, keys and noisy numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.budget import Loss
+from sfumato.budget.conversions import zcdp_delta
 from sfumato.dataclass import dataclass
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.directed import exp_bounds
+from sfumato.exact.isolation import isolated
+from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.peeling import peel, peel_limited
 from sfumato.noise import Words
-from sfumato.query.noisy.numbers import arrow_column
-from sfumato.query.top.plan import TopPlan
+from sfumato.query.columns import arrow_column
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import CountUnits, UnitSum
 
 RANK, UNITS, SUM = "rank", "units", "sum"
 
 
-@dataclass(frozen=True)
-class TopDraw(Isolated):
-    """Draws the largest groups, wherever their exact numbers meet.
+@dataclass(frozen=True, repr=False)
+class TopMeasurement(Spelled):
+    """The measurement of the largest groups: it draws them from exact numbers, and maps to the privacy loss.
+
+    `draw` and `map` use the same parameters; there is no other copy of them. Workers run the same object,
+    pickled.
 
     Args:
-        plan: how much noise.
         keys: names of the key columns.
-        measured: the name of the column of numbers.
-        step: of numbers, in their own unit.
+        statistic: what groups are compared by.
         whole: whether numbers are whole.
+        k: how many groups.
+        candidates: how many of the largest groups may be shown; None where the groups are public.
+        share: the part of the budget that is for the numbers, from 0 to less than 1.
+        each: the epsilon of one pick.
+        zcdp: the epsilon at which the loss is stated, where it is composed by zCDP; None by pure DP.
+        law: the noise of the numbers, in steps; None without any.
+        margin: how far above the groups that are no candidates the end lies; None where groups are public.
     """
 
-    plan: TopPlan
     keys: tuple[str, ...]
-    measured: str
-    step: Fraction
+    statistic: CountUnits | UnitSum
     whole: bool
+    k: int
+    candidates: int | None
+    share: Fraction
+    each: Fraction
+    zcdp: Fraction | None = None
+    law: Law | None = None
+    margin: int | None = None
+
+    @property
+    def statistics(self) -> tuple[CountUnits | UnitSum]:
+        """What the engine computes."""
+        return (self.statistic,)
+
+    @property
+    def kind(self) -> NoiseKind:
+        """The kind of noise."""
+        return NOISES["laplace" if self.zcdp is None else "gaussian"]
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """The law of the noise of the numbers, in steps; none without numbers."""
+        return {} if self.law is None else {self.measured: self.law}
+
+    @property
+    def measured(self) -> str:
+        """The name of the column of numbers."""
+        return UNITS if isinstance(self.statistic, CountUnits) else SUM
 
     @property
     def names(self) -> list[str]:
         """The output's columns."""
-        return [RANK, *self.keys, *([] if self.plan.law is None else [self.measured])]
+        return [RANK, *self.keys, *self.laws]
 
-    def table(self, exact: pa.Table, words: Words | None) -> pa.Table:
+    @property
+    def step(self) -> Fraction:
+        """The grid step of the numbers, in their own unit."""
+        return self.statistic.coordinates[0].step
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the most that one unit adds to a group in which it is, in steps."""
+        one = self.statistic
+        return (1, 1) if isinstance(one, CountUnits) else (one.lower, one.upper)
+
+    @property
+    def spread(self) -> int:
+        """How much more one unit moves one group's score than another's, at most, in steps."""
+        lower, upper = self.ends
+        return max(upper, 0) - min(lower, 0)
+
+    @property
+    def largest(self) -> int:
+        """How far one unit moves a group's number, at most, in steps."""
+        lower, upper = self.ends
+        return max(abs(lower), abs(upper))
+
+    @property
+    def rate(self) -> Fraction:
+        """What a step of a score counts for in the exponent of each pick."""
+        return self.each / self.spread
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The privacy loss of one unit."""
+        return self.map(1)
+
+    @isolated
+    def map(self, units: int = 1) -> Loss:
+        """Return the loss of picks and numbers together, from the parameters that they are drawn with.
+
+        Args:
+            units: how many privacy units are added or removed; with private groups at most 1.
+        Raises:
+            ParameterError: units is above 1, and groups are private.
+            BudgetError: the epsilon of the loss is none that a budget has.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
+        >>> sales.top("town", k=2, keys=["a", "b"]).plan(epsilon=1).measurement.map(1).epsilon(0)
+        Fraction(1, 1)
+
+        Source:
+            docs/proofs/top_k.md and docs/proofs/limited_top_k.md.
+        """
+        if not units:
+            return Loss()
+        if units > 1 and self.candidates is not None:
+            raise ParameterError("units", units, "at most 1, where groups are private")
+        pick = units * self.rate * self.spread
+        number = Fraction(0) if self.law is None else units * self.largest / self.law.unit
+        epsilon, delta = self.k * (pick + number), Fraction(0)
+        if self.zcdp is not None:
+            # Picks of zCDP, and Gaussian noise of numbers.
+            epsilon, rho = self.zcdp, self.k * (pick**2 / 8 + number**2 / 2)
+            delta = zcdp_delta(rho, epsilon)
+        if self.candidates is not None and self.margin is not None:
+            end = self.rate * (self.margin - self.largest + 1)
+            missed = self.candidates * exp_bounds(-end, 128)[1]
+            delta += (1 + exp_bounds(epsilon, 128)[1]) * missed
+        return Loss(approximate=((epsilon, Fraction(0), 1),), additive_delta=min(delta, Fraction(1)))
+
+    def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
+        """Return the charge to a budget: the claim, because the loss is known only at its epsilon."""
+        return Loss(approximate=((epsilon, delta, 1),))
+
+    def description(self, exact: ExactQuery) -> dict[str, Any]:
+        """Return the description that the certificate reads."""
+        law, (lower, upper) = self.law, self.ends
+        return {
+            "kind": "largest_groups",
+            "keys": "private" if exact.public_keys is None else "public",
+            "lower": str(lower),
+            "upper": str(upper),
+            "rate": str(self.rate),
+            "picks": self.k,
+            "candidates": self.candidates,
+            "margin": self.margin,
+            "noise": None if law is None else {"law": type(law).__name__.lower(), "scale": str(law.unit)},
+        }
+
+    @isolated
+    def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
         """Return ranks, keys, and noisy numbers where they were asked for.
 
         Args:
@@ -52,27 +181,27 @@ class TopDraw(Isolated):
                 least the largest, one more than may be shown.
             words: source of random words; None for this thread's secure words.
         """
-        plan, exact = self.plan, exact.combine_chunks()
+        law, exact = self.law, exact.combine_chunks()
         numbers = _integers(exact.column(exact.num_columns - 1))
         picked = self._picked(numbers, words)
         index = arrow_column(np.array(picked, np.int64))
         columns: dict[str, Any] = {RANK: arrow_column(np.arange(1, len(picked) + 1, dtype=np.int64))}
         for place, key in enumerate(self.keys):
             columns[key] = exact.column(place).take(index).combine_chunks()
-        if plan.law is not None:
-            noise = plan.law.rounded(len(picked), words)
+        if law is not None:
+            noise = law.rounded(len(picked), words)
             columns[self.measured] = self._numbers([numbers[i] for i in picked], noise.tolist())
         return pa.table(columns)
 
     def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
         """Draw the places of groups, one after another."""
-        plan = self.plan
-        if plan.candidates is None or plan.margin is None:
+        if self.candidates is None or self.margin is None:
             # Of keys that a pipeline brings there may be fewer.
-            most = min(plan.k, len(numbers))
-            return peel(numbers, plan.step_rate, most, words) if most else []
-        return peel_limited(numbers, plan.step_rate, plan.k, plan.candidates, plan.margin, words)
+            most = min(self.k, len(numbers))
+            return peel(numbers, self.rate, most, words) if most else []
+        return peel_limited(numbers, self.rate, self.k, self.candidates, self.margin, words)
 
+    @isolated
     def half_width(self, confidence: float, simultaneous: bool = False) -> float:
         """Return the half-width of error bars of the numbers.
 
@@ -85,13 +214,12 @@ class TopDraw(Isolated):
         """
         if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
             raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
-        law = self.plan.law
-        if law is None:
+        if self.law is None:
             raise RefusalError("errors: ranks have no error bars, and counts=False left the numbers out")
         each = as_fraction(confidence, "confidence")
         if simultaneous:
-            each = 1 - (1 - each) / self.plan.k
-        return float(law.rounded_half_width(each) * self.step)
+            each = 1 - (1 - each) / self.k
+        return float(self.law.rounded_half_width(each) * self.step)
 
     def _numbers(self, exact: list[int], noise: list[int]) -> pa.Array:
         noisy = [(int(n) + z) * self.step for n, z in zip(exact, noise, strict=True)]

@@ -10,7 +10,8 @@ from sfumato.display.card import Card
 from sfumato.display.displayed import Told
 from sfumato.query.cards.planned import top_explanation_card
 from sfumato.query.cautions import cautions
-from sfumato.query.top.plan import TopPlan
+from sfumato.query.plans.plan import Plan
+from sfumato.query.top.draw import TopMeasurement
 
 if TYPE_CHECKING:
     from sfumato.query.top.asked import Top
@@ -29,26 +30,25 @@ class TopExplanation(Told):
     ('private', True, 5)
     """
 
-    question: Top
-    plan: TopPlan
+    plan: Plan[Top, TopMeasurement]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, exact numbers as text of a fraction."""
-        question, plan = self.question, self.plan
+        question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         return {
             "privacy_unit": question.unit,
             "group_by": list(question.keys),
-            "groups_are": "private" if plan.candidates is not None else "public",
-            "k": plan.k,
-            "candidates": plan.candidates,
-            "margin": plan.margin,
+            "groups_are": "private" if drawn.candidates is not None else "public",
+            "k": drawn.k,
+            "candidates": drawn.candidates,
+            "margin": drawn.margin,
             "by": self._by,
-            "spread": plan.spread,
-            "epsilon_of_each_peel": str(plan.rate),
-            "composed_by": "pure DP" if plan.rho is None else "zCDP",
-            "counts_share": str(plan.share),
-            "counts_noise": None if plan.law is None else repr(plan.law),
-            "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
+            "spread": drawn.spread,
+            "epsilon_of_each_peel": str(drawn.each),
+            "composed_by": self._composed_by,
+            "counts_share": str(drawn.share),
+            "counts_noise": None if drawn.law is None else repr(drawn.law),
+            "counts_standard_deviation": None if drawn.law is None else float(drawn.law.standard_deviation),
             "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
             "told": self.steps,
             "notes": list(self.notes),
@@ -65,7 +65,7 @@ class TopExplanation(Told):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know."""
-        question, plan = self.question, self.plan
+        question, plan = self.plan.query, self.plan
         return (
             *question.notes,
             *cautions(question.schema, question.keys, plan.epsilon, plan.delta),
@@ -74,40 +74,44 @@ class TopExplanation(Told):
 
     @property
     def _by(self) -> str:
-        by = self.question.by
+        by = self.plan.query.by
         return "units" if by is None else by.meaning({})
+
+    @property
+    def _composed_by(self) -> str:
+        return "pure DP" if self.plan.measurement.zcdp is None else "zCDP"
 
     @property
     def steps(self) -> list[str]:
         """What is done, and what it costs, a sentence or two each."""
-        question, plan, name = self.question, self.plan, self.question.measured
-        step = float(question.step)
-        rate = float(plan.step_rate) / step
+        question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
+        name, step = drawn.measured, float(drawn.step)
+        rate = float(drawn.rate) / step
         first = f"Count the different {question.unit}, the privacy unit, in each group of "
         if question.by is not None:
             first = f"Of each {question.unit}, the privacy unit, take the {self._by}, in each group of "
         lines = [
             f"{first}{', '.join(question.keys)}. A unit may be in any number of groups.",
-            f"Draw {plan.k} groups, one after another, each with a chance in proportion to "
+            f"Draw {drawn.k} groups, one after another, each with a chance in proportion to "
             f"e^({rate:.4g} x {name}) among those that are left."
-            if plan.k > 1
+            if drawn.k > 1
             else f"Draw a group, each with a chance in proportion to e^({rate:.4g} x {name}).",
         ]
-        if plan.margin is not None:
+        if drawn.margin is not None:
             lines.append(
-                f"Only the {plan.candidates} largest groups may be drawn; beside them stands an end, "
-                f"{(plan.margin + 1) * step:.6g} above the largest group that may not, at which "
+                f"Only the {drawn.candidates} largest groups may be drawn; beside them stands an end, "
+                f"{(drawn.margin + 1) * step:.6g} above the largest group that may not, at which "
                 "drawing stops."
             )
-        if plan.law is not None:
+        if drawn.law is not None:
             lines.append(
-                f"Then show the {name} of these groups, with {type(plan.law).__name__} noise of standard "
-                f"deviation {float(plan.law.standard_deviation) * step:.4g}, exactly rounded, for "
-                f"{float(plan.share):.0%} of the budget."
+                f"Then show the {name} of these groups, with {type(drawn.law).__name__} noise of standard "
+                f"deviation {float(drawn.law.standard_deviation) * step:.4g}, exactly rounded, for "
+                f"{float(drawn.share):.0%} of the budget."
             )
         lines.append(
             f"Together this costs at most epsilon {float(plan.epsilon):g} and delta {float(plan.delta):g}, "
-            f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
+            f"composed by {self._composed_by}."
         )
         return lines
 

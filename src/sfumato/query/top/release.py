@@ -19,12 +19,13 @@ from sfumato.query import sizes
 from sfumato.query.bars import Bars, Bias, checked_confidence
 from sfumato.query.canonical import canonical_top
 from sfumato.query.cards.released import release_card, top_facts
-from sfumato.query.noisy.numbers import arrow_column
-from sfumato.query.passed_on import LeftBehind, stream, table
+from sfumato.query.certified import Described, certified
+from sfumato.query.columns import arrow_column
+from sfumato.query.passed_on import stream, table
+from sfumato.query.plans.plan import Plan
 from sfumato.query.released.noisy_table import NoisyTable, stopped
-from sfumato.query.top.draw import RANK
+from sfumato.query.top.draw import RANK, TopMeasurement
 from sfumato.query.top.explanation import TopExplanation
-from sfumato.query.top.plan import TopPlan
 
 if TYPE_CHECKING:
     from sfumato.query.released.chart import Chart
@@ -40,15 +41,24 @@ class TopRelease(NoisyTable):
     """The largest groups, safe to publish: ranks, keys, and noisy numbers of units.
 
     Drawn when it is first looked at, and once. Made by `Top.release`.
+
+    Attributes:
+        question: the `Top` that was released.
+        plan: what it draws, and what that costs.
     """
 
-    def __init__(self, question: Top, plan: TopPlan, words: Words | None = None) -> None:
-        super().__init__(question.engine)
-        self.question = question
+    def __init__(self, plan: Plan[Top, TopMeasurement], words: Words | None = None) -> None:
+        certified([plan])
+        super().__init__(plan.query.engine)
+        self.question = plan.query
         self.plan = plan
         self._words = words
-        self._drawing = question.drawing(plan)
         self._started = False
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plan of all that it draws."""
+        return (self.plan,)
 
     @property
     def _spent(self) -> ExactCost:
@@ -75,9 +85,10 @@ class TopRelease(NoisyTable):
             self._check_home()
             with self._lock:
                 if self._table is None:
-                    with NotebookBar("Reading rows, drawing groups", fraction_of(self.engine)):
+                    with NotebookBar("Reading rows, drawing groups", fraction_of(self._engine)):
                         self._table = self._draw()
                     self._drew(self._table.num_rows)
+        self._table = self._described(self._table)
         return self._table
 
     def errors(
@@ -95,38 +106,37 @@ class TopRelease(NoisyTable):
             RefusalError: numbers were left out.
         """
         self._check_sampling(self._bars(checked_confidence(confidence), simultaneous, sampling))
-        width = self._drawing.half_width(confidence, simultaneous)
+        width = self.plan.measurement.half_width(confidence, simultaneous)
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
-    def kept(self) -> Any:
+    def _noisy_numbers(self) -> Any:
         """Return the noisy table."""
         return self._table
 
-    def restore(self, kept: Any) -> None:
+    def _restore(self, kept: Any) -> None:
         """Have the noisy table that a release of the same question had."""
         self._table, self._started = kept, True
 
-    def passed_on(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return its noisy table and its plan."""
-        engine: Any = LeftBehind.of(self.engine, self.question.steps)
-        said = replace(self.question, engine=engine), self.plan
-        return super().passed_on() | {"said": said, "drawn": stream(self.to_arrow())}
+        plan = replace(self.plan, query=self.question.passed_on())
+        return super()._state() | {"plan": plan, "drawn": stream(self.to_arrow())}
 
-    def arrive(self, state: Mapping[str, Any]) -> None:
+    def _set_state(self, state: Mapping[str, Any]) -> None:
         """Be a finished release of what was passed on."""
-        TopRelease.__init__(self, *state["said"])
-        super().arrive(state)
+        TopRelease.__init__(self, state["plan"])
+        super()._set_state(state)
         self._table, self._started = table(state["drawn"]), True
 
     @property
     def _unsafe(self) -> bool:
-        return self._words is not None or self.was_unsafe
+        return self._words is not None or self._was_unsafe
 
     def canonical(self) -> dict[str, Any]:
         """Return the canonical form of what was asked."""
-        return canonical_top(self.question, self.plan)
+        return canonical_top(self.plan)
 
     @property
     def bias(self) -> Bias:
@@ -138,25 +148,25 @@ class TopRelease(NoisyTable):
         if bars.sampling:
             raise QueryError(_OF_THE_LARGEST)
 
-    def check_bars(self, bars: Bars) -> None:
+    def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that could not be written; raises as any release does."""
         self._check_sampling(bars)
-        self._drawing.half_width(bars.confidence, bars.simultaneous)
+        self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
         name = f"{self.question.measured}_error"
         if name in {key.casefold() for key in self.question.keys}:
             raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
 
-    def with_bars(self, bars: Bars) -> pa.Table:
+    def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the table with error bars, as `write` writes it."""
-        widths = bars.widths(self)
+        widths = bars._widths(self)
         bars = widths.column(widths.num_columns - 1)
         return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
 
-    def chart(self, bars: Bars) -> Chart:
+    def _chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data."""
         from sfumato.query.released.chart import Chart
 
-        if self.plan.law is None:
+        if not self.measured:
             raise QueryError(
                 "plot: the numbers of the largest groups were left out, so that there is nothing"
             )
@@ -164,12 +174,12 @@ class TopRelease(NoisyTable):
 
     def explain(self) -> TopExplanation:
         """Return each step with its noise and cost; nothing in it depends on rows."""
-        return TopExplanation(self.question, self.plan)
+        return self.plan.explain()
 
     @property
     def measured(self) -> list[str]:
         """The column with error bars; none where numbers were left out."""
-        return [] if self.plan.law is None else [self.question.measured]
+        return list(self.plan.laws)
 
     def _card(self) -> Card:
         groups = None if self.made is None else self.made.num_rows
@@ -180,9 +190,9 @@ class TopRelease(NoisyTable):
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         keys = ", ".join(self.question.keys)
-        dummy = ", of made-up rows" if self.engine.made_up else ""
+        dummy = ", of made-up rows" if self._engine.made_up else ""
         return visible(
-            f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+            f"<TopRelease of {self.question.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
         )
 
     def _draw(self) -> pa.Table:
@@ -193,10 +203,10 @@ class TopRelease(NoisyTable):
             )
         self._started = True
         with self._telling(), in_own_words(stopped, Exception):
-            batches = list(self.question.engine.statistics(self.question.exact, sizes.BATCH_GROUPS))
+            batches = list(self._engine.statistics(self.plan.exact, sizes.BATCH_GROUPS))
             drawn = self._drawn(pa.Table.from_batches(batches))
             self._check_home()  # a handler of a signal may have forked in the middle: the child stops
         return drawn
 
     def _drawn(self, exact: pa.Table) -> pa.Table:
-        return self._drawing.table(exact, self._words)
+        return self.plan.measurement.draw(exact, self._words)

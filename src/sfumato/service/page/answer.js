@@ -14,7 +14,7 @@ export function showAnswer({ text, data, sql }) {
   const spent = data.dummy ? "Made-up rows: an answer about nobody. Nothing was spent."
     : typeof data.repeats === "number" ? `The same answer as before, of entry ${data.repeats} of the ledger: nothing was spent again.`
     : `Spent: epsilon ${amount(data.spent.epsilon)}${data.spent.delta ? `, delta ${amount(data.spent.delta)}` : ""}.`;
-  const bars = (data.covers ?? []).map((said) => ` ${said}`).join(""); // what error bars cover, and what they do not
+  const bars = sentences(data).map((said) => ` ${said}`).join("");
   const rows = data.rows.slice(0, MOST_ROWS).map((row, i) => row.map((value, c) => {
     const error = data.errors[names[c]]?.[i];
     return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : withError(value, error);
@@ -29,11 +29,12 @@ export function showAnswer({ text, data, sql }) {
     chart(data, outputs),
     table("Answer", names, rows, "numbers"), ...(more ? [more] : []),
     el("div", { class: "actions" },
-      el("button", { type: "button", onclick: () => download(`${file}.csv`, "text/csv", csv(data, names)) }, "Download CSV"),
+      el("button", { type: "button", onclick: () => downloadCsv(file, data, names) }, "Download CSV"),
       el("button", { type: "button", onclick: () => download(`${file}.json`, "application/json", text) }, "Download JSON"),
       el("button", { type: "button", onclick: () => download("receipt.json", "application/json", `${JSON.stringify(data.receipt, null, 1)}\n`) }, "Download receipt"),
       program === null ? null : el("button", { type: "button", id: "copy", onclick: async () => { copied.textContent = (await copy(program)) ? "Copied." : "The browser does not let this page copy: take it from below."; } }, "Copy as Python"),
       copied),
+    el("p", { class: "hint" }, `Download CSV saves two files: ${file}.csv-metadata.json says what the numbers of ${file}.csv mean.`),
     ...(program === null ? [] : [details("The question in SQL", sql), details("The same in Python", program)]), details("How it was answered", data.explanation));
   section.hidden = false;
 }
@@ -49,6 +50,24 @@ async function copy(text) {
   } catch {
     return false;
   }
+}
+
+/** Return what is said of the numbers: what they do not include, and what error bars cover. */
+function sentences(data) {
+  return Object.values(data.metadata ?? {}).filter((said) => typeof said === "string");
+}
+
+/** Save a CSV file and, first, its metadata: a browser that allows one file asks for the other. */
+function downloadCsv(file, data, names) {
+  download(`${file}.csv-metadata.json`, "application/json", metadata(data, `${file}.csv`));
+  download(`${file}.csv`, "text/csv", csv(data, names));
+}
+
+/** Return the metadata of a CSV file, in the form in which a release writes it (query/released/output.py). */
+export function metadata(data, url) {
+  const said = sentences(data).join(" ");
+  const found = { "@context": "http://www.w3.org/ns/csvw", url, ...(said && { "dc:description": said }), notes: [data.metadata ?? data.spent] };
+  return `${JSON.stringify(found, null, 2)}\n`;
 }
 
 /** Return a text that no spreadsheet takes for a formula, as `guarded` of the service does (display/text.py). */

@@ -21,7 +21,7 @@ from sfumato.testing.assertions.places import Judgement
 from sfumato.testing.assertions.quantiles import VALUES, is_count, listed
 
 if TYPE_CHECKING:
-    from sfumato.query.estimates.chosen import ChosenQuantile
+    from sfumato.query.aggregates.order_statistics import ChosenQuantile
     from sfumato.query.noisy.choosing import Choice
 
 _LN10 = math.log(10)

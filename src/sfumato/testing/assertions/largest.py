@@ -53,7 +53,7 @@ def approx_largest(release: TopRelease, expected: Any, k: object) -> None:
     """
     judged = _Judged(release, expected, "expected")
     k = charge(k)
-    each = k + math.log10(release.plan.k * (1 if release.plan.law is None else 2))
+    each = k + math.log10(release.question.k * (2 if release.measured else 1))
     unlikely, off = judged.unlikely(each), judged.off(each)
     stated, told = f" (flakiness 10^-{k:.4g} in all)", ""
     if unlikely:
@@ -71,7 +71,7 @@ def noisy_largest(release: TopRelease, raw: Any, k: object) -> None:
         release, k: as for `approx_largest`.
         raw: as its `expected`.
     """
-    law = release.plan.law
+    law = release.plan.measurement.law
     if law is None:
         raise RefusalError("assert_noisy: ranks show no noise, and counts=False left the numbers out")
     judged = _Judged(release, raw, "raw")
@@ -85,8 +85,8 @@ class _Judged:
     """What is shown, beside exact numbers in steps."""
 
     def __init__(self, release: TopRelease, expected: Any, name: str) -> None:
-        question, plan = release.question, release.plan
-        self.plan, self.measured, self.step = plan, question.measured, question.step
+        question, self.drawn = release.question, release.plan.measurement
+        self.measured, self.step = self.drawn.measured, self.drawn.step
         self.truth = self._truth(expected, name, question.keys)
         table = release.to_arrow()
         if table["rank"].to_pylist() != [*range(1, table.num_rows + 1)]:
@@ -94,7 +94,7 @@ class _Judged:
         keys = [tuple(map(plain_key, key)) for key in zip(*self._columns(table, question.keys), strict=True)]
         if len(set(keys)) < len(keys):
             raise AssertionError("a group is shown twice")
-        numbers = [0] * len(keys) if plan.law is None else table[self.measured].to_pylist()
+        numbers = [0] * len(keys) if self.drawn.law is None else table[self.measured].to_pylist()
         self.shown: dict[Group, Any] = dict(zip(keys, numbers, strict=True))
         self.scores = self._competing(question.public_keys, name)
 
@@ -121,7 +121,7 @@ class _Judged:
 
     def _competing(self, public: Any, name: str) -> list[Fraction]:
         """Return the exact numbers among which the first draw is, in order."""
-        if self.plan.candidates is None:
+        if self.drawn.candidates is None:
             keys = [
                 tuple(map(plain_key, key))
                 for key in zip(*self._columns(public, public.column_names), strict=True)
@@ -130,9 +130,9 @@ class _Judged:
                 raise ParameterError(name, label(min(unknown, key=repr)), "of public groups alone")
             return sorted(self.truth.get(key, Fraction(0)) for key in keys)
         largest = sorted((n for n in self.truth.values() if n > 0), reverse=True)
-        after = largest[self.plan.candidates : self.plan.candidates + 1] or [Fraction(0)]
-        self.end = after[0] + 1 + (self.plan.margin or 0)
-        return sorted([*largest[: self.plan.candidates], self.end])
+        after = largest[self.drawn.candidates : self.drawn.candidates + 1] or [Fraction(0)]
+        self.end = after[0] + 1 + (self.drawn.margin or 0)
+        return sorted([*largest[: self.drawn.candidates], self.end])
 
     @staticmethod
     def _columns(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
@@ -140,21 +140,21 @@ class _Judged:
 
     def unlikely(self, each: float) -> list[str]:
         """Return what is wrong with draws of which one so small has a chance below 10^-each."""
-        left, found, rate = list(self.scores), list[str](), self.plan.step_rate
+        left, found, rate = list(self.scores), list[str](), self.drawn.rate
         weights = np.array([float(rate * (score - left[-1])) for score in left])
         for rank, group in enumerate(self.shown, 1):
             score = self.truth.get(group, Fraction(0))
             place, few = bisect_left(left, score), bisect_right(left, score)
             shown = f"rank {rank}: {label(group)}, of {self._text(score)}"
-            if place == few or (self.plan.candidates is not None and score <= 0):
+            if place == few or (self.drawn.candidates is not None and score <= 0):
                 found.append(f"{shown}, is none that may be shown")
                 continue
             found += self._rarely(shown, weights, few, each, left[-1])
             del left[place]
             weights = np.delete(weights, place)
-        if len(self.shown) < self.plan.k:
-            if self.plan.candidates is None:
-                return [*found, f"{len(self.shown)} groups are shown, and not {self.plan.k}"]
+        if len(self.shown) < self.drawn.k:
+            if self.drawn.candidates is None:
+                return [*found, f"{len(self.shown)} groups are shown, and not {self.drawn.k}"]
             shown = f"nothing behind rank {len(self.shown)}"
             found += self._rarely(shown, weights, bisect_right(left, self.end), each, left[-1])
         return found
@@ -187,7 +187,7 @@ class _Judged:
 
     def off(self, each: float) -> list[Off]:
         """Return the numbers that are farther off than noise goes."""
-        law = self.plan.law
+        law = self.drawn.law
         if law is None:
             return []
         limit, step = float(law.rounded_tolerance(each)), float(self.step)

@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError
 from sfumato.testing.assertions.cells import Cells, label
 
 if TYPE_CHECKING:
-    from sfumato.query.estimates import Estimate
+    from sfumato.query.aggregates import Estimate
 
 
 def by_entry(estimates: Iterable[Estimate]) -> dict[str, Estimate]:

@@ -35,7 +35,7 @@ from sfumato.testing.assertions.spread import (
     require_power,
     where_text,
 )
-from sfumato.testing.assertions.together import PARTS, check_together
+from sfumato.testing.assertions.together import PARTS, check_k_norm
 from sfumato.testing.discrete import DiscreteLaw
 from sfumato.testing.flakiness import charge, note_uncounted
 
@@ -296,7 +296,8 @@ def _approx_release(
     # Groups may have noises of their own, outputs of one group may share them; and where groups are
     # private, being shown is one more chance to fail.
     parts = outputs + (1 if released.private_groups else 0)
-    each = each_k(k, groups, apart=released.plan.noising.together is None) + math.log10(parts)
+    apart = released.plan.measurement.independent
+    each = each_k(k, groups, apart=apart) + math.log10(parts)
     unlikely = _forgiven(released, wanted, each)
     differences = group_differences(released.cells, wanted, "expected", unlikely)
     off = []
@@ -343,7 +344,7 @@ def _noisy_release(
     ]
     report(differences, broken, wanted, "")
     truth: dict[Group, Mapping[str, float]] = {g: numbers(row) for g, row in wanted.values.items()}
-    if released.together is not None and missing:
+    if released.k_norm is not None and missing:
         truth = released.surely_shown(truth, k + math.log10(PARTS))
     everything = list(released.residues(truth, complete=not missing))
     residues = [r for r in everything if not math.isnan(r.noise)]
@@ -357,8 +358,8 @@ def _noisy_release(
     hidden = len(everything) - len(residues)
 
     def check(shown: Sequence[Residue]) -> None:
-        if released.together is not None:
-            check_together(released.together, shown, hidden, len(truth), k)
+        if released.k_norm is not None:
+            check_k_norm(released.k_norm, shown, hidden, len(truth), k)
         else:
             check_spread(shown, k)
 

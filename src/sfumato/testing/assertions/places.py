@@ -23,8 +23,8 @@ from sfumato.testing.tolerances.numbers import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law
-    from sfumato.query.estimates import Estimate
-    from sfumato.query.noisy.noising import NoisyBatch
+    from sfumato.query.aggregates import Estimate
+    from sfumato.query.noisy.measurement import NoisyBatch
     from sfumato.query.noisy.numbers import Levelled
     from sfumato.query.plans.plan import Plan
 

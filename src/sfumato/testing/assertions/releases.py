@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.laws import Gaussian
+from sfumato.noise.law import Gaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.testing.assertions.cells import (
     Cells,
@@ -27,11 +27,11 @@ from sfumato.testing.assertions.cells import (
 )
 from sfumato.testing.assertions.lists import by_entry, written_out
 from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue, log10_beyond
+from sfumato.testing.assertions.together import KNormLaw
 
 if TYPE_CHECKING:
-    from sfumato.query.estimates import Estimate
+    from sfumato.query.aggregates import Estimate
     from sfumato.query.plans.plan import Plan
-    from sfumato.query.plans.together import TogetherPlan
     from sfumato.query.released.release import Release
 
 _LOG2 = math.log10(2)
@@ -79,10 +79,11 @@ class ReleasedCells:
                 "before write()"
             )
         self.plan: Plan = release.plan
-        plan: Any = release.plan
-        # Of which the norm has a law.
-        normed = isinstance(plan.noising.together, JointNoise | SeparateNoise)
-        self.together: TogetherPlan | None = plan if normed else None
+        measurement = release.plan.measurement
+        noise = measurement.noise
+        self.k_norm: KNormLaw | None = None
+        if isinstance(noise, JointNoise | SeparateNoise):
+            self.k_norm = KNormLaw(noise, tuple(measurement.names))
         self.keys: tuple[str, ...] = release.plan.query.shown_keys
         outputs = release.plan.requirements.estimates
         self.outputs: tuple[Estimate, ...] = outputs
@@ -145,15 +146,14 @@ class ReleasedCells:
         if is_number(given):
             return given
         # Loaded here, as they need what a release has loaded already.
-        from sfumato.query.estimates.chosen import ChosenQuantile
+        from sfumato.query.aggregates.order_statistics import ChosenQuantile
         from sfumato.testing.assertions.chosen import Chosen
         from sfumato.testing.assertions.quantiles import Walk, leaf_counts
 
         e = self.estimates[output]
         name = f"{name} of {label(group)} {output}"
         if isinstance(e, ChosenQuantile):
-            assert self.together is not None
-            choice = next(c for c in self.together.choices if c.leaves.names[0] == e.total)
+            choice = next(c for c in self.plan.measurement.choices if c.leaves.names[0] == e.total)
             return Chosen.of(choice, e, given, name)
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
         counts = leaf_counts(tree, given, name)
@@ -230,7 +230,7 @@ class ReleasedCells:
         if self.plan.query.totals is not None:
             raise RefusalError(_TOGETHER)
         # Noise that is drawn together is judged of groups that are surely shown: see `surely_shown`.
-        apart = self.together is None
+        apart = self.k_norm is None
         conditioned = {"units"} if self._selects_on_noise and not complete and apart else set()
         # Of a time step, given earlier ones, the noise is its own draw and what these say of it.
         own_laws, first = self._own_laws, self.plan.query.series is None
@@ -313,7 +313,7 @@ class ReleasedCells:
     @property
     def _own_laws(self) -> dict[str, Gaussian]:
         """Of Gaussian noise with a part in common the laws of each number's own part."""
-        noise: Any = self.plan.noising.together
+        noise: Any = self.plan.measurement.noise
         if isinstance(noise, SeriesGaussian):
             return dict(zip(self.plan.requirements.body.names, map(Gaussian, noise.scales), strict=True))
         if not isinstance(noise, CentredGaussian):

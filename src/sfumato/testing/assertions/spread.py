@@ -62,14 +62,14 @@ def check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> N
     log10 = log10_many(zeros, values, law.zero)
     if log10 <= -each:
         raise AssertionError(missing_text(zeros, values, log10))
-    total = math.fsum(abs(noise) ** law.power for noise in noises.values())
+    total = math.fsum(abs(noise) ** law._power for noise in noises.values())
     # E |X|^power is the derivative of the logarithm of its moments at 0.
     step = np.array([-1e-6, 0.0])
-    usual = -float(np.diff(law.log_moments(step)[::-1])[0]) / (1e-6 * law.rate)
+    usual = -float(np.diff(law._log_moments(step)[::-1])[0]) / (1e-6 * law._rate_unit)
     wide = total > values * usual
-    log10 = law.log10_total(values, total, wide=wide)
+    log10 = law._log10_total(values, total, wide=wide)
     if log10 <= -each:
-        seen = (total / (values * usual)) ** (1 / law.power)
+        seen = (total / (values * usual)) ** (1 / law._power)
         raise AssertionError(_spread_text("wide" if wide else "narrow", seen, values, log10))
 
 

@@ -244,9 +244,9 @@ class MeanLaw:
         low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
         high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
         intervals = {
-            "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval.of(low_count, Fraction(max(1, self.count)), high_count),
-            "mean": Interval.of(low, self.raw, high),
+            "sum": Interval._of(low_sum, self.total, high_sum),
+            "count": Interval._of(low_count, Fraction(max(1, self.count)), high_count),
+            "mean": Interval._of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -260,9 +260,9 @@ class MeanLaw:
         )
         ends = low_sum / high_count, high_sum / low_count
         intervals = {
-            "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval.of(low_count, Fraction(max(1, self.count)), high_count),
-            "mean": Interval.of(ends[0], self.raw, ends[1]),
+            "sum": Interval._of(low_sum, self.total, high_sum),
+            "count": Interval._of(low_count, Fraction(max(1, self.count)), high_count),
+            "mean": Interval._of(ends[0], self.raw, ends[1]),
         }
         t = round_up(max(abs(end - self.raw) for end in ends))
         return RatioTolerance(t, "2020", k, part_k, intervals)
@@ -271,7 +271,9 @@ class MeanLaw:
         """Dress the result of rule "exact"."""
         ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"mean": Interval.of(ends[0], self.raw, ends[1])}, failure)
+        return RatioTolerance(
+            t, "exact", k, None, {"mean": Interval._of(ends[0], self.raw, ends[1])}, failure
+        )
 
     def jumps(self) -> list[Fraction]:
         """Return the tolerances beyond which clamping leaves nothing to fail on one side."""

@@ -50,7 +50,7 @@ class Interval(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
+    def _of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
         """Round exact ends to floats.
 
         Args:

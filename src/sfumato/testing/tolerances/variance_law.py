@@ -119,12 +119,12 @@ class VarianceLaw:
         low = max(Fraction(0), min(self.top, low_square - high_squared))
         high = max(Fraction(0), min(self.top, high_square - low_squared))
         intervals = {
-            "squares": Interval.of(low_squares, self.squares, high_squares),
-            "sum": Interval.of(low_sum, self.total, high_sum),
-            "count": Interval.of(low_count, divisor, high_count),
-            "mean square": Interval.of(low_square, self.squares / divisor, high_square),
-            "squared mean": Interval.of(low_squared, (self.total / divisor) ** 2, high_squared),
-            "variance": Interval.of(low, self.raw, high),
+            "squares": Interval._of(low_squares, self.squares, high_squares),
+            "sum": Interval._of(low_sum, self.total, high_sum),
+            "count": Interval._of(low_count, divisor, high_count),
+            "mean square": Interval._of(low_square, self.squares / divisor, high_square),
+            "squared mean": Interval._of(low_squared, (self.total / divisor) ** 2, high_squared),
+            "variance": Interval._of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -133,7 +133,7 @@ class VarianceLaw:
         """Dress the result of rule "exact"."""
         low, high = max(Fraction(0), self.raw - Fraction(t)), min(self.top, self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"variance": Interval.of(low, self.raw, high)}, failure)
+        return RatioTolerance(t, "exact", k, None, {"variance": Interval._of(low, self.raw, high)}, failure)
 
     def integral(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""

@@ -259,7 +259,7 @@ class Journal:
         elif today == 1:
             chain.append(connection, self._where, "refused", at, dataset, analyst, why=why, more=True)
 
-    def turned_away(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
+    def _turned_away(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
         """Write that a text was refused before there was a plan, or because there is no safe answer.
 
         Args:
@@ -388,7 +388,7 @@ class Journal:
             self._repeated(dataset, analyst, found.entry)
         return found
 
-    def is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
+    def _is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
         """Whether a request with a key was paid before."""
         mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
         of = mine & (JOURNAL.c.question == key) & (JOURNAL.c.kind == "asked")

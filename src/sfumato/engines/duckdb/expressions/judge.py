@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 
@@ -23,13 +23,55 @@ from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, writt
 from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
-from sfumato.engines.duckdb.expressions.conditions import condition
 from sfumato.engines.duckdb.expressions.part import NotTotal, Span
-from sfumato.engines.duckdb.expressions.syntax import parsed
+from sfumato.engines.duckdb.expressions.syntax import made, parsed
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
+from sfumato.query import sizes
 from sfumato.query.schema import Column
+
+# Of each of these any two values compare, without a cast.
+_COMPARED = re.compile(
+    r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|DATE|UUID|"
+    r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?"
+)
+_COMPARISONS = (
+    "COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_BETWEEN", "OPERATOR_IS_NOT_NULL",
+)  # fmt: skip
+
+
+def condition(tree: Node, type_of_column: Callable[[Node], str]) -> Node:
+    """Return what stands behind WHERE.
+
+    Args:
+        tree: a total expression: whatever a comparison casts, it shows.
+        type_of_column: the type of a reference to a column.
+    """
+    parts = children(tree) if tree["type"] == "CONJUNCTION_AND" else [tree]
+    if len(parts) > sizes.CONDITIONS:
+        parts = [tree]
+    walled = [one if _is_plain(one, type_of_column) else _walled(one) for one in parts]
+    return walled[0] if len(walled) == 1 else made(" AND ".join(f"_{i}" for i in range(len(walled))), *walled)
+
+
+def _walled(tree: Node) -> Node:
+    """Return a condition that is not true where it cannot be told; TRY is a second wall."""
+    return made("TRY(TRY_CAST(_0 AS BOOLEAN))", tree)
+
+
+def _is_plain(tree: Node, type_of_column: Callable[[Node], str]) -> bool:
+    return tree["type"] in _COMPARISONS and all(
+        is_constant(one)
+        or (
+            one["class"] == "COLUMN_REF"
+            and len(one["column_names"]) == 1
+            and _COMPARED.fullmatch(type_of_column(one)) is not None
+        )
+        for one in children(tree)
+    )
+
 
 _ALLOWED = {
     "COLUMN_REF",
@@ -182,7 +224,7 @@ def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> 
         # A first part that is a column may have a field of a struct behind it.
         if same_name(node["column_names"][0]) not in map(same_name, columns):
             name = node["column_names"][0]
-            raise ColumnError.unknown(name, columns, f"{where}: {text!r}", _meant(name, text, columns))
+            raise ColumnError._unknown(name, columns, f"{where}: {text!r}", _meant(name, text, columns))
     elif kind == "FUNCTION":
         _check_function(where, text, node)
     elif kind == "OPERATOR" and node["type"] not in OPERATORS:

@@ -1,0 +1,158 @@
+"""What an estimate is: one output and its error bar, from noisy numbers alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.dataclass import dataclass
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
+from sfumato.query.columns import arrow_column
+
+if TYPE_CHECKING:
+    from sfumato.query.noisy.numbers import NoisyNumbers
+
+# A sum is shown in 64-bit integers where these hold what so many units (more than anybody has), or noise
+# of so many scales (beyond with probability below e^-4000), can add up to; else in float64.
+MOST_UNITS, MOST_SCALES = 1 << 40, 1 << 12
+LARGEST_WHOLE = 1 << 62
+
+
+@dataclass(frozen=True)
+class Estimate(ABC):
+    """How one output is computed from noisy numbers. Post-processing: nothing private is seen here.
+
+    Args:
+        name: the output's name.
+        count: the coordinate that counts, where there is one.
+        null_count: the coordinate of missing values to be taken off the count, where there is one.
+        total, squares: coordinates of the sum and of the squares.
+        centre: what a value was counted from, in the column's unit.
+        square_centre: what a squared distance was counted from, in squared units.
+        lower, upper: the bounds in which the output lies.
+        half_range: the largest distance of a value from the centre, in the column's unit.
+        rank: of a quantile.
+        least: the least number by which a sum is divided.
+        whole: whether the output is a whole number.
+        wide: a whole number that 64-bit integers may not hold, so shown as float64.
+        entries: how many numbers it has for each group, which are shown as a list; 0 for one number.
+    """
+
+    kind: ClassVar[str]
+    # Whether it is computed of other outputs.
+    derived: ClassVar[bool] = False
+
+    name: str
+    count: str | None = None
+    null_count: str | None = None
+    total: str | None = None
+    squares: str | None = None
+    centre: float = 0.0
+    square_centre: float = 0.0
+    lower: float = 0.0
+    upper: float = 0.0
+    half_range: float = 0.0
+    rank: float = 0.0
+    least: float = 1.0
+    whole: bool = False
+    wide: bool = False
+    entries: int = 0
+
+    @property
+    def integer(self) -> bool:
+        """Whether the output's column is int64, else float64: by the question, whatever the rows."""
+        return self.whole and not self.wide
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the output's column."""
+        return self._of_entries(pa.int64() if self.integer else pa.float64())
+
+    @property
+    def error_type(self) -> pa.DataType:
+        """The type of a column of its half-widths."""
+        return self._of_entries(pa.float64())
+
+    def _of_entries(self, number: pa.DataType) -> pa.DataType:
+        return pa.list_(number, self.entries) if self.entries else number
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The noisy numbers that the output depends on."""
+        return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c is not None)
+
+    @property
+    def factors(self) -> dict[str, float] | None:
+        """What the deviation of each number does to the error, about, or None: see `query.expected`."""
+        return None
+
+    @property
+    def linear(self) -> Mapping[str, float] | None:
+        """The weights of noisy numbers of which it is the sum; None where it is no such sum."""
+        return None
+
+    @abstractmethod
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""
+
+    @abstractmethod
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return an interval that holds the exact statistic but with probability `failure`."""
+
+    def output(self, numbers: NoisyNumbers) -> pa.Array:
+        """Return the output column: int64 for whole numbers that it surely holds, else float64."""
+        value = self.shown(numbers)
+        if self.integer:
+            # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
+            return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
+        return arrow_column(value)
+
+    def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
+        """Return half-widths t: with this confidence the exact statistic is within t of the output.
+
+        Of so many `among` it is the confidence that all are, each of them failing with an equal part.
+
+        The exact statistic is that of the bounded contributions; what bounding itself changed is
+        not part of it.
+        """
+        value, interval = self.shown(numbers), self.interval(numbers, (1 - confidence) / among)
+        return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
+
+    def shown(self, numbers: NoisyNumbers) -> Floats:
+        """Return the output of each group as it is shown: rounded where it is whole, to agree with totals."""
+        if self.whole and numbers.levels is not None:
+            return numbers.levels.totals.agreed(self.value(numbers.levels.cells), self.lower)
+        value = self.value(numbers)
+        return np.rint(value) if self.whole else value
+
+    def counted(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy count, of rows with a value where some have none."""
+        if self.count is None:
+            return np.zeros(1)
+        if self.null_count is None:
+            return numbers.values[self.count]
+        # No statistic counts fewer than zero missing values; clipping halves their noise. But totals would
+        # not agree.
+        null_count = numbers.values[self.null_count]
+        return numbers.values[self.count] - (null_count if numbers.levels else np.maximum(null_count, 0.0))
+
+    @property
+    def signs(self) -> dict[str, float]:
+        """The coordinates of the count, with their signs in it."""
+        return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n is not None}
+
+
+def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
+    """Return the interval of a weighted sum of noisy numbers: give or take the tolerance of their noises."""
+    used = {n: w for n, w in weights.items() if w}
+    size = len(numbers.values[next(iter(weights))])
+    exact = sum((w * numbers.values[n] for n, w in used.items()), np.zeros(size))
+    if not used:
+        return Interval(exact, exact)
+    half = numbers.noises.tolerance({n: np.full(size, w) for n, w in used.items()}, failure)
+    return Interval(exact - half, exact + half)

@@ -1,0 +1,422 @@
+"""Quantiles: read from a noisy tree, or between places that were chosen by noisy numbers of rows."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import Number, as_fractions, round_down, round_up, truth_value
+from sfumato.noise.intervals import Interval
+from sfumato.noise.sums import NoiseSum
+from sfumato.noise.values import Floats
+from sfumato.query.aggregates.aggregate import (
+    Aggregate,
+    BoundedAggregate,
+    Unbounded,
+    bounds_of,
+    column_name,
+)
+from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.estimate import Estimate
+from sfumato.query.schema import Kind
+from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
+
+if TYPE_CHECKING:
+    from sfumato.query.design import Design
+    from sfumato.query.noisy.numbers import NoisyNumbers
+
+
+# The ranks that are asked for in place of the smallest and the largest value.
+EXTREMES = {"min": 0.01, "max": 0.99}
+
+
+@dataclass(frozen=True, repr=False)
+class Quantiles(BoundedAggregate):
+    """Quantiles at the given ranks; `scalar` where one rank was asked as a number.
+
+    Args:
+        called: "min" or "max" where that was asked.
+    """
+
+    kind = "quantiles"
+
+    ranks: tuple[float, ...]
+    scalar: bool
+    error_bars: bool = True
+    called: str = ""
+
+    def outputs(self, name: str) -> tuple[str, ...]:
+        """Return a name for each rank, or one for a rank that was given as a number."""
+        return (name,) if self.scalar else tuple(f"{name}_{rank * 100:g}" for rank in self.ranks)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return which quantiles these are, the column and the bounds."""
+        found = super().meaning(written)
+        return f"quantile of rank {self.ranks[0]:g}{found.removeprefix(self.kind)}" if self.scalar else found
+
+    def note(self, name: str) -> str | None:
+        """Say which rank stands for the smallest or the largest value."""
+        if self.called not in EXTREMES:
+            return None
+        end, side = ("smallest", "least") if self.called == "min" else ("largest", "most")
+        (rank,) = self.ranks
+        return (
+            f"{name}: the {end} value of all is one row's and is not released; {self.called} is the quantile "
+            f"of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
+        )
+
+    def _chosen(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for quantiles, all of one column and the same bounds by one choice."""
+        low, high = math.ceil(self.lower), math.floor(self.upper)
+        whole = design.schema[self.column].kind is Kind.INTEGER and low < high
+        lower, upper = (float(low), float(high)) if whole else (round_down(self.lower), round_up(self.upper))
+        label, exponent = design.label(self.block), builtins.max(design.weight_exponent(), EXPONENT)
+        leaves = Leaves(label, self.column, design.rows, Lattice(lower, upper, whole), exponent)
+        ranks = design.chosen.setdefault(leaves, [])
+        of_column = [a for _, a in design.query.aggregates if isinstance(a, Quantiles)]
+        bars = any(a.error_bars for a in of_column if a.block == self.block)
+        found = []
+        for output, rank in zip(self.outputs(name), self.ranks, strict=True):
+            exact = Fraction(rank)
+            if exact not in ranks:
+                ranks.append(exact)
+            margin = Margin(leaves, exact)
+            if bars:
+                design.add(margin)
+            found.append(
+                ChosenQuantile(
+                    output,
+                    count=design.base or ("units" if design.units else None),
+                    total=leaves.names[0],
+                    lower=lower,
+                    upper=upper,
+                    rank=rank,
+                    whole=whole,
+                    wide=builtins.max(abs(lower), abs(upper)) >= 2.0**62,
+                    at=ranks.index(exact),
+                    margin=margin.names[0] if bars else "",
+                    finest=2.0**leaves.lattice.finest,
+                )
+            )
+        if len(ranks) > MOST_RANKS:
+            raise QueryError(
+                f"{name}: {len(ranks)} ranks of {self.column} are more than the {MOST_RANKS} that are "
+                "chosen together; ask for fewer, or for noise='laplace'"
+            )
+        return tuple(found)
+
+    def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
+        """Ask for quantiles, all of one tree; of chosen places where noise is drawn for all together."""
+        if design.together:
+            return self._chosen(design, name)
+        lower, upper = round_down(self.lower), round_up(self.upper)
+        exponent = builtins.max(design.weight_exponent(), TREE_EXPONENT)
+        label = design.label(self.block)
+        tree = QuantileTree(label, self.column, design.rows, lower, upper, exponent)
+        design.add(tree)
+        return tuple(
+            QuantileEstimate(output, total=tree.names[0], lower=lower, upper=upper, rank=rank)
+            for output, rank in zip(self.outputs(name), self.ranks, strict=True)
+        )
+
+
+@asked("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "ANON_QUANTILES", "ANON_PERCENTILE_CONT")
+def quantiles(
+    column: str,
+    ranks: Sequence[float] | float,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    error_bars: bool = True,
+) -> Aggregate:
+    """Return quantiles of a column within [lower, upper]: by a tree of noisy counts, or by chosen places.
+
+    Args:
+        column: a numeric column.
+        ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree,
+            or with K-norm noise one choice.
+        lower, upper: the range in which quantiles are looked for.
+        error_bars: whether K-norm noise is to leave a part of the budget for them; without it they reach to
+            the bounds, and all else has less noise. Other noise gives them in any case.
+    Returns:
+        An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: ranks, bounds or `error_bars` are not such; a rank stands twice.
+    Source:
+        Proofs: of the tree docs/proofs/quantile_tree.md; of chosen places docs/proofs/joint_quantiles.md and
+        docs/proofs/leaves.md.
+
+    >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=60).ranks
+    (0.25, 0.75)
+    """
+    if not isinstance(ranks, Iterable) or isinstance(ranks, str):
+        one = _rank(ranks, "ranks")
+        return _of_ranks(quantiles, column, (one,), (("ranks", one),), lower, upper, error_bars)
+    each = as_fractions(ranks, "ranks", "numbers in [0, 1]")
+    if not all(0 <= rank <= 1 for rank in each) or not each or len(set(each)) < len(each):
+        raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
+    floats = tuple(map(float, each))
+    return _of_ranks(quantiles, column, floats, (("ranks", floats),), lower, upper, error_bars, False)
+
+
+@asked()
+def quantile(
+    column: str,
+    rank: float,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    error_bars: bool = True,
+) -> Aggregate:
+    """Return the quantile of a column at one rank: the value that a share of the values is at most.
+
+    Args:
+        column: a numeric column.
+        rank: the share, a number in [0, 1].
+        lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the rank, the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
+
+    >>> quantile("docvis", 0.9, lower=0, upper=60).ranks
+    (0.9,)
+    """
+    one = _rank(rank, "rank")
+    return _of_ranks(quantile, column, (one,), (("rank", one),), lower, upper, error_bars)
+
+
+@asked("MEDIAN")
+def median(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return the median of a column: the quantile of rank 0.5.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
+
+    >>> median("docvis", lower=0, upper=60).ranks
+    (0.5,)
+    """
+    return _of_ranks(median, column, (0.5,), (), lower, upper, error_bars)
+
+
+@asked("MIN")
+def min(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return about the smallest value of a column: the quantile of rank 0.01, and a note that says so.
+
+    The smallest value of all is one row's, and is never released. For another rank near the end ask for
+    `quantile`.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
+
+    >>> min("docvis", lower=0, upper=60).ranks
+    (0.01,)
+    """
+    return _of_ranks(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
+
+
+@asked("MAX")
+def max(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return about the largest value of a column: the quantile of rank 0.99, and a note that says so.
+
+    The largest value of all is one row's, and is never released. For another rank near the end ask for
+    `quantile`.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
+    Source:
+        as `quantiles`.
+
+    >>> max("docvis", lower=0, upper=60).ranks
+    (0.99,)
+    """
+    return _of_ranks(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)
+
+
+_RANK = "a number in [0, 1], such as 0.9; several are asked for by quantiles"
+
+
+def _rank(rank: object, name: str) -> float:
+    (one,) = as_fractions([rank], name, _RANK)
+    if not 0 <= one <= 1:
+        raise ParameterError(name, rank, _RANK)
+    return float(one)
+
+
+def _of_ranks(
+    make: Callable[..., Aggregate],
+    column: str,
+    ranks: tuple[float, ...],
+    given: tuple[tuple[str, Any], ...],
+    lower: Number | None,
+    upper: Number | None,
+    error_bars: bool,
+    scalar: bool = True,
+) -> Aggregate:
+    """Return what a function asks for; `given` are the ranks as they were given to it, if they were."""
+    function = make.__name__
+    name, bars = column_name(function, column), truth_value(error_bars, "error_bars")
+    if lower is None and upper is None:
+        return Unbounded(make, name, (*given, ("error_bars", bars)))
+    low, high = bounds_of(function, name, lower, upper, given)
+    return Quantiles(name, low, high, ranks, scalar, bars, function if function in EXTREMES else "")
+
+
+# Leaves are counted in steps of 2^-14 rows, so that 64 bits hold a tree of 2^49 rows.
+TREE_EXPONENT = -14
+# So many noisy counts at most, each with a weight from -1 to 1, are the rows left of the end of a leaf
+# less a share of all rows.
+_TREE_TERMS = HEIGHT * (BRANCHING - 1) + 2
+_LEAF_SLACK = 2.0**-49
+
+
+@dataclass(frozen=True)
+class QuantileEstimate(Estimate):
+    """The value below which a share of the rows lies."""
+
+    kind = "quantile"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return where the walk down the tree ended."""
+        assert self.total is not None
+        tree = numbers.trees[self.total]
+        share = tree.values[:, tree.ranks.index(self.rank)]
+        return self.lower + share * (self.upper - self.lower)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the ends of leaves that are surely below the rank, and surely above."""
+        assert self.total is not None
+        tree = numbers.trees[self.total]
+        # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
+        noise = NoiseSum([(1.0, numbers.laws[self.total])] * _TREE_TERMS)
+        error = noise.tolerance(-math.log10(failure))
+        target = (self.rank * tree.total)[:, None]
+        low = _last_of_run(tree.below - target < -error, tree.low, 0.0)
+        high = _last_of_run((tree.upto - target > error)[:, ::-1], tree.high[:, ::-1], 1.0)
+        # A row's leaf is found in floats, so that it may lie a little outside.
+        width, slack = self.upper - self.lower, _LEAF_SLACK * (abs(self.lower) + abs(self.upper))
+        return Interval(
+            np.maximum(self.lower + low * width - slack, self.lower),
+            np.minimum(self.lower + high * width + slack, self.upper),
+        )
+
+
+def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Floats:
+    """Return the last end of the run of sure ones that the row begins with."""
+    run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
+    return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
+
+
+# As for trees: 64 bits hold the counts of 2^49 rows.
+EXPONENT = -14
+MOST_RANKS = 21
+# Three places around a rank are off by amounts that have nothing to do with each other, their weighted mean
+# by less than the middle one. It is taken where values between them are about evenly spread: at least so
+# many times the rows that outer ones are aimed at are on either side of the rank, and one of them is at most
+# so many times as far from the middle as the other.
+MANY, EVENLY = 7.0, 8.0
+# Where rows are not counted, one may be so many times as far.
+EVENLY_UNCOUNTED = 2.0
+# What the middle one counts for; the outer ones, which are farther off, have the rest in equal parts.
+MIDDLE = 0.5
+
+
+@dataclass(frozen=True)
+class ChosenQuantile(Estimate):
+    """The value below which a share of the rows lies: the mean of three places, the middle one, or one alone.
+
+    Args:
+        at: which of the column's ranks it is.
+        margin: the coordinate of rows by which the outer places are beyond the rank; empty where there is one
+            place alone.
+        finest: the smallest step of places.
+    """
+
+    kind = "quantile"
+
+    at: int = 0
+    margin: str = ""
+    finest: float = 0.0
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The counts that places are chosen from, and the number beside them."""
+        assert self.total is not None
+        return (self.total, self.margin) if self.margin else (self.total,)
+
+    def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
+        assert self.total is not None
+        places = numbers.chosen[self.total].places[:, self.at]
+        return places[:, 0], places[:, places.shape[1] // 2], places[:, -1]
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the mean of the places where values are many and the places three, else the middle one."""
+        first, middle, last = self._places(numbers)
+        if not self.margin:
+            return middle
+        assert self.total is not None
+        aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
+        few, times = np.zeros(len(middle), bool), EVENLY_UNCOUNTED
+        if self.count is not None:
+            few, times = self.counted(numbers) * builtins.min(self.rank, 1 - self.rank) < MANY * aimed, EVENLY
+        # Where many rows have the same value two places are often the same, and their mean is no row's value.
+        before, after = middle - first, last - middle
+        even = np.maximum(before, after) <= times * np.minimum(before, after)
+        evenly = ~few & even & (beyond >= aimed / 2) & (first < last)
+        outer = (1 - MIDDLE) / 2
+        mean = first + MIDDLE * (middle - first) + outer * (last - first)
+        return np.clip(np.where(evenly, mean, middle), first, last)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the outer places where the rows beside them surely say that the rank is between."""
+        first, _, last = self._places(numbers)
+        if not self.margin:
+            return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
+        # A law that is symmetric fails on one side half as often.
+        both = 2 * failure
+        over = numbers.noises.tolerance({self.margin: np.ones(1)}, both) if both < 1 else 0.0
+        between = numbers.values[self.margin] - over > 0
+        low, high = np.where(between, first, self.lower), np.where(between, last, self.upper)
+        # A value belongs to the nearest place, 2^-14 of its size away at most, or half of the finest step.
+        return Interval(
+            np.maximum(low - self._slack(low), self.lower), np.minimum(high + self._slack(high), self.upper)
+        )
+
+    def _slack(self, places: Floats) -> Floats:
+        size = np.abs(places)
+        if self.whole:  # below 2^14 every whole number is a place
+            return np.where(size < 2.0**14, 0.0, size * 2.0**-13)
+        return size * 2.0**-13 + self.finest

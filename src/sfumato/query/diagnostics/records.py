@@ -1,0 +1,236 @@
+"""Rows, and units in groups, that count: how much with limits and bounds, and how much without.
+
+All of it is unit-local: each row follows from one unit's rows and from public knowledge alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from sfumato.dataclass import dataclass
+from sfumato.query.aggregates import Weights
+from sfumato.query.diagnostics.units import Names, double
+from sfumato.query.schema import Schema, quoted
+
+if TYPE_CHECKING:
+    from sfumato.query.table import Table
+
+# Values that are beyond a bound count up to so many widths of the bounds further out, and weights up to so
+# many times the largest.
+BEYOND = 1.0
+
+
+class Columns:
+    """The columns that numbers of rows, or of units in groups, are computed from.
+
+    Args:
+        names: of columns.
+        of_pairs: whether they are numbers of units in groups.
+    """
+
+    def __init__(self, names: Names, of_pairs: bool) -> None:
+        self._names, self.of_pairs = names, of_pairs
+        self.rows: dict[str, str] = {}
+        self.pairs: dict[str, str] = {}
+        self.ends: dict[str, str] = {}
+
+    def row(self, sql: str) -> str:
+        """Return the column of what a row has, by SQL of its columns and of these."""
+        return self._of(self.rows, sql)
+
+    def pair(self, sql: str) -> str:
+        """Return the column of an aggregate of the rows of a unit and group."""
+        return self._of(self.pairs, sql)
+
+    def end(self, sql: str) -> str:
+        """Return the column of what a row has, or a unit and group, beside how many of each there are."""
+        return self._of(self.ends, sql)
+
+    def _of(self, known: dict[str, str], sql: str) -> str:
+        # The same SQL has the same name wherever it stands, so that what is the same is asked once.
+        return known.setdefault(sql, self._names(f"of_{sha256(sql.encode()).hexdigest()[:16]}"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Columns) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values between bounds, as SQL of a row, or of a unit and group.
+
+    Args:
+        number: the value; NULL for none.
+        lower, upper: the bounds.
+        binds: whether a value may be beyond them.
+        limited: the value that counts with limits, where that is another one.
+    """
+
+    number: str
+    lower: float
+    upper: float
+    binds: bool = True
+    limited: str | None = None
+
+    def scale(self, limited: bool) -> tuple[float, float]:
+        """Return the lower end and the width of what values are clamped to."""
+        width, beyond = self.upper - self.lower, 0.0 if limited or not self.binds else BEYOND
+        return self.lower - beyond * width, (1 + 2 * beyond) * width
+
+    def clamped(self, limited: bool) -> str:
+        """Return SQL of where in this range a value is, from 0 to 1."""
+        low, width = self.scale(limited)
+        number = self.limited if limited and self.limited is not None else self.number
+        return f"coalesce({within(f'({number} - {double(low)}) / {double(width)}')}, 0.0)"
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows, or units in a group, that count.
+
+    Args:
+        known: SQL of how much each counts without limits, from 0 to 1.
+        kept: the same with limits, from 0 to this.
+        columns: the columns that are read.
+        unit: how much 1 is.
+    """
+
+    known: str
+    kept: str
+    columns: Columns
+    unit: float = 1.0
+
+    @property
+    def lost(self) -> str:
+        """SQL of what limits leave out."""
+        return f"{self.known} - {self.kept}"
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How much of rows, and of units in groups, counts.
+
+    Args:
+        names: of columns.
+        schema: of the rows.
+        limits: that may leave out something of a unit, by name.
+    """
+
+    names: Names
+    schema: Schema
+    limits: Mapping[str, int]
+
+    def rows(self, columns: Sequence[str], weights: Weights | None, by_row: bool = True) -> Records:
+        """Return the rows with a value in all columns, and a weight; or parts of units in a group."""
+        made = Columns(self.names, False)
+        there = [f"{self._value(made, column)} IS NOT NULL" for column in columns]
+        here = self._n("in_group")
+        one = "1.0" if by_row else f"1.0 / {here}"
+        part = made.end(self.part() if by_row else f"({self._survives(here)}) * {one}")
+        if weights is None:
+            known = made.end(if_all(there, one))
+            return Records(known, f"{known} * {part}" if by_row else if_all(there, part), made)
+        weight = made.row(number_of(weights.column))
+        size = f"{weight} / {double(float(weights.most))}"
+        there.append(f"{weight} IS NOT NULL")
+        known, light = (within(size, most) for most in (1 + BEYOND, 1.0))
+        unit = (1 + BEYOND) * float(weights.most)
+        return Records(
+            made.end(if_all(there, f"{known} * {one} / {1 + BEYOND}")),
+            made.end(if_all(there, f"{light} * {part} / {1 + BEYOND}")),
+            made,
+            unit,
+        )
+
+    def once(self, made: Columns, number: str) -> tuple[Records, Callable[[str], str]]:
+        """Return the units in groups in which they have some values, and which part of their sums counts."""
+        part = made.end(self._survives(f"CAST({number} AS DOUBLE)"))
+        known = made.end(f"CASE WHEN {number} > 0 THEN 1.0 ELSE 0.0 END")
+        share = "1.0"
+        if "total_rows" in self.limits:
+            share = made.end(f"({self.part()}) / CASE WHEN {part} > 1e-9 THEN {part} ELSE 1.0 END")
+        return Records(known, f"{known} * {part}", made), lambda value: f"{value} * {share}"
+
+    def _n(self, name: str) -> str:
+        return f"CAST({self.names(name)} AS DOUBLE)"
+
+    def _least(self, limit: str, own: str) -> str:
+        most = self.limits.get(limit)
+        return "1.0" if most is None else f"CASE WHEN {own} > {most} THEN {most} / {own} ELSE 1.0 END"
+
+    def part(self) -> str:
+        """Return SQL of the part of a row that counts."""
+        limits = {"groups": "in_groups", "rows": "in_group", "total_rows": "in_all"}
+        parts = [f"({self._least(one, self._n(own))})" for one, own in limits.items() if one in self.limits]
+        return " * ".join(parts) or "1.0"
+
+    def _survives(self, here: str) -> str:
+        """Return SQL of the probability that a unit counts in a group, where it has so many rows."""
+        most = self.limits.get("total_rows")
+        if most is None:
+            return self._least("groups", self._n("in_groups"))
+        own = self._n("in_all")
+        # No row of the group is among those that are chosen.
+        ways = [f"{own} - {here}", f"{own} - {most}", f"{own} - {here} - {most}", own]
+        a, b, c, d = (f"lgamma({one} + 1.0)" for one in ways)
+        every = f"{own} <= {most} OR {own} - {here} < {most}"
+        return (
+            f"CASE WHEN {here} < 1 THEN 0.0 WHEN {every} THEN 1.0 ELSE 1.0 - exp({a} + {b} - {c} - {d}) END"
+        )
+
+    def _value(self, made: Columns, column: str) -> str:
+        if self.schema[column].kind.numeric:
+            return made.row(number_of(column))
+        return quoted(column)
+
+
+def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequence[Columns]) -> Table[Any]:
+    """Return the rows, or a row for each unit and group, beside how many of each the unit has.
+
+    Args:
+        rows, keys, names: as of `units`.
+        columns: what each of them has too, all of rows or all of units in groups.
+    Returns:
+        A table with `in_group` and `in_all` (how many rows its unit has there, and in all), `in_groups` (in
+        how many groups), and the columns.
+    """
+    own, of_rows, of_pairs, ends = quoted(rows.unit), dict[str, str](), dict[str, str](), dict[str, str]()
+    for one in columns:
+        for found, more in ((of_rows, one.rows), (of_pairs, one.pairs), (ends, one.ends)):
+            found |= {name: sql for sql, name in more.items()}
+    group, everywhere, place, many = map(names, ("in_group", "in_all", "place", "in_groups"))
+    by = ", ".join(map(quoted, keys))
+    rows = rows.with_columns(**of_rows)
+    if columns[0].of_pairs:
+        pairs = rows.per_unit(*keys, **{group: "count(*)"}, **of_pairs)
+        made = pairs.sql(
+            f"SELECT *, count(*) OVER (PARTITION BY {own}) AS {many}, "
+            f"sum({group}) OVER (PARTITION BY {own}) AS {everywhere} FROM self"
+        )
+    else:
+        order = f"dense_rank() OVER (PARTITION BY {own} ORDER BY {by})" if by else "1"
+        made = rows.sql(
+            f"SELECT *, max({place}) OVER (PARTITION BY {own}) AS {many} FROM (SELECT *, "
+            f"count(*) OVER (PARTITION BY {', '.join([own, by] if by else [own])}) AS {group}, "
+            f"count(*) OVER (PARTITION BY {own}) AS {everywhere}, {order} AS {place} FROM self) AS counted"
+        )
+    return made.with_columns(**ends)
+
+
+def number_of(column: str) -> str:
+    """Return SQL of a value as a number; NULL where it has none."""
+    value = f"try_cast({quoted(column)} AS DOUBLE)"
+    return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
+
+
+def if_all(there: Sequence[str], value: str) -> str:
+    """Return SQL of a number where all conditions hold, else 0."""
+    return f"CASE WHEN {' AND '.join(there)} THEN {value} ELSE 0.0 END" if there else value
+
+
+def within(value: str, most: float = 1.0) -> str:
+    """Return SQL of a value that is clamped from 0 to a number; greatest() would count as a text."""
+    return f"CASE WHEN {value} < 0 THEN 0.0 WHEN {value} > {most!r} THEN {most!r} ELSE {value} END"

@@ -1,0 +1,88 @@
+"""The list of seeded faults: each can be made, and a part of them is made here; `run.py` makes all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+from tests.certificate import faults as checker
+from tests.faults import contributions, engines, mechanisms, payment, planning, run
+from tests.faults.fault import HARMLESS, REFUSED, SOURCE, Fault
+
+ROOT = SOURCE.parents[1]
+AREAS = (planning, contributions, mechanisms, payment, engines)
+FAULTS = [fault for area in AREAS for fault in area.FAULTS]
+SOME = [
+    "K-norm noise has a quarter of its scales", "Gaussian noise is for one group", "the threshold is one lower",
+    "delta is not split over groups", "noise of totals is for one level", "each pick has all of epsilon",
+    "bounds move inward to the grid", "joint noise is described as larger", "several SELECTs are paid as one",
+    "SQL does not clamp sums of units", "SQL of pairs lets a unit pass by a group",
+]  # fmt: skip
+
+
+def test_each_fault_can_be_made():
+    texts = {fault.file: (SOURCE / fault.file).read_text() for fault in FAULTS}
+    assert not [f.name for f in FAULTS if texts[f.file].count(f.old) != 1 or f.old == f.new]
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) > 250
+
+
+def test_each_fault_of_the_checker_can_be_made():
+    texts = {name: (SOURCE / "certificate" / f"{name}.py").read_text() for name, _, _ in checker.FAULTS}
+    assert not [(name, old) for name, old, new in checker.FAULTS if texts[name].count(old) != 1 or old == new]
+    assert {area.__name__.rpartition(".")[2] for area in AREAS} == {*run.AREAS}
+
+
+def test_each_fault_says_how_it_is_found():
+    assert {fault.found for fault in FAULTS if not fault.tested and not fault.harmless} == {REFUSED}
+    assert all(len(fault.found) > len(HARMLESS) + 20 for fault in FAULTS if fault.harmless)
+    for test in sorted({fault.found for fault in FAULTS if fault.tested}):
+        path, _, name = test.partition("::")
+        assert (
+            f"def {name.partition('[')[0]}(" in (ROOT / path).read_text() if name else (ROOT / path).is_file()
+        ), test
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        ({"refused": "QueryError"}, ""),
+        ({"described": "a", "drawn": "1", "paid": "1"}, "refused: [], changed: []"),
+        ({"described": "a", "drawn": "2", "paid": "1"}, "released"),
+        ({"described": "a", "drawn": "1", "paid": "2"}, "released"),
+        ({"described": "b", "drawn": "2", "paid": "1"}, "refused: [], changed: ['one']"),
+    ],
+)
+def test_what_is_released_is_seen(after, says):
+    before = {"one": {"described": "a", "drawn": "1", "paid": "1"}}
+    told = run.judged(FAULTS[0], before, {"one": after})
+    assert told.startswith(says) and bool(told) == bool(says)
+    kept = Fault("none", "query/exact.py", "a", "b", f"{HARMLESS}it is within the claim")
+    assert not run.judged(kept, before, {"one": {"described": "b", "drawn": "2", "paid": "1"}})
+    assert run.judged(kept, before, {"one": {"refused": "QueryError"}})
+
+
+def test_code_of_functions_is_told_from_that_of_modules():
+    def parts(text: str) -> tuple[object, dict[tuple[str, int], CodeType]]:
+        code = compile(text, "a", "exec")
+        return run.outside(code), run.functions(code)
+
+    text = "X = 1\nclass A:\n    y = 2\n    def f(self):\n        return [x for x in (1,)]\n    def f(self):\n        return 3\n"
+    found = parts(text)
+    assert {*found[1]} == {("A.f", 0), ("A.f", 1)}
+    assert parts(text.replace("(1,)", "(4,)"))[0] == found[0] != parts(text.replace("y = 2", "y = 4"))[0]
+
+
+@pytest.mark.long
+def test_some_faults_are_found():
+    """Of the questions that are released, and of each kind of fault; with `run.py` alone all of them."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, str(Path(run.__file__)), "--trusting", *SOME]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=1200, check=False)
+    assert done.returncode == 0 and done.stdout.startswith(f"{len(SOME)} faults in "), (
+        done.stdout + done.stderr
+    )

@@ -1,0 +1,309 @@
+"""Receipts of every kind of release say what was drawn, and three tools recompute the same from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato.certificate import certify
+from sfumato.certificate.__main__ import main
+from sfumato.certificate.checking import checked, digest
+from sfumato.cli.main import app
+from sfumato.errors import EngineError
+from sfumato.exact.canonical import canonical_bytes
+from sfumato.query.released.receipt import Receipt
+from tests.certificate.test_one_file import TOOL, loaded
+
+pytestmark = pytest.mark.noise_cannot_matter("descriptions are compared, whatever the numbers are")
+
+ROWS = pa.table(
+    {"id": [i // 2 for i in range(240)], "g": ["a", "b", "c"] * 80, "x": [float(i % 7) for i in range(240)]}
+)
+PRIVATE = {"epsilon": 2, "delta": "1e-5"}
+
+
+def people() -> sf.Table:
+    return sf.scan(ROWS, privacy_unit="id")
+
+
+def grouped(keys: list[str] | None = None) -> sf.Table:
+    return people().group_by("g", keys=keys).bound(groups=2, rows=2)
+
+
+def several() -> Any:
+    inside = (
+        "(SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, delta = 1e-6, privacy_unit_column = id, "
+        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM people GROUP BY g)"
+    )
+    text = f"SELECT a.g, a.n - b.n AS d FROM {inside.format(1)} AS a JOIN {inside.format(2)} AS b USING (g)"
+    return sf.sql(text, tables={"people": ROWS})
+
+
+def survey() -> Any:
+    return sf.stratified_proportion(
+        {"town": ["Bonn"] * 20 + ["Ulm"] * 10, "bike": [True, True, False] * 10},
+        stratum="town", answer="bike", yes=True, population={"Bonn": 330, "Ulm": 128}, epsilon=2,
+    )  # fmt: skip
+
+
+# By kind: makes the release.
+KINDS: dict[str, Callable[[], Any]] = {
+    "laplace": lambda: people().bound(rows=2).agg(n=sf.count()).release(epsilon="1/2"),
+    "groups": lambda: grouped().agg(n=sf.count(), m=sf.mean("x", lower=0, upper=7)).release(**PRIVATE),
+    "gaussian": lambda: grouped(["a", "b"]).agg(n=sf.count()).release(**PRIVATE, noise="gaussian"),
+    "k_norm": lambda: grouped(["a", "b"]).agg(v=sf.variance("x", lower=0, upper=7)).release(
+        epsilon=1, noise="k_norm"
+    ),
+    "quantiles": lambda: people().bound(rows=1).agg(q=sf.median("x", lower=0, upper=7)).release(epsilon=1),
+    "largest": lambda: people().top("g", k=2, keys=["a", "b", "c"]).release(epsilon=1),
+    "several": several,
+    "diagnostics": lambda: grouped(["a", "b"]).agg(n=sf.count()).release(epsilon=1, diagnostics="1/10"),
+    "automatic": lambda: people().bound(rows=1).agg(s=sf.sum("x", lower="auto", upper="auto")).release(epsilon=3),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str]], int]:
+    """The command of the single file, loaded: tests/certificate/test_one_file.py runs it as a process."""
+    path = tmp_path_factory.mktemp("certificate") / "certificate.py"
+    path.write_text(loaded(TOOL, "one_file_certificate").one_file())
+    return loaded(path, "certificate_alone").main
+
+
+def verify(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["verify", *map(str, arguments)], env={"COLUMNS": "80", "TERM": "dumb"})
+    return done.exit_code, done.output
+
+
+def answers(
+    path: Path, capsys: pytest.CaptureFixture[str], one_file: Callable[[list[str]], int]
+) -> tuple[int, str]:
+    """What the command, the package and the single file say of a receipt, which is the same."""
+    found = [verify(path)]
+    for one in (main, one_file):
+        capsys.readouterr()
+        found.append((one([str(path)]), capsys.readouterr().out))
+    assert len(set(found)) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_receipts_of_every_kind_are_verified(kind, tmp_path, capsys, one_file):
+    release = KINDS[kind]()
+    receipt, path = release.receipt(), tmp_path / "receipt.json"
+    receipt.write(path)
+    epsilon, delta = receipt.spent
+    code, said = answers(path, capsys, one_file)
+    assert code == 0 and said.startswith("Certified: epsilon ") and "Protected: id." in said
+    assert receipt.certificate().epsilon <= epsilon and receipt.certificate().delta <= delta
+    assert receipt.description["epsilon"] == str(epsilon) and receipt.to_dict()["unit"] == "id"
+    assert Receipt.read(path) == receipt and Receipt.read(path).certified == receipt.certified
+    pq.write_table(release.to_arrow(), tmp_path / "answer.parquet")
+    code, said = verify(path, tmp_path / "answer.parquet")
+    assert code == 0 and "agrees with the receipt" in said and "Certified: epsilon " in said
+
+
+def test_all_that_is_drawn_is_described():
+    parts = {kind: KINDS[kind]().receipt().description["parts"] for kind in ("laplace", "several", "largest")}
+    assert {kind: len(found) for kind, found in parts.items()} == {"laplace": 1, "several": 2, "largest": 1}
+    for kind in ("diagnostics", "automatic"):
+        release = KINDS[kind]()
+        parts = release.receipt().description["parts"]
+        assert len(parts) > 1 and release.plan.description in parts, kind
+
+
+def test_a_survey_says_what_was_drawn(tmp_path, capsys, one_file):
+    path = tmp_path / "survey.json"
+    path.write_text(json.dumps({"description": survey().description}))
+    code, said = answers(path, capsys, one_file)
+    assert code == 0 and said.startswith("Certified: epsilon 2, delta 0.") and "one answer differs" in said
+
+
+def test_a_release_on_beam_has_a_receipt_without_an_answer(tmp_path, capsys, one_file):
+    pytest.importorskip("apache_beam")
+    table = sf.scan(ROWS.schema, privacy_unit="id")
+    made = [
+        table.group_by("g").bound(groups=1, rows=1).agg(n=sf.count()).release(**PRIVATE),
+        table.top("g", k=2, keys=["a", "b"]).release(epsilon=1),
+    ]
+    for one in made:
+        receipt, path = one.receipt(), tmp_path / "receipt.json"
+        receipt.write(path)
+        code, said = answers(path, capsys, one_file)
+        assert code == 0 and "Protected: id." in said and Receipt.read(path) == receipt
+        assert "an answer elsewhere" in repr(receipt)
+        pq.write_table(ROWS, tmp_path / "rows.parquet")
+        code, said = verify(path, tmp_path / "rows.parquet")
+        assert code == 2 and "has no digest of a table" in " ".join(said.split())
+
+
+@pytest.mark.long
+def test_a_release_on_spark_has_one_too():
+    from tests.engines.conftest import spark_frame
+
+    asked = (
+        sf.scan(spark_frame(ROWS), privacy_unit="id").group_by("g").bound(groups=1, rows=1).agg(n=sf.count())
+    )
+    receipt = asked.release(**PRIVATE).receipt()
+    assert receipt.answer is None and receipt.certificate().epsilon == 2
+    assert Receipt.of_dict(json.loads(json.dumps(receipt.to_dict()))) == receipt
+
+
+def test_answers_of_a_service_have_them():
+    from sfumato.service.answers import answer
+
+    made = answer(KINDS["groups"](), 0.95, False, False)
+    receipt = Receipt.of_dict(json.loads(json.dumps(made.about["receipt"])))
+    assert receipt.certificate().epsilon <= 2 and not checked(made.about["receipt"])[1]
+
+
+# What was changed is said.
+
+
+def halved(receipt: dict[str, Any]) -> None:
+    scales = receipt["description"]["parts"][0]["noise"]["scales"]
+    scales |= {name: str(Fraction(scale) / 2) for name, scale in scales.items()}
+
+
+def without_noise(receipt: dict[str, Any]) -> None:
+    scales = receipt["description"]["parts"][0]["noise"]["scales"]
+    del scales[next(iter(scales))]
+
+
+def lower_claim(receipt: dict[str, Any]) -> None:
+    receipt["description"]["epsilon"] = receipt["spent"]["epsilon"] = "1/10"
+
+
+def lower_spent(receipt: dict[str, Any]) -> None:
+    receipt["spent"]["epsilon"] = "1/10"
+
+
+def lower_certified(receipt: dict[str, Any]) -> None:
+    receipt["certified"]["epsilon"] = "0.1"
+
+
+def another_unit(receipt: dict[str, Any]) -> None:
+    receipt["description"]["unit"] = "household"
+
+
+def made_up(receipt: dict[str, Any]) -> None:
+    receipt["dummy"] = True
+
+
+def more_rows(receipt: dict[str, Any]) -> None:
+    receipt["description"]["parts"][0]["statistics"][0]["rows"] = 3
+
+
+TAMPERED = {
+    halved: "parts[0].delta: at the claimed epsilon at most 0.2",
+    without_noise: "parts[0].noise",
+    lower_claim: "epsilon: the parts may lose more than that together",
+    lower_spent: "epsilon: the receipt says '1/10', and the description says '1/2'",
+    lower_certified: "certified.epsilon: the receipt says '0.1', and 0.5 can be certified",
+    another_unit: "unit: the receipt says 'id', and the description says 'household'",
+    made_up: "dummy: the rows were made up",
+    more_rows: "parts[0].delta: at the claimed epsilon",
+}
+
+
+@pytest.fixture(scope="module")
+def plain_receipt() -> str:
+    return json.dumps(KINDS["laplace"]().receipt().to_dict())
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("tamper", TAMPERED, ids=lambda tamper: tamper.__name__)
+def test_what_was_changed_is_said(tamper, sealed, plain_receipt, tmp_path, capsys, one_file):
+    """Also where the digest was made to fit again."""
+    receipt, path = json.loads(plain_receipt), tmp_path / "receipt.json"
+    tamper(receipt)
+    if sealed:
+        signed = {name: one for name, one in receipt.items() if name not in ("ledger", "sha256")}
+        receipt["sha256"] = sha256(canonical_bytes(signed)).hexdigest()
+    path.write_text(json.dumps(receipt))
+    code, said = answers(path, capsys, one_file)
+    assert code == 1 and f"Refused: {TAMPERED[tamper]}" in " ".join(said.split()), said
+    assert ("Refused: sha256: something" in said) != sealed
+    if sealed:
+        with pytest.raises(EngineError, match="is not certified: |was changed: "):
+            Receipt.read(path).certificate()
+
+
+def test_a_changed_receipt_verifies_no_table(plain_receipt, tmp_path):
+    receipt, path = json.loads(plain_receipt), tmp_path / "receipt.json"
+    halved(receipt)
+    path.write_text(json.dumps(receipt))
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "answer.parquet")
+    assert verify(path, tmp_path / "answer.parquet")[0] == 1
+
+
+def test_its_digest_is_that_of_the_package(plain_receipt):
+    receipt = json.loads(plain_receipt)
+    assert digest(receipt) == receipt["sha256"]
+    receipt["plan"]["ü\ud800"] = [1.5, None, True]
+    signed = {name: one for name, one in receipt.items() if name not in ("ledger", "sha256")}
+    assert digest(receipt) == sha256(canonical_bytes(signed)).hexdigest()
+
+
+def test_an_early_receipt_says_that_it_has_no_description(tmp_path, capsys, one_file):
+    release = KINDS["laplace"]()
+    receipt = release.receipt()
+    early = Receipt(receipt.spent, receipt.plan, receipt.answer)
+    assert early.to_dict()["receipt"] == 1 and "description" not in early.to_dict()
+    path = tmp_path / "receipt.json"
+    early.write(path)
+    assert Receipt.read(path) == early
+    code, said = answers(path, capsys, one_file)
+    assert code == 1 and "this receipt does not say what was drawn" in said
+    pq.write_table(release.to_arrow(), tmp_path / "answer.parquet")
+    code, said = verify(path, tmp_path / "answer.parquet")
+    assert code == 0 and "Certified: nothing; this receipt does not say what was drawn" in said
+
+
+@pytest.mark.parametrize(
+    "field, odd",
+    [
+        ("spent", None), ("spent", []), ("spent", {"epsilon": 1}), ("certified", 7), ("certified", {"epsilon": "NaN"}),
+        ("certified", {"epsilon": "1e999999999999", "delta": "0"}), ("unit", []), ("description", []), ("description", 3),
+        ("description", {"version": 1}), ("sha256", 3), ("plan", None), ("dummy", "x"), ("answer", None),
+    ],
+)  # fmt: skip
+def test_receipts_that_somebody_made_up_are_refused_in_words(
+    field, odd, plain_receipt, tmp_path, capsys, one_file
+):
+    receipt, path = json.loads(plain_receipt), tmp_path / "receipt.json"
+    receipt[field] = odd
+    path.write_text(json.dumps(receipt))
+    code, said = answers(path, capsys, one_file)
+    assert code == 1 and "Refused: " in said
+
+
+def test_what_is_certified_is_rounded_up():
+    receipt = KINDS["groups"]().receipt()
+    found = certify(receipt.description)
+    for name in ("epsilon", "delta"):
+        assert 0 <= Fraction(receipt.certified[name]) - getattr(found, name) <= getattr(found, name) / 10**5
+
+
+def test_the_command_line_writes_them(tmp_path, monkeypatch, capsys, one_file):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(ROWS, "people.parquet")
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM 'people.parquet' GROUP BY g"
+    )
+    done = CliRunner().invoke(
+        app, ["sql", text, "-q", "-o", "a.csv", "--errors", "--receipt", "receipt.json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert answers(Path("receipt.json"), capsys, one_file)[0] == 0 and verify("receipt.json", "a.csv")[0] == 0

@@ -1,0 +1,230 @@
+"""The page on trust: its numbers are counted, and what runs between rows and noisy numbers is on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.errors import SfumatoError
+from tests.certificate.planned import _options, _question
+from tests.engines.conftest import StagedEngine
+
+pytestmark = pytest.mark.noise_cannot_matter("which functions run is looked at, whatever the noise is")
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = str(Path(sf.__file__).parent) + "/"
+# It may fall, and does not rise unseen.
+MOST, MOST_ON_ONE_MACHINE = 19_900, 13_200
+
+
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("trust", ROOT / "tools" / "trust.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["trust"] = module  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+TRUST = tool()
+BASE = TRUST.base()
+
+
+def numbers(page: str) -> tuple[str, list[int]]:
+    """Return a page without its numbers of lines, and these."""
+    found = re.compile(r"(?<=\| )(?:\*\*)?([\d,]+)(?:\*\*)?(?= \|)|(?<=machine rests on )([\d,]+)")
+    return found.sub("#", page), [int((a or b).replace(",", "")) for a, b in found.findall(page)]
+
+
+def test_the_page_has_the_numbers_of_the_script():
+    """A change of a few lines need not write the page anew; more does, and so does another file."""
+    (text, told), (now, counted) = numbers(TRUST.PAGE.read_text()), numbers(TRUST.page())
+    assert text == now, "run `python tools/trust.py`"
+    assert len(told) > 20
+    for one, other in zip(told, counted, strict=True):
+        assert abs(one - other) <= 50 + other // 50, "run `python tools/trust.py`"
+
+
+def test_every_module_is_in_the_base_or_apart_for_a_reason():
+    assert [m for m in TRUST.modules() if m not in BASE and TRUST.apart(m) is None] == []
+    for one in TRUST.APART:
+        assert any(TRUST.apart(m) is one for m in TRUST.modules() if m not in BASE), one.why
+
+
+def test_the_tests_that_hold_the_base_are_there():
+    for part in TRUST.BASE:
+        for name in part.tests:
+            assert "def test_" in (ROOT / name).read_text(), name
+
+
+def test_the_base_does_not_grow_and_the_page_says_that_it_is_above_the_goal():
+    page = TRUST.PAGE.read_text()
+    assert TRUST.total() <= MOST and TRUST.total("all") <= MOST_ON_ONE_MACHINE
+    assert TRUST.total() <= 10_000 or "more than the goal of 10,000" in page
+
+
+def test_lines_of_code_are_counted_without_docstrings_comments_and_blank_lines(tmp_path, monkeypatch):
+    text = '"""Title."""\n\n# comment\nx = """a\nb"""\n\n\n@f\ndef g():\n    """Doc."""\n\n    return (\n        1,  # one\n    )\n'
+    (tmp_path / "m.py").write_text(text)
+    monkeypatch.setattr(TRUST, "PACKAGE", tmp_path)
+    assert TRUST.code_lines("m.py") == 7 and TRUST.code_lines("m.py", ("g",)) == 5
+    with pytest.raises(ValueError, match="no h"):
+        TRUST.code_lines("m.py", ("h",))
+
+
+# What runs, looked at.
+
+# Between rows and noisy numbers is what runs while one of these does.
+_WHOLE = {
+    "query/released/release.py": {"_drawn"},
+    "query/top/release.py": {"_draw"},
+    "engines/duckdb/stages.py": {"partials", "reached", "totals", "collected", "joined_totals", "merged"},
+    "engines/work.py": {"noisy", "gathered", "together"},
+    "engines/top_work.py": {"gathered", "together"},
+    "engines/beam/release.py": {"process", "finish_bundle", "add_input", "extract_output", "_drawn"},
+    "engines/beam/elements.py": {"process", "finish_bundle"},
+}
+
+
+class Watched:
+    """Modules that ran between rows and noisy numbers, or that the base called."""
+
+    def __init__(self) -> None:
+        self.ran: dict[str, str] = {}
+        self._within = threading.local()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        threading.setprofile(self._look)
+        sys.setprofile(self._look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
+            return
+        module, depth = code.co_filename.removeprefix(PACKAGE), getattr(self._within, "depth", 0)
+        if code.co_name in _WHOLE.get(module, ()):
+            self._within.depth = depth = depth + (1 if event == "call" else -1)
+        caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+        of_base = BASE.get(caller.removeprefix(PACKAGE)) == ()
+        if event == "call" and (depth or of_base):
+            self.ran.setdefault(module, code.co_qualname)
+
+    @property
+    def unexplained(self) -> dict[str, str]:
+        """Those that the page has neither in the base nor with a reason why they may run there."""
+        return {
+            module: name
+            for module, name in sorted(self.ran.items())
+            if module not in BASE and not ((one := TRUST.apart(module)) and one.near)
+        }
+
+
+ROWS = pa.table(
+    {"id": [i // 2 for i in range(60)], "g": ["a", "b", "c"] * 20, "x": [float(i % 7) for i in range(60)]}
+)
+
+
+def question(table: sf.Table) -> sf.Question:
+    asked = {"n": sf.count(), "people": sf.count_units(), "m": sf.mean("x", lower=0, upper=7)}
+    return table.filter("x < 6.5").with_columns(y="x * 2").group_by("g").bound(groups=2, rows=2).agg(**asked)
+
+
+def generated(tries: int) -> None:
+    chance = random.Random(11)
+    for _ in range(tries):
+        try:
+            asked, private = _question(chance)
+            asked.release(**_options(chance, private)).to_arrow()
+        except SfumatoError:
+            continue
+
+
+def largest(folder: Path) -> None:
+    sf.scan(ROWS, privacy_unit="id").top("g", k=2).release(epsilon=1, delta=1e-3).to_arrow()
+
+
+def of_files(folder: Path) -> None:
+    pq.write_table(ROWS, folder / "rows.parquet")
+    pyarrow.csv.write_csv(ROWS, folder / "rows.csv")
+    for name, types in (
+        ("rows.parquet", None),
+        ("rows.csv", {"id": "BIGINT", "g": "VARCHAR", "x": "DOUBLE"}),
+    ):
+        table = sf.scan(str(folder / name), privacy_unit="id", types=types)
+        question(table).release(epsilon=1, delta=1e-3, diagnostics=0.1).to_arrow()
+
+
+def of_tables(folder: Path) -> None:
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-3, privacy_unit_column = id, "
+        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM (SELECT a.id, a.g, "
+        "row_number() OVER (PARTITION BY a.id ORDER BY a.x) AS r FROM a JOIN b USING (id)) GROUP BY g ORDER BY n"
+    )
+    tables = {name: ROWS for name in "ab"}
+    sf.sql(text, tables=tables).to_arrow()
+
+
+def automatic(folder: Path) -> None:
+    table = sf.scan(ROWS, privacy_unit="id").bound(rows=1)
+    table.agg(s=sf.sum("x", lower="auto", upper="auto")).release(epsilon=100).to_arrow()
+
+
+def staged(folder: Path) -> None:
+    plan = question(sf.scan(ROWS, privacy_unit="id")).plan(epsilon=1, delta=1e-3)
+    StagedEngine(ROWS).release(plan).to_arrow()
+
+
+def on_beam(folder: Path) -> None:
+    beam = pytest.importorskip("apache_beam")
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline:
+        rows = pipeline | beam.Create(ROWS.to_pylist())
+        rows | question(sf.scan(ROWS.schema, privacy_unit="id")).release(epsilon=1, delta=1e-3)
+
+
+SHAPES: list[Callable[[Path], None]] = [largest, of_files, of_tables, automatic, staged]
+
+
+@pytest.mark.parametrize("release", [*SHAPES, pytest.param(on_beam, marks=pytest.mark.long)])
+def test_what_runs_between_rows_and_noisy_numbers_is_on_the_page(release, tmp_path):
+    watched = Watched()
+    with watched():
+        release(tmp_path)
+    assert len(watched.ran) > 20 and not watched.unexplained
+
+
+@pytest.mark.parametrize("tries", [15, pytest.param(150, marks=pytest.mark.long)])
+def test_so_it_is_for_generated_questions(tries):
+    watched = Watched()
+    with watched():
+        generated(tries)
+    assert len(watched.ran) > 60 and not watched.unexplained
+
+
+def test_a_module_that_is_left_out_would_be_found(monkeypatch):
+    watched = Watched()
+    with watched():
+        question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, delta=1e-3).to_arrow()
+    monkeypatch.delitem(BASE, "measurements/selection.py")
+    monkeypatch.delitem(BASE, "engines/duckdb/group_limit.py")
+    assert set(watched.unexplained) >= {"measurements/selection.py"}

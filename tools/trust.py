@@ -1,0 +1,627 @@
+"""Count the code on which the privacy of a release rests, and write the table of docs/trust.md.
+
+`python tools/trust.py` writes the table; `--check` fails if the page has another one. Each module of the
+package is in one part of `BASE`, or in one line of `APART`, which says why it cannot break the promise.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import io
+import sys
+import tokenize
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "sfumato"
+PAGE = ROOT / "docs" / "trust.md"
+BEGIN, END = "<!-- begin: written by tools/trust.py -->", "<!-- end -->"
+_NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the privacy base.
+
+    Args:
+        name: of the part.
+        used: in which releases it runs: "all", or those that need it.
+        right: what must be right of it.
+        files: patterns of paths below the package; `path::name` takes one definition of a file that is
+            otherwise in `APART`.
+        tests: the tests that hold it, below the checkout.
+    """
+
+    name: str
+    used: str
+    right: str
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Modules that cannot break the promise.
+
+    Args:
+        why: they cannot.
+        files: patterns of paths below the package.
+        near: whether they run between the rows and the noisy numbers all the same.
+    """
+
+    why: str
+    files: tuple[str, ...]
+    near: bool = False
+
+
+BASE = (
+    Part(
+        "Certificate",
+        "all",
+        "what it certifies is true of what the description says",
+        (
+            "certificate/certificate.py",
+            "certificate/composition.py",
+            "certificate/contributions.py",
+            "certificate/description.py",
+            "certificate/noise.py",
+            "certificate/numbers.py",
+        ),
+        (
+            "tests/certificate/test_noise.py",
+            "tests/certificate/test_composition.py",
+            "tests/certificate/test_contributions.py",
+            "tests/certificate/test_certify.py",
+        ),
+    ),
+    Part(
+        "Payment, one draw",
+        "all",
+        "nothing is drawn that was not certified and charged, and nothing is drawn twice",
+        (
+            "query/payment.py",
+            "query/certif*.py",
+            "budget/certif*.py",
+            "ownership.py",
+            "query/released/release.py::Release._draw_all",
+            "query/released/release.py::Release._draw",
+            "query/released/release.py::Release._drawn",
+            "query/released/release.py::Release._noisy",
+            "query/released/release.py::joined",
+            "query/top/release.py::TopRelease.to_arrow",
+            "query/top/release.py::TopRelease._draw",
+            "query/top/release.py::TopRelease._drawn",
+        ),
+        ("tests/test_ownership.py", "tests/engines/test_ownership.py", "tests/budget/test_spending.py"),
+    ),
+    Part(
+        "Drawing",
+        "all",
+        "it adds the noise that it describes to every exact number, and shows nothing else of them",
+        (
+            "query/noisy/*.py",
+            "query/columns.py",
+            "query/top/draw.py",
+            "query/series.py",
+            "query/totals.py",
+            "query/exact.py",
+            "measurements/selection.py",
+            "measurements/peeling.py",
+            "measurements/joint_quantiles.py",
+            "measurements/base_measure.py",
+            "measurements/levels.py",
+            "measurements/coins.py",
+            "measurements/wide.py",
+            "query/released/output.py::regular",
+            "dataclass.py",
+        ),
+        (
+            "tests/certificate/test_planned.py",
+            "tests/engines/test_composition.py",
+            "tests/engines/test_noise.py",
+            "tests/audit/test_every_aggregate.py",
+        ),
+    ),
+    Part(
+        "Samplers, random source",
+        "all",
+        "they draw their laws, exactly rounded, of words that nobody can guess",
+        (
+            "noise/words.py",
+            "noise/bernoulli.py",
+            "noise/rounding.py",
+            "noise/rounded.py",
+            "noise/standard.py",
+            "noise/law.py",
+            "noise/values.py",
+            "noise/quantile_table.py",
+            "noise/time_steps.py",
+            "noise/centred_gaussian.py",
+            "noise/levels_gaussian.py",
+            "noise/series_gaussian.py",
+            "noise/tree_laplace.py",
+            "noise/k_norm/cone.py",
+            "noise/k_norm/drawing.py",
+            "noise/k_norm/gammas.py",
+            "noise/k_norm/joint.py",
+            "noise/k_norm/radii.py",
+            "noise/k_norm/separate.py",
+            "noise/k_norm/streams.py",
+            "exact/directed.py",
+            "exact/enclosures.py",
+            "exact/isolation.py",
+            "exact/normal.py",
+            "exact/rollup.py",
+            "exact/toeplitz.py",
+            "exact/trees.py",
+        ),
+        (
+            "tests/noise/test_exactness.py",
+            "tests/noise/test_words.py",
+            "tests/noise/test_rounded.py",
+            "tests/noise/test_statistics.py",
+        ),
+    ),
+    Part(
+        "Statistics",
+        "all",
+        "the numbers that they describe are those that engines are told to compute",
+        (
+            "transformations/statistics/*.py",
+            "transformations/grid.py",
+            "transformations/lattice.py",
+            "framework/bodies.py",
+        ),
+        ("tests/certificate/test_planned.py", "tests/engines/test_statistics.py"),
+    ),
+    Part(
+        "Contribution bounding in SQL",
+        "all",
+        "each unit adds to each number at most what is described, whatever its rows are",
+        (
+            "engines/duckdb/exact_sql.py",
+            "engines/duckdb/forms/*.py",
+            "engines/duckdb/group_limit.py",
+            "engines/duckdb/row_limit.py",
+            "engines/duckdb/scaled.py",
+            "engines/duckdb/ordering.py",
+            "engines/duckdb/distinct.py",
+            "engines/duckdb/few_pairs.py",
+            "engines/duckdb/matching.py",
+            "engines/duckdb/public_keys.py",
+            "engines/duckdb/compared.py",
+            "engines/duckdb/text.py",
+            "query/sizes.py",
+        ),
+        (
+            "tests/engines/test_statistics.py",
+            "tests/engines/test_neighbours.py",
+            "tests/engines/test_broken_values.py",
+            "tests/engines/test_group_limit.py",
+        ),
+    ),
+    Part(
+        "Row expressions",
+        "all",
+        "an expression sees one row, has a value on every row, and never stops",
+        (
+            "engines/duckdb/expressions/*.py",
+            "engines/duckdb/steps.py",
+            "engines/duckdb/harmless.py",
+            "engines/duckdb/nested.py",
+            "engines/duckdb/kinds.py",
+            "dialect/tree.py",
+            "dialect/words.py",
+            "dialect/overloads.py",
+            "query/schema.py",
+        ),
+        (
+            "tests/engines/test_expressions.py",
+            "tests/engines/test_hostile_expressions.py",
+            "tests/engines/test_conditions.py",
+        ),
+    ),
+    Part(
+        "Rows, sessions, errors",
+        "all",
+        "no row stops a query, shows in an error, or changes how another row is read",
+        (
+            "engines/duckdb/engine.py",
+            "engines/duckdb/reading.py",
+            "engines/duckdb/connection.py",
+            "engines/duckdb/source.py",
+            "engines/duckdb/sources.py",
+            "engines/duckdb/copied.py",
+            "engines/duckdb/parquet.py",
+            "engines/duckdb/resources.py",
+            "engines/duckdb/spill.py",
+            "engines/duckdb/paths.py",
+            "errors.py",
+        ),
+        (
+            "tests/engines/test_sources.py",
+            "tests/engines/test_hostile_sources.py",
+            "tests/engines/test_hostile_files.py",
+            "tests/test_error_chain.py",
+        ),
+    ),
+    Part(
+        "Tables made of tables",
+        "joins, unions, windows, unit-local SQL, units of several columns",
+        "each row that is made belongs to the unit of the rows that it is made of",
+        (
+            "query/tables/combining.py",
+            "query/tables/shaping.py",
+            "query/tables/part.py",
+            "query/tables/units.py",
+            "query/tables/distance.py",
+            "engines/duckdb/combinations.py",
+            "engines/duckdb/combined.py",
+            "engines/duckdb/shaped.py",
+            "engines/duckdb/joins.py",
+            "engines/duckdb/unit_aggregates.py",
+            "engines/duckdb/multiplied.py",
+            "engines/duckdb/composite.py",
+            "engines/duckdb/closed.py",
+        ),
+        (
+            "tests/engines/test_combined.py",
+            "tests/engines/test_composite_units.py",
+            "tests/engines/test_unit_limit.py",
+            "tests/dialect/test_inside.py",
+        ),
+    ),
+    Part(
+        "CSV, JSON, pandas",
+        "rows of text files and data frames",
+        "as for rows",
+        (
+            "engines/duckdb/text_files.py",
+            "engines/duckdb/lines.py",
+            "engines/duckdb/layout.py",
+            "engines/duckdb/declared.py",
+            "engines/duckdb/inference.py",
+        ),
+        ("tests/engines/test_text_files.py", "tests/engines/test_hostile_files.py"),
+    ),
+    Part(
+        "Databases, addresses",
+        "rows of SQLite, PostgreSQL, DuckDB files, and files at an address",
+        "as for rows",
+        (
+            "engines/duckdb/databases.py",
+            "engines/duckdb/sqlite.py",
+            "engines/duckdb/postgres.py",
+            "engines/duckdb/remote.py",
+        ),
+        ("tests/engines/test_databases.py", "tests/engines/test_addresses.py"),
+    ),
+    Part(
+        "Stages on many machines",
+        "Spark and Beam",
+        "the same statistics in parts, and the same noise however often a task runs",
+        (
+            "engines/duckdb/stages.py",
+            "engines/duckdb/staged_sql.py",
+            "engines/duckdb/combined_stages.py",
+            "engines/duckdb/hops.py",
+            "engines/duckdb/workers.py",
+            "engines/distributed.py",
+            "engines/work.py",
+            "engines/top_work.py",
+            "engines/secret.py",
+        ),
+        (
+            "tests/engines/test_work.py",
+            "tests/engines/test_statistics.py",
+            "tests/engines/test_combined_on_workers.py",
+        ),
+    ),
+    Part(
+        "Spark",
+        "Spark",
+        "each shard comes to one task, whole; a release is computed once; no error quotes a row",
+        ("engines/spark/*.py",),
+        ("tests/engines/test_spark.py", "tests/engines/test_spark_errors.py"),
+    ),
+    Part(
+        "Beam",
+        "Beam",
+        "each shard comes to one task, whole; no element stops another; a release is drawn once",
+        (
+            "engines/beam/release.py",
+            "engines/beam/elements.py",
+            "engines/beam/rows.py",
+            "engines/beam/plain.py",
+            "engines/beam/callables.py",
+            "engines/beam/keys.py",
+            "engines/beam/once.py",
+            "engines/beam/windows.py",
+            "engines/beam/top.py",
+            "engines/beam/engine.py",
+        ),
+        (
+            "tests/engines/test_beam.py",
+            "tests/engines/test_beam_elements.py",
+            "tests/engines/test_beam_rows.py",
+            "tests/engines/test_beam_once.py",
+        ),
+    ),
+    Part(
+        "Surveys",
+        "surveys",
+        "the sample is stratified as described, and the noise of its numbers is what they describe",
+        ("measurements/stratified/*.py", "transformations/stratified.py"),
+        ("tests/measurements/test_stratified.py",),
+    ),
+)
+
+APART = (
+    Apart(
+        "They choose what is drawn, from the question alone. The certificate reads the objects that draw, so "
+        "a mistake there is refused, or costs accuracy",
+        (
+            "query/plans/*.py",
+            "query/query.py",
+            "query/requirements.py",
+            "query/design.py",
+            "query/top/asked.py",
+            "query/aggregates/*.py",
+            "framework/*.py",
+            "measurements/k_norm.py",
+            "measurements/noise.py",
+            "exact/numbers.py",
+            "exact/__init__.py",
+        ),
+        near=True,
+    ),
+    Apart(
+        "They see noisy numbers alone, or laws of noise: outputs, error bars, files, receipts",
+        (
+            "query/released/*.py",
+            "query/top/release.py",
+            "query/top/explanation.py",
+            "query/processed.py",
+            "query/bars.py",
+            "query/passed_on.py",
+            "query/keys.py",
+            "query/values.py",
+            "query/canonical.py",
+            "query/found.py",
+            "engines/duckdb/outside.py",
+            "engines/beam/outputs.py",
+            "noise/intervals.py",
+            "noise/sums.py",
+            "noise/mixtures.py",
+            "noise/k_norm/intervals.py",
+            "noise/k_norm/joint_laws.py",
+            "noise/k_norm/laws.py",
+            "noise/k_norm/separate_laws.py",
+            "exact/roots.py",
+            "exact/canonical.py",
+        ),
+        near=True,
+    ),
+    Apart(
+        "They say what goes on, and hand values on as they are: progress, logs, names in messages, cards",
+        ("names/*.py", "display/*.py", "query/logs.py", "query/cards/*.py", "query/pictures.py"),
+        near=True,
+    ),
+    Apart(
+        "They look up what a question names. What they make, Python can ask as well, and the base judges it",
+        (
+            "dialect/*.py",
+            "dialect/inside/*.py",
+            "catalogs/*.py",
+            "engines/asked.py",
+            "engines/given.py",
+            "engines/scan.py",
+            "engines/catalog.py",
+            "engines/declared.py",
+            "engines/beam/question.py",
+            "engines/duckdb/origin.py",
+            "engines/duckdb/behind.py",
+            "query/question.py",
+            "query/table.py",
+            "query/local.py",
+            "query/engine.py",
+            "query/choices.py",
+            "query/cautions.py",
+            "query/explanation.py",
+            "query/tables/public_table.py",
+            "query/tables/dummy.py",
+            "beam.py",
+            "spark.py",
+            "files.py",
+        ),
+        near=True,
+    ),
+    Apart(
+        "They make questions of questions, and see the noisy answers of these",
+        (
+            "query/automatic/*.py",
+            "query/diagnostics/*.py",
+            "query/advice/*.py",
+            "query/previews/*.py",
+        ),
+        near=True,
+    ),
+    Apart(
+        "They show exact numbers to the owner of the rows, and refuse a table that is opened for analysts",
+        (
+            "query/analysis/*.py",
+            "engines/check.py",
+            "engines/question_check.py",
+            "engines/catalog_check.py",
+            "engines/duckdb/contributions.py",
+            "engines/duckdb/restricted.py",
+        ),
+    ),
+    Apart(
+        "They make rows up, of which nothing is private",
+        ("engines/duckdb/dummy.py", "engines/dummy_catalog.py"),
+        near=True,
+    ),
+    Apart(
+        "They add up releases, a promise of its own: a mistake there overdraws a budget, and leaves each "
+        "table with the epsilon that it states",
+        ("budget/*.py",),
+        near=True,
+    ),
+    Apart(
+        "They have the promises of the [threat model](threat-model.md), and release by the base",
+        ("service/*.py", "client/*.py", "cli/*.py", "certificate/*.py"),
+    ),
+    Apart(
+        "They are tools of their own, and no part of a release",
+        (
+            "audit/*.py",
+            "testing/*.py",
+            "snapping/*.py",
+            "measurements/*.py",
+            "transformations/*.py",
+            "exact/*.py",
+            "__init__.py",
+            "engines/__init__.py",
+            "engines/duckdb/__init__.py",
+            "engines/beam/__init__.py",
+            "query/__init__.py",
+            "query/tables/__init__.py",
+            "query/top/__init__.py",
+            "noise/__init__.py",
+            "noise/k_norm/__init__.py",
+        ),
+    ),
+)
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Return the paths of all modules below the package."""
+    return tuple(sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")))
+
+
+@cache
+def of_part(part: Part) -> dict[str, tuple[str, ...]]:
+    """Return the modules of a part, each with the definitions that it takes of it; none where it takes all.
+
+    Raises:
+        ValueError: a pattern has no module.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for pattern in part.files:
+        path, _, name = pattern.partition("::")
+        matching = fnmatch.filter(modules(), path)
+        if not matching and "*" not in path:
+            raise ValueError(f"{part.name}: there is no {path}")
+        for module in matching:
+            found[module] = (*found.get(module, ()), name) if name else ()
+    return found
+
+
+@cache
+def base() -> dict[str, tuple[str, ...]]:
+    """Return all modules of the base, each with the definitions that are taken of it; none where it is all.
+
+    Raises:
+        ValueError: a module is in two parts.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for part in BASE:
+        for module, names in of_part(part).items():
+            if module in found and not (names and found[module]):
+                raise ValueError(f"{module} is in two parts")
+            found[module] = (*found.get(module, ()), *names)
+    return found
+
+
+@cache
+def apart(module: str) -> Apart | None:
+    """Return the first line that a module is in; None where it is in no line."""
+    return next((one for one in APART if any(fnmatch.fnmatchcase(module, p) for p in one.files)), None)
+
+
+@cache
+def code_lines(module: str, names: tuple[str, ...] = ()) -> int:
+    """Count lines of code, without docstrings, comments and blank lines.
+
+    Args:
+        module: its path below the package.
+        names: the definitions that count, such as `Release._draw`; none for the whole module.
+    Raises:
+        ValueError: there is no such definition.
+    """
+    source = (PACKAGE / module).read_text()
+    tree, code, left = ast.parse(source), set[int](), set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    places: dict[str, range] = {}
+
+    def look(node: ast.AST, inside: str) -> None:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                left.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        for child in ast.iter_child_nodes(node):
+            name = inside
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{inside}.{child.name}" if inside else child.name
+                start = min([child.lineno, *(one.lineno for one in child.decorator_list)])
+                places[name] = range(start, (child.end_lineno or child.lineno) + 1)
+            look(child, name)
+
+    look(tree, "")
+    if missing := set(names) - set(places):
+        raise ValueError(f"{module} has no {', '.join(sorted(missing))}")
+    counted = {line for name in names for line in places[name]} if names else code
+    return len((code & counted) - left)
+
+
+def lines_of(part: Part) -> int:
+    """Count the lines of code of a part."""
+    return sum(code_lines(module, names) for module, names in of_part(part).items())
+
+
+def total(*used: str) -> int:
+    """Count the lines of code of all parts, or of those that are used in these releases."""
+    return sum(lines_of(part) for part in BASE if not used or part.used in used)
+
+
+def table() -> str:
+    """Return the tables of the page."""
+    rows = ["| part | what must be right | runs in | files | lines | tests |", "|---|---|---|---|---|---|"]
+    for part in BASE:
+        files = "; ".join(_file(module, names) for module, names in of_part(part).items())
+        tests = ", ".join(f"`{test}`" for test in part.tests)
+        rows.append(f"| {part.name} | {part.right} | {part.used} | {files} | {lines_of(part):,} | {tests} |")
+    rows += [f"| **all** | | | {len(base())} files | **{total():,}** | |", ""]
+    alone = f"{total('all'):,} of these lines"
+    rows.append(f"A release of Parquet files or Arrow tables on one machine rests on {alone}.")
+    why = ["| what is apart | modules |", "|---|---|"]
+    for one in APART:
+        count = sum(m not in base() and apart(m) is one for m in modules())
+        why.append(f"| {one.why} | {count:,} |")
+    return "\n".join([*rows, "", *why])
+
+
+def _file(module: str, names: tuple[str, ...]) -> str:
+    return f"`{module}`" + (f" ({', '.join(f'`{name}`' for name in names)})" if names else "")
+
+
+def page() -> str:
+    """Return the page with the tables as they are today."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    written = page()
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(0 if written == PAGE.read_text() else f"{PAGE} is not what tools/trust.py writes")
+    PAGE.write_text(written)
