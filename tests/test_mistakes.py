@@ -203,8 +203,8 @@ def test_what_is_told_to_write_can_be_written() -> None:
     """Each example of a call runs, on a table with its columns."""
     rows = ROWS.append_column("week", pa.array([1, 2, 3, 4])).append_column("steps", [[[1.0] * 7] * 4])
     people = sf.scan(rows, privacy_unit="id")
-    for name in foreign._EXAMPLES.keys() | set(foreign._OF_A_COLUMN):
-        made = eval(foreign.example(name), {"sf": sf})
+    for name, example in foreign.examples().items():
+        made = eval(example, {"sf": sf})
         by = people.group_by("week", keys=[1, 2, 3]) if name == "cumulative" else people
         assert by.bound(groups=1, rows=1).agg(x=made).output_names
 

@@ -14,7 +14,7 @@ from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Literal, Statement, positive
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
-from sfumato.names.foreign import ARGUMENTS, ELSEWHERE
+from sfumato.names.foreign import ARGUMENTS, section
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name
@@ -66,16 +66,7 @@ _of_release = (
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _MOST_PARTS = 50
-_refused = {
-    **{name: ELSEWHERE[name] for name in ("seed", "random_state", "sensitivity", "scale", "sigma")},
-    **dict.fromkeys(
-        ("bounds", "lower", "upper", "clamp"),
-        "bounds stand in an aggregate: AVG(x, contribution_bounds_per_row => (0, 100))",
-    ),
-    "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
-    "group_selection_epsilon": "the budget is divided by itself; leave it out",
-    "anonymization_userid_column": "write privacy_unit_column = column",
-}
+_refused = section("options")
 
 
 @dataclass(frozen=True)
