@@ -257,8 +257,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "notebooks.md": (100, "noise of scale 2 or less moves no count of 2000 people by 300"),
     "choosing.md": (
         15,
-        "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound; noise "
-        "of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05; of "
+        "noise of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05; of "
         "scale 12 or less, against 3,333 of 20,000 people with each number of groups",
     ),
     "budget.md": "all bounds that looks find give answers that fit the rest of the share, and are paid alike",
