@@ -19,7 +19,7 @@ from rich.console import Console
 
 from sfumato.audit import HistogramMethod, Progress
 from sfumato.cli.main import app
-from sfumato.cli.meter import Meter
+from sfumato.cli.terminal import Meter
 
 MODULE = """
 from sfumato.audit import Mechanism

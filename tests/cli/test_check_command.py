@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.cli.check import CheckCode
+from sfumato.cli.options import ExitCode
 
 CATALOG = """
 [tables.people]
@@ -51,22 +51,22 @@ def test_a_question_or_catalog_that_must_be_fixed(catalog, run):
 
 def test_rows_that_are_as_declared(catalog, run):
     done = run("check", "catalog.toml")
-    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+    assert done.exit_code == ExitCode.DONE, done.output
     assert done.stdout.startswith("NOT PRIVATE") and "people: private, 2,700 rows" in done.stdout
 
 
 def test_rows_that_are_not(catalog, run):
     catalog.write_text(CATALOG.replace("upper = 6", "upper = 5.5"))
     done = run("check", "catalog.toml")
-    assert done.exit_code == CheckCode.NOT_AS_DECLARED
+    assert done.exit_code == ExitCode.FAILED
     assert "columns.visits: 384 rows outside 0 to 5.5" in done.stdout
 
 
 def test_a_catalog_that_must_be_fixed(catalog, run):
     catalog.write_text(CATALOG.replace("lower", "lowr"))
     done = run("check", "catalog.toml")
-    assert done.exit_code == CheckCode.CATALOG and "did you mean lower?" in done.stderr
-    assert run("check", "none.toml").exit_code == CheckCode.CATALOG
+    assert done.exit_code == ExitCode.MISUSED and "did you mean lower?" in done.stderr
+    assert run("check", "none.toml").exit_code == ExitCode.MISUSED
 
 
 ASKED = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 5)
@@ -82,7 +82,7 @@ def query(visits: Path) -> Path:
 
 def test_a_question_that_keeps_units_apart(query, run):
     done = run("check", "query.sql", "--table", "people=visits.parquet", "--splits", "2", "--removed", "3")
-    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+    assert done.exit_code == ExitCode.DONE, done.output
     assert done.stdout.startswith("NOT PRIVATE") and "split 2: " in done.stdout
     assert "for 3 units, one at a time, exact numbers move by at most 1 of" in done.stdout
 
@@ -90,7 +90,7 @@ def test_a_question_that_keeps_units_apart(query, run):
 def test_a_question_on_a_catalog(query, catalog, run):
     query.write_text(ASKED.replace("_contributed = 5", "_contributed = 3"))
     done = run("check", "query.sql", "--catalog", "catalog.toml", "--splits", "1", "--removed", "1")
-    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+    assert done.exit_code == ExitCode.DONE, done.output
 
 
 def test_a_question_that_does_not(query, run, monkeypatch):
@@ -98,15 +98,15 @@ def test_a_question_that_does_not(query, run, monkeypatch):
 
     monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
     done = run("check", "query.sql", "-t", "people=visits.parquet", "--splits", "1", "--removed", "1")
-    assert done.exit_code == CheckCode.NOT_AS_DECLARED and "WRONG one unit less" in done.stdout
+    assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
 
 
 def test_a_question_that_must_be_fixed(query, catalog, run):
     done = run("check", "query.sql")
-    assert done.exit_code == CheckCode.CATALOG and "--table people=PATH" in done.stderr
+    assert done.exit_code == ExitCode.MISUSED and "--table people=PATH" in done.stderr
     done = run("check", "catalog.toml", "--splits", "3")
-    assert done.exit_code == CheckCode.CATALOG and "options are of a question" in done.stderr
+    assert done.exit_code == ExitCode.MISUSED and "options are of a question" in done.stderr
     done = run("check", "query.sql", "-t", "people=visits.parquet", "--splits", "0")
-    assert done.exit_code == CheckCode.CATALOG and "splits is 0" in done.stderr
+    assert done.exit_code == ExitCode.MISUSED and "splits is 0" in done.stderr
     done = run("check", "none.sql")
-    assert done.exit_code == CheckCode.CATALOG and "'none.sql' cannot be read" in done.stderr
+    assert done.exit_code == ExitCode.MISUSED and "'none.sql' cannot be read" in done.stderr

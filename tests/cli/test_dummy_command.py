@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.cli.verify import VerifyCode
+from sfumato.cli.options import ExitCode
 
 pytestmark = pytest.mark.noise_cannot_matter("notes and files are looked at, no number")
 
@@ -55,7 +55,7 @@ def test_an_answer_about_nobody(name, run):
     assert "THESE ROWS ARE MADE UP" in shown
     assert "spent NOTHING, as the rows are made up; of real rows epsilon 1, delta" in shown
     done = run("verify", "r.json", "a.csv")
-    assert done.exit_code == VerifyCode.DIFFERS
+    assert done.exit_code == ExitCode.FAILED
     assert "NOT A RELEASE" in done.stdout and "Of real rows it would spend: epsilon 1" in done.stdout
 
 

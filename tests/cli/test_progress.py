@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from sfumato.cli.progress import EVERY, Watch, follow
+from sfumato.cli.terminal import EVERY, Watch, follow
 from sfumato.display.progress import PATIENCE, fraction_of
 
 

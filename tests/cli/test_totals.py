@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 import sfumato as sf
-from sfumato.cli.processed import check_processed
-from sfumato.cli.table import print_table
+from sfumato.cli.answer import check_processed, print_table
 from sfumato.errors import QueryError
 from sfumato.query.bars import Bars
 from sfumato.query.released.chart import Chart, bar_chart

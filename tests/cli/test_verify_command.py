@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.cli.verify import VerifyCode
+from sfumato.cli.options import ExitCode
 from tests.cli.conftest import question
 
 pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")
@@ -24,7 +24,7 @@ def test_a_release_and_its_receipt(more, visits, run):
     assert "receipt.json" in done.stdout or "--quiet" in more
     for name in ("a.parquet", "a.csv", "a.json"):
         found = run("verify", "receipt.json", name)
-        assert found.exit_code == VerifyCode.AGREES, found.output
+        assert found.exit_code == ExitCode.DONE, found.output
         columns = "n, n_error, mean, mean_error" if "--errors" in more else "n, mean"
         assert f"{name} agrees with the receipt: 3 rows of year, {columns}." in found.stdout
         assert "Spent: epsilon 1000, delta 1e-06" in found.stdout and "not signed" in found.stdout
@@ -37,7 +37,7 @@ def test_what_was_changed(visits, run):
     table = pq.read_table("a.parquet")
     pq.write_table(table.set_column(1, "n", pa.array([1, 2, 3])), "b.parquet")
     done = run("verify", "receipt.json", "b.parquet")
-    assert done.exit_code == VerifyCode.DIFFERS
+    assert done.exit_code == ExitCode.FAILED
     assert (
         "b.parquet is not the answer of this receipt" in done.stdout
         and "values are others in 'n'" in done.stdout
@@ -51,7 +51,7 @@ def test_the_largest_groups_and_sql_around(visits, run):
     ):
         done = run("sql", text, "-q", "-o", "a.parquet", "--receipt", "receipt.json")
         assert done.exit_code == 0, done.output
-        assert run("verify", "receipt.json", "a.parquet").exit_code == VerifyCode.AGREES
+        assert run("verify", "receipt.json", "a.parquet").exit_code == ExitCode.DONE
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_largest_groups_and_sql_around(visits, run):
 )
 def test_files_that_must_be_fixed(given, said, visits, run):
     done = run("verify", *given)
-    assert done.exit_code == VerifyCode.UNREADABLE and said in " ".join(done.stderr.split())
+    assert done.exit_code == ExitCode.MISUSED and said in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_codes_that_a_terminal_would_obey(visits, run):
     pq.write_table(table, "a.parquet")
     run("sql", question("year, COUNT(*) AS n"), "-q", "-o", "b.parquet", "--receipt", "receipt.json")
     done = run("verify", "receipt.json", "a.parquet")
-    assert done.exit_code == VerifyCode.DIFFERS and "\x1b" not in done.stdout
+    assert done.exit_code == ExitCode.FAILED and "\x1b" not in done.stdout
 
 
 def test_csv_of_keys_that_are_formulas(visits, run):
@@ -105,4 +105,4 @@ def test_csv_of_keys_that_are_formulas(visits, run):
     written = (visits.parent / "a.csv").read_text()
     assert '"\'=k","n"\n' in written and '\n"\'=1984"' in written and '\n"=' not in written
     found = run("verify", "receipt.json", "a.csv")
-    assert found.exit_code == VerifyCode.AGREES, found.output
+    assert found.exit_code == ExitCode.DONE, found.output

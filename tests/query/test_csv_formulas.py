@@ -137,7 +137,7 @@ def test_the_service_writes_the_same() -> None:
 
 
 def test_budget_export_is_guarded_by_the_same_function() -> None:
-    from sfumato.cli import budget
+    from sfumato.cli import ledger_command as budget
 
     row = dict.fromkeys(budget._COLUMNS, "") | {
         "what": "＝1+1",

@@ -2,91 +2,43 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sfumato.cli.options import (
     NO_LIMITS,
-    CatalogFile,
-    PublicFiles,
-    TableFiles,
+    answering,
+    argument,
     check_written,
-    fail,
-    flag,
-    optional,
-    outputs,
+    option,
+    read_catalog,
+    sources,
+    tell,
     tell_written,
+    text_of,
 )
 from sfumato.display.progress import fraction_of
-from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
-
-
-class AnalyzeCode(IntEnum):
-    """Exit codes."""
-
-    DONE = 0
-    ENGINE = 1  # a source, a file or the installation must be fixed
-    QUESTION = 2  # the question, the budget or the command line must be fixed
+from sfumato.errors import ParameterError, QueryError
 
 
 def analyze(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="query.sql, SELECT WITH DIFFERENTIAL_PRIVACY ..., with the budget that is considered.",
-            show_default=False,
-        ),
-    ],
-    not_private: Annotated[
-        bool,
-        flag("--not-private", help="Needed: exact numbers of rows are shown, for their owner alone."),
-    ] = False,
-    groups: Annotated[
-        str | None,
-        optional("--groups", metavar="N,N,...", help="Limits to compare: groups of a unit, such as 1,2,4,8."),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        optional("--rows", metavar="N,N,...", help="Limits to compare: rows of a unit in a group."),
-    ] = None,
-    total_rows: Annotated[
-        str | None,
-        optional("--total-rows", metavar="N,N,...", help="Limits to compare: rows of a unit in all groups."),
-    ] = None,
-    bounds: Annotated[
-        list[str] | None,
-        optional(
-            "--bounds",
-            metavar="NAME=LOW:HIGH,...",
-            help="Bounds of an output to compare, such as visits=0:10,0:30. May be repeated.",
-        ),
-    ] = None,
-    table: TableFiles = None,
-    public: PublicFiles = None,
-    catalog: CatalogFile = None,
-    output: Annotated[
-        list[Path] | None,
-        outputs("what is found of each group, exact numbers, to .parquet, .csv or .json"),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        optional("--plot", "-p", metavar="PATH", help="Draw a heat map of the errors to .png or .svg."),
-    ] = None,
+    file: Annotated[Path, argument("path")],
+    not_private: Annotated[bool, option("not-private")] = False,
+    groups: Annotated[str | None, option("groups")] = None,
+    rows: Annotated[str | None, option("rows")] = None,
+    total_rows: Annotated[str | None, option("total-rows")] = None,
+    bounds: Annotated[list[str] | None, option("bounds")] = None,
+    table: Annotated[list[str] | None, option("table.files")] = None,
+    public: Annotated[list[str] | None, option("public.files")] = None,
+    catalog: Annotated[Path | None, option("catalog.files")] = None,
+    output: Annotated[list[Path] | None, option("output.analyze")] = None,
+    plot: Annotated[Path | None, option("plot.analyze")] = None,
 ) -> None:
     """Compare limits and bounds on the rows. What is printed is NOT PRIVATE: for the owner alone."""
-    from rich.text import Text
-
-    from sfumato.cli.progress import Watch
-    from sfumato.cli.terminal import forgiving, printer
-    from sfumato.display.text import visible
+    from sfumato.cli.terminal import Watch
     from sfumato.query.released.output import write
 
-    forgiving()
-    try:
+    with answering() as console:
         if not not_private:
             raise QueryError(
                 "sfumato analyze shows exact numbers of rows, which are not private: if the rows are yours, "
@@ -99,33 +51,25 @@ def analyze(
             "bounds": _bounds(bounds or []),
         }
         files = check_written(output or [], plot)
-        release = _planned(file, catalog, table or [], public or [])
-        for path, option in files:
-            release._check_no_source(path, option)
+        release = _planned(file, catalog, sources(table, public))
+        for path, name in files:
+            release._check_no_source(path, name)
         with Watch("Reading rows, comparing limits", fraction_of(release._engine)):
             found = _found(release, compared)
-        console = printer()
-        console.print(Text(visible(str(found), lines=True)), soft_wrap=True)
+        tell(console, str(found))
         for path in output or []:
             write(path, iter(found.to_arrow(by_group=True).to_batches()))
         if plot is not None:
             found.plot(plot)
         tell_written(console, [path for path, _ in files])
-    except (EngineError, OSError) as error:
-        fail(error, AnalyzeCode.ENGINE)
-    except SfumatoError as error:
-        fail(error, AnalyzeCode.QUESTION)
 
 
-def _planned(file: Path, catalog: Path | None, private: list[str], public: list[str]) -> Any:
-    from sfumato.cli.given import sources, text_of
+def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     from sfumato.engines.asked import ask
-    from sfumato.engines.catalog import catalog as read_catalog
     from sfumato.query.released.release import Release
 
-    declared = None if catalog is None else read_catalog(catalog)
-    tables = sources(private, public)
-    asked = ask(text_of(file, "PATH"), tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
+    text, declared = text_of(file, "PATH"), read_catalog(catalog)
+    asked = ask(text, tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
     asked.check_planned("analyze")
     release: Any = asked.release()
     parts = getattr(release, "releases", (release,))

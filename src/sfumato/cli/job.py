@@ -15,7 +15,7 @@ from sfumato.files import checked_place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.cli.payer import Payer
+    from sfumato.cli.ledger_command import Payer
     from sfumato.engines.asked import Asked
     from sfumato.query.bars import Bars
     from sfumato.query.released.noisy_table import NoisyTable
@@ -55,9 +55,8 @@ class Job:
 
     def run(self, console: Console) -> None:
         """Plan, explain, draw, print, write, plot."""
-        from sfumato.cli.largest import check_largest
-        from sfumato.cli.processed import check_processed
-        from sfumato.cli.progress import Watch
+        from sfumato.cli.answer import check_largest, check_processed
+        from sfumato.cli.terminal import Watch
         from sfumato.query.payment import LOG
 
         LOG.addHandler(NullHandler())  # each command is a process; --explain says it
@@ -80,7 +79,7 @@ class Job:
         if self.explain and not asked.looks:
             self._print_explanation(console, planned)
         if self.preview:
-            from sfumato.cli.preview import print_preview
+            from sfumato.cli.answer import print_preview
 
             print_preview(console, planned, self.bars.confidence, self.plot)
             return
@@ -107,9 +106,8 @@ class Job:
 
     def _answer(self, console: Console, release: NoisyTable) -> None:
         """Draw, print, write, plot."""
-        from sfumato.cli.diagnostics import print_diagnostics
-        from sfumato.cli.processed import answers, is_processed, print_any
-        from sfumato.cli.progress import Watch
+        from sfumato.cli.answer import answers, is_processed, print_any, print_diagnostics
+        from sfumato.cli.terminal import Watch
         from sfumato.display.progress import fraction_of
 
         bars = self._bars(release)
@@ -151,15 +149,13 @@ class Job:
     def _asked(self) -> Asked:
         from sfumato.engines.asked import ask
 
-        asked = ask(
-            self.text, **{"catalog": None, "tables": None, "types": None} | self.tables, limits=self.limits
-        )
+        asked = ask(self.text, **self.tables, limits=self.limits)
         if self.dry_run or self.preview:
             asked.check_planned("--dry-run" if self.dry_run else "--preview")
         return asked.diagnosed(SHARE) if self.diagnostics else asked
 
     def _print_explanation(self, console: Console, release: NoisyTable) -> None:
-        from sfumato.cli.explanation import print_explanation
+        from sfumato.cli.answer import print_explanation
         from sfumato.query.payment import NOT_CHARGED
 
         print_explanation(console, release.explain())
@@ -167,7 +163,7 @@ class Job:
             console.print(f"Note: {NOT_CHARGED} Pass --ledger PLACE --dataset NAME to track and cap it.")
 
     def _write(self, release: NoisyTable) -> None:
-        from sfumato.cli.progress import Watch
+        from sfumato.cli.terminal import Watch
 
         for path in self.outputs:
             with Watch(f"Writing {path}"):

@@ -1,48 +1,210 @@
-"""What commands share: the form of their options, the files that --output names, and how they end badly."""
+"""What commands share: their options and arguments, how they end, and what they are given and write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from sfumato.errors import QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 from sfumato.files import whole_place
+from sfumato.names.foreign import COMMAND_LINE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def optional(*names: str, metavar: str, help: str) -> Any:
-    """Declare an option that may be left out, with nothing in its place."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+class ExitCode(IntEnum):
+    """Exit codes."""
+
+    DONE = 0
+    FAILED = 1  # a source, a file or the installation must be fixed; or what was judged is not as claimed
+    MISUSED = 2  # the question, the catalog, the budget or the command line must be fixed
+    STOPPED = 130  # by the keyboard
 
 
-def flag(*names: str, help: str) -> Any:
-    """Declare an option without a value."""
-    return typer.Option(*names, metavar=" ", help=help)
+@cache
+def _declared(kind: str, name: str) -> dict[str, Any]:
+    """Return an entry of `options.toml`; behind a point stands the part with what differs in a command."""
+    declared = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))[kind]
+    entry, _, part = name.partition(".")
+    found: dict[str, Any] = declared[entry] | declared[entry].get(part, {})
+    return found
 
 
-def outputs(what: str) -> Any:
-    """Declare --output; `what` is written, and the endings of the files it may be written to."""
-    return optional("--output", "-o", metavar="PATH", help=f"Write {what}. May be repeated.")
+def option(name: str) -> Any:
+    """Return an option of `options.toml`, such as "plot" or "plot.advise"."""
+    entry = _declared("options", name)
+    return typer.Option(
+        *entry["names"].split(),
+        metavar=entry.get("value", " "),
+        help=entry["help"],
+        show_default="value" not in entry or entry.get("shown", False),
+        envvar=entry.get("environment"),
+    )
 
 
-TableFiles = Annotated[
-    list[str] | None,
-    optional("--table", "-t", metavar="NAME=PATH", help="A file that FROM names; as for sfumato sql."),
-]
-PublicFiles = Annotated[
-    list[str] | None,
-    optional("--public", metavar="NAME=PATH", help="A file of public knowledge; as for sfumato sql."),
-]
-CatalogFile = Annotated[
-    Path | None,
-    optional("--catalog", "-c", metavar="PATH", help="A TOML file that declares the tables in FROM."),
-]
+def argument(name: str) -> Any:
+    """Return an argument of `options.toml`."""
+    entry = _declared("arguments", name)
+    return typer.Argument(metavar=entry["value"], help=entry["help"], show_default=False)
+
+
+class Commands(TyperGroup):
+    """Commands whose help lists each with the first paragraph of its description, not cut."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help where nothing else is asked; click would print it as an error."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what each command does."""
+        paragraphs = {
+            name: inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
+            for name in self.list_commands(ctx)
+        }
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, " ".join(text.split())) for name, text in paragraphs.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; of foreign names say what to write instead. Typer offers similar ones by itself."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            _advise(error)
+            raise
+
+
+def _advise(error: Any) -> None:
+    """Add what to write to an error of Typer's, by the name in its text, where that is known."""
+    text = str(getattr(error, "message", ""))
+    named = re.match(r"No such (?:option: |command ')([-\w]+)", text)
+    advice = COMMAND_LINE.get(named[1]) if named else None
+    if advice and not text.endswith(advice):  # a group within another has said it
+        error.message, error.possibilities = f"{text.partition('. Did')[0].rstrip('.')}; {advice}", None
+
+
+def commands(help: str, **options: Any) -> typer.Typer:
+    """Return a group of commands.
+
+    Args:
+        help: what they are about.
+        options: others of `typer.Typer`.
+    """
+    settings = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(
+        cls=Commands,
+        help=help,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings=settings,
+        **options,
+    )
+
+
+@contextmanager
+def answering(*options: str, engine: ExitCode = ExitCode.FAILED) -> Iterator[Console]:
+    """Give the console, and end the command badly where something is wrong.
+
+    Args:
+        options: parameters that are options of the command, which messages call by their option's name.
+        engine: the exit code where a source, a file or the installation is wrong.
+    """
+    from sfumato.cli.terminal import forgiving, printer
+
+    forgiving()
+    try:
+        yield printer()
+    except (EngineError, OSError) as error:
+        fail(error, engine, options)
+    except SfumatoError as error:
+        fail(error, ExitCode.MISUSED, options)
+
+
+def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> NoReturn:
+    """Print what was wrong, and end the command.
+
+    Args:
+        error: what was wrong.
+        code: the command's exit code.
+        options: as for `answering`.
+    """
+    from sfumato.cli.terminal import print_error
+
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        error = f"{where}{error.strerror or error}"
+    name, verb, rest = str(error).partition(" is ")
+    option = "output" if name == "output path" else name
+    known = verb and option in ("output", *options)
+    print_error(f"--{option}{verb}{rest}" if known else str(error))
+    raise typer.Exit(code)
+
+
+def text_of(file: Path, option: str) -> str:
+    """Return the SQL in a file.
+
+    Raises:
+        QueryError: it cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise QueryError(f"{option}: {str(file)!r} is not text in UTF-8") from None
+    except OSError as error:
+        raise QueryError(f"{option}: {str(file)!r} cannot be read: {error.strerror}") from None
+
+
+def check_no_file(text: str) -> str:
+    """Return SQL that was given as text, if it is no file's name."""
+    if text.endswith(".sql") and " " not in text:
+        raise QueryError(f"{text!r} is the name of a file, not SQL; write --file {text}")
+    return text
+
+
+def sources(private: Sequence[str] | None, public: Sequence[str] | None) -> dict[str, Any]:
+    """Read NAME=PATH.
+
+    Raises:
+        ParameterError: an entry has another form.
+        QueryError: a name is given twice.
+    """
+    import sfumato
+
+    found: dict[str, Any] = {}
+    for option, entries in (("--table", private), ("--public", public)):
+        for entry in entries or ():
+            name, equals, path = entry.partition("=")
+            if not (name and equals and path) or "://" in name:
+                # The address of a database may hold a password.
+                hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."
+                raise ParameterError(option, hidden, "NAME=PATH, such as visits=data/visits.parquet")
+            if name in found:
+                raise QueryError(f"{option}: {name!r} is given twice; keep one")
+            found[name] = path if option == "--table" else sfumato.public(path)
+    return found
+
+
+def read_catalog(path: Path | None) -> Any:
+    """Return the catalog in a file; None where none is given."""
+    from sfumato.engines.catalog import catalog
+
+    return None if path is None else catalog(path)
+
+
 # What of the machine a command may take that has no options for it.
 NO_LIMITS = {"memory_limit": None, "threads": None, "temp_directory": None}
 
@@ -73,29 +235,16 @@ def check_distinct(paths: Sequence[Path]) -> None:
         raise QueryError("--output: a file is named twice; give each its own name")
 
 
-def tell_written(console: Console, paths: Sequence[Path]) -> None:
-    """Say which files there are now."""
+def tell(console: Console, text: str) -> None:
+    """Print a text of several lines as it is: a terminal folds it, and obeys nothing in it."""
     from rich.text import Text
 
+    from sfumato.display.text import visible
+
+    console.print(Text(visible(text, lines=True)), soft_wrap=True)
+
+
+def tell_written(console: Console, paths: Sequence[Path]) -> None:
+    """Say which files there are now."""
     if paths:
-        console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
-
-
-def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> NoReturn:
-    """Print what was wrong, and end the command.
-
-    Args:
-        error: what was wrong.
-        code: the command's exit code.
-        options: parameters that are options of the command, which the message calls by their option's name.
-    """
-    from sfumato.cli.terminal import print_error
-
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        error = f"{where}{error.strerror or error}"
-    name, verb, rest = str(error).partition(" is ")
-    option = "output" if name == "output path" else name
-    known = verb and option in ("output", *options)
-    print_error(f"--{option}{verb}{rest}" if known else str(error))
-    raise typer.Exit(code)
+        tell(console, f"Wrote {', '.join(map(str, paths))}.")

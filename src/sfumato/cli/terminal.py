@@ -1,18 +1,34 @@
-"""The two streams: answers on standard output, everything else on standard error."""
+"""The two streams: answers on standard output; errors and progress on standard error."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import sys
-from typing import Any
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from sfumato.display.progress import PATIENCE, Fraction, unknown
 from sfumato.display.text import visible
+
+if TYPE_CHECKING:
+    from sfumato.audit import Progress as AuditProgress
 
 
 class _Trimmed:
@@ -61,3 +77,129 @@ def forgiving() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(ValueError, io.UnsupportedOperation):
                 stream.reconfigure(errors="replace")
+
+
+EVERY = 0.1
+
+
+class Bell(Protocol):
+    """What `follow` waits for: a threading.Event, or a script in tests."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether it rang within the seconds."""
+        ...
+
+
+def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None:
+    """Show a line with the elapsed time, and a bar as soon as a fraction is known, until it is done.
+
+    Args:
+        console: where to; nothing is shown where it is no terminal.
+        title: what is being done.
+        fraction: polled; what it raises counts as not known.
+        done: rings when the work is over. Nothing is shown if that is within PATIENCE seconds.
+    """
+    if not console.is_terminal or done.wait(PATIENCE):
+        return
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(visible(title), total=None)
+        reached = 0.0
+        while True:
+            known = _asked(fraction)
+            if known is not None:
+                reached = max(reached, min(known, 1.0))
+                bar.update(task, total=1.0, completed=reached)
+            if done.wait(EVERY):
+                return
+
+
+def _asked(fraction: Fraction) -> float | None:
+    try:
+        return fraction()
+    except Exception:  # progress is a courtesy; its failure must not be the work's
+        return None
+
+
+class Watch:
+    """Follows the work of a `with` block from another thread."""
+
+    def __init__(self, title: str, fraction: Fraction = unknown, console: Console | None = None) -> None:
+        self._done = threading.Event()
+        console = console or error_console()
+        self._thread = threading.Thread(
+            target=follow, args=(console, title, fraction, self._done), name="sfumato-progress", daemon=True
+        )
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+class Meter:
+    """Shows an audit's progress within a `with` block; call it with each `Progress`.
+
+    Args:
+        bets: whether there is wealth to show.
+        console: where to; nothing is shown where it is no terminal.
+    """
+
+    def __init__(self, bets: bool, console: Console | None = None) -> None:
+        self._bets = bets
+        self._console = console or error_console()
+        self._live = Live(console=self._console, transient=True, auto_refresh=False)
+        self._shown_at = 0.0
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, progress: AuditProgress) -> None:
+        """Show it, ten times a second at most."""
+        if not self._console.is_terminal or progress.seconds < max(PATIENCE, self._shown_at + 0.1):
+            return
+        self._shown_at = progress.seconds
+        self._live.start()
+        self._live.update(self._lines(progress), refresh=True)
+
+    def _lines(self, progress: AuditProgress) -> RenderableType:
+        lines = Table.grid(padding=(0, 2))
+        lines.add_column()
+        lines.add_column(width=24)
+        lines.add_column(no_wrap=True, overflow="ellipsis")
+        drawn = progress.samples / progress.max_samples, progress.seconds / progress.max_seconds
+        spent = f"{progress.samples:,} of {progress.max_samples:,}, {progress.seconds:.0f} of "
+        lines.add_row("draws", _bar(max(drawn)), Text(f"{spent}{progress.max_seconds:g} s"))
+        if self._bets:
+            share = progress.log10_wealth / progress.log10_needed
+            evidence = f"10^{round(progress.log10_wealth, 1) + 0.0} of 10^{progress.log10_needed:.1f}"
+            lines.add_row("wealth", _bar(share), Text(evidence))
+        told = Table.grid(padding=(0, 2))
+        told.add_column(width=6)
+        told.add_column(no_wrap=True, overflow="ellipsis")
+        told.add_row("pair", Text(visible(progress.edge)))
+        both = Table.grid()
+        both.add_row(lines)
+        both.add_row(told)
+        return both
+
+
+def _bar(share: float) -> ProgressBar:
+    return ProgressBar(total=1.0, completed=min(max(share, 0.0), 1.0), width=24)

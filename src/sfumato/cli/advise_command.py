@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Context, Decimal
-from enum import IntEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sfumato.cli.options import (
     NO_LIMITS,
-    CatalogFile,
-    PublicFiles,
-    TableFiles,
+    answering,
+    argument,
+    check_no_file,
     check_written,
-    fail,
-    flag,
-    optional,
-    outputs,
+    option,
+    read_catalog,
+    sources,
+    tell,
     tell_written,
+    text_of,
 )
-from sfumato.errors import EngineError, QueryError, SfumatoError
+from sfumato.errors import QueryError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,81 +31,41 @@ if TYPE_CHECKING:
 DIGITS = 9  # of an advised epsilon, rounded down
 
 
-class AdviseCode(IntEnum):
-    """Exit codes."""
-
-    DONE = 0
-    ENGINE = 1  # a source, a file or the installation must be fixed
-    QUESTION = 2  # a question, the budget or the command line must be fixed
-
-
 def advise(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SQL...",
-            help="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ..., each a question of the same table.",
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        list[Path] | None,
-        optional("--file", "-f", metavar="PATH", help="Read questions, with ; between. May be repeated."),
-    ] = None,
-    epsilon: Annotated[
-        str | None, optional("--epsilon", "-e", metavar="NUMBER", help="Needed: of looks and all releases.")
-    ] = None,
-    delta: Annotated[str, typer.Option("--delta", metavar="NUMBER", help="Of all releases.")] = "0",
-    share: Annotated[
-        str, typer.Option("--share", metavar="NUMBER", help="The part of epsilon that is spent on looking.")
-    ] = "0.2",
-    table: TableFiles = None,
-    public: PublicFiles = None,
-    catalog: CatalogFile = None,
-    release: Annotated[
-        bool, flag("--release", help="Also ask all questions as advised, for the rest of the budget.")
-    ] = False,
-    output: Annotated[
-        list[Path] | None,
-        outputs("the advice, a row for each output of a question, to .parquet, .csv or .json"),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        optional("--plot", "-p", metavar="PATH", help="Draw the error by each choice to .png or .svg."),
-    ] = None,
+    text: Annotated[list[str] | None, argument("sql.advise")] = None,
+    file: Annotated[list[Path] | None, option("file.advise")] = None,
+    epsilon: Annotated[str | None, option("epsilon")] = None,
+    delta: Annotated[str, option("delta")] = "0",
+    share: Annotated[str, option("share")] = "0.2",
+    table: Annotated[list[str] | None, option("table.files")] = None,
+    public: Annotated[list[str] | None, option("public.files")] = None,
+    catalog: Annotated[Path | None, option("catalog.files")] = None,
+    release: Annotated[bool, option("release")] = False,
+    output: Annotated[list[Path] | None, option("output.advise")] = None,
+    plot: Annotated[Path | None, option("plot.advise")] = None,
 ) -> None:
     """Look once, for a part of a budget, and say how to ask several questions with the rest.
 
     Limits and bounds that a question leaves out are found; what is printed is safe to publish.
     """
-    from sfumato.cli.terminal import forgiving, printer
-
-    forgiving()
-    try:
+    with answering("epsilon", "delta") as console:
         if epsilon is None:
             raise QueryError("--epsilon is missing: of all questions and the looks together, such as 2")
         files = check_written(output or [], plot)
         texts = list(_texts(text or [], file or []))
-        questions = _questions(texts, epsilon, delta, table or [], public or [], catalog, release)
-        for path, option in files:
-            _check_no_source(path, questions, option)
+        questions = _questions(texts, epsilon, delta, sources(table, public), catalog, release)
+        for path, name in files:
+            _check_no_source(path, questions, name)
         cost = {"epsilon": epsilon, "delta": delta, "share": share}
-        _advise(printer(), questions, cost, release, output or [], plot)
-    except (EngineError, OSError) as error:
-        fail(error, AdviseCode.ENGINE)
-    except SfumatoError as error:
-        fail(error, AdviseCode.QUESTION, ("epsilon", "delta"))
+        _advise(console, questions, cost, release, output or [], plot)
 
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield each question with its name: that of its file, or nothing."""
-    from sfumato.cli.given import text_of
     from sfumato.dialect.words import statements
 
     for text in given:
-        if text.endswith(".sql") and " " not in text:
-            raise QueryError(f"{text!r} is the name of a file, not SQL; write --file {text}")
-        found = statements(text)
+        found = statements(check_no_file(text))
         if not found:
             raise QueryError(f"{text!r} holds no question; leave it out, or write SELECT ...")
         for one in found:
@@ -124,17 +82,14 @@ def _questions(
     texts: list[tuple[str, str]],
     epsilon: str,
     delta: str,
-    private: list[str],
-    public: list[str],
+    tables: dict[str, Any],
     catalog: Path | None,
     release: bool,
 ) -> dict[str, Any]:
     """Return the questions of all texts by name; each table is opened once."""
     from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-    from sfumato.cli.given import sources
     from sfumato.dialect.options import Advised
     from sfumato.engines.asked import asking
-    from sfumato.engines.catalog import catalog as read_catalog
     from sfumato.query.advice.asked import free_name
     from sfumato.query.question import Question
 
@@ -143,8 +98,7 @@ def _questions(
             'no question is given; write sfumato advise "SELECT ..." "SELECT ...", or --file questions.sql'
         )
     admissible_epsilon(epsilon), admissible_delta(delta)
-    declared = None if catalog is None else read_catalog(catalog)
-    read = asking(sources(private, public), declared, None, NO_LIMITS, Advised(epsilon, delta))
+    read = asking(tables, read_catalog(catalog), None, NO_LIMITS, Advised(epsilon, delta))
     found: dict[str, Any] = {}
     for name, text in texts:
         asked = read(text)
@@ -180,10 +134,7 @@ def _advise(
 ) -> None:
     from logging import NullHandler
 
-    from rich.text import Text
-
-    from sfumato.cli.progress import Watch
-    from sfumato.display.text import visible
+    from sfumato.cli.terminal import Watch
     from sfumato.query.advice.advise import advise as advised
     from sfumato.query.payment import LOG, NOT_CHARGED
     from sfumato.query.released.output import write
@@ -194,11 +145,9 @@ def _advise(
         advice = advised(table, questions, **cost)
     # Neither a full disk nor a reader who has gone costs what was paid for.
     try:
-        console.print(Text(visible(str(advice), lines=True)), soft_wrap=True)
+        tell(console, str(advice))
         told = [line for one in advice.questions.values() for line in _written(one)]
-        console.print(
-            Text(visible("\n".join(["", "To ask one by sfumato sql:", *told]), lines=True)), soft_wrap=True
-        )
+        tell(console, "\n".join(["", "To ask one by sfumato sql:", *told]))
     finally:
         for path in outputs:
             write(path, iter(advice.to_arrow().to_batches()))
@@ -207,7 +156,7 @@ def _advise(
     tell_written(console, [*outputs, *filter(None, [plot])])
     if release:
         _release(console, advice)
-    console.print(Text(f"Note: {NOT_CHARGED}"), soft_wrap=True)
+    tell(console, f"Note: {NOT_CHARGED}")
 
 
 def _written(one: Advised) -> Iterator[str]:
@@ -244,8 +193,8 @@ def _release(console: Console, advice: Advice) -> None:
     """Ask all questions as they were advised, and print their tables."""
     from rich.text import Text
 
-    from sfumato.cli.processed import print_any
-    from sfumato.cli.progress import Watch
+    from sfumato.cli.answer import print_any
+    from sfumato.cli.terminal import Watch
     from sfumato.display.text import visible
     from sfumato.query.bars import Bars
 

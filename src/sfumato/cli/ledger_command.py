@@ -1,0 +1,393 @@
+"""`sfumato budget` and `sfumato journal`: budgets of a ledger and what was asked of them, for their owner."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.cli.options import ExitCode, answering, argument, commands, option, tell, tell_written
+from sfumato.dataclass import dataclass
+from sfumato.display.text import guarded
+from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.exact import round_up
+from sfumato.files import whole_place
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sfumato.budget.ledger import Entry, Ledger, LedgerBudget
+    from sfumato.budget.ledger.book import Kept
+    from sfumato.budget.ledger.journal.chain import Line
+
+_CODES = "Exit codes: 0 done; 1 {}; 2 the command line must be fixed."
+budget: typer.Typer = commands(
+    "Budgets that last, in a ledger: a file, or a database of PostgreSQL.",
+    epilog=_CODES.format("the ledger, a file or the installation must be fixed"),
+)
+journal: typer.Typer = commands(
+    "Every question to a ledger's budgets, and what came of it.",
+    epilog=_CODES.format("the journal is broken, or the ledger, a file or the installation must be fixed"),
+)
+
+_Place = Annotated[str, option("ledger.owner")]
+_Whose = Annotated[str, argument("dataset")]
+_Any = Annotated[str | None, argument("dataset.all")]
+_Analyst = Annotated[str | None, option("analyst.one")]
+_Epsilon = Annotated[str, option("epsilon.cap")]
+_Composition = Annotated[str | None, option("composition")]
+_Period = Annotated[str | None, option("period")]
+_OPTIONS = ("epsilon", "delta", "composition", "period")
+
+
+def opened_ledger(place: str) -> Ledger:
+    """Open a ledger, which takes some time to import."""
+    from sfumato.budget.ledger import Ledger
+    from sfumato.budget.ledger.transactions import IN_COMMANDS
+
+    ledger = Ledger(place)
+    ledger._terms = IN_COMMANDS
+    return ledger
+
+
+# Where a ledger is named, if no option does.
+_VARIABLE = "SFUMATO_LEDGER"
+
+
+@dataclass(frozen=True)
+class Payer:
+    """A budget of a ledger, as the command line names it.
+
+    Args:
+        place: the ledger's path or URL.
+        budget: the budget.
+    """
+
+    place: str
+    budget: LedgerBudget
+
+    def check_no_ledger(self, path: Path, name: str) -> None:
+        """Refuse to write a file in the ledger's place.
+
+        Raises:
+            ParameterError: the path, which came by the option `name`, is the ledger's.
+        """
+        if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):
+            raise ParameterError(name, str(path), "another file than the ledger, which it would replace")
+
+    def tell_left(self, console: Console) -> None:
+        """Say what is left. That it cannot be read is no failure of what was asked before."""
+        try:
+            words = str(self.budget)
+        except EngineError as error:
+            words = f"What is left of the budget cannot be read now: {error}"
+        tell(console, f"{words}.")
+
+
+def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer | None:
+    """Return what pays, where a data set is named; a ledger may then be named by the environment.
+
+    Raises:
+        QueryError: something is left out.
+        BudgetError: the ledger has no such budget.
+        EngineError: it cannot be opened.
+    """
+    if dataset is None:
+        if ledger is not None or analyst is not None:
+            given = "--ledger" if ledger is not None else "--analyst"
+            raise QueryError(f"{given}: say whose budget pays: add --dataset NAME, as sfumato budget has it")
+        return None
+    place = ledger or os.environ.get(_VARIABLE)
+    if not place:
+        raise QueryError(f"--dataset: say where its budget is: add --ledger PLACE, or set {_VARIABLE}")
+    return Payer(place, opened_ledger(place).budget(dataset, analyst))
+
+
+@budget.command()
+def create(
+    dataset: _Whose,
+    epsilon: _Epsilon,
+    ledger: _Place,
+    delta: Annotated[str, option("delta.create")] = "0",
+    composition: _Composition = None,
+    period: _Period = None,
+    replace: Annotated[bool, option("replace")] = False,
+) -> None:
+    """Give a dataset its cap over all analysts, who may tell each other what they learn."""
+    with answering(*_OPTIONS) as console:
+        opened, how = opened_ledger(ledger), composition or "tight"
+        opened.create(dataset, epsilon, delta, composition=how, period=period, replace=replace)
+        _print_accounts(console, opened.accounts(dataset))
+
+
+@budget.command()
+def grant(
+    dataset: _Whose,
+    analyst: Annotated[str, argument("analyst")],
+    epsilon: _Epsilon,
+    ledger: _Place,
+    delta: Annotated[str | None, option("delta.grant")] = None,
+    composition: _Composition = None,
+    period: _Period = None,
+) -> None:
+    """Let an analyst spend, up to a cap of their own beside that of the dataset; or change that cap."""
+    with answering(*_OPTIONS) as console:
+        opened = opened_ledger(ledger)
+        opened.grant(dataset, analyst, epsilon, delta, composition=composition, period=period)
+        _print_accounts(console, opened.accounts(dataset))
+
+
+@budget.command("show")
+def show_budgets(ledger: _Place, dataset: _Any = None) -> None:
+    """Show each cap, what is spent of it in its period and in its lifetime, and what is left.
+
+    All entries are replayed, caps included, and compared with every account.
+    """
+    with answering(*_OPTIONS) as console:
+        opened = opened_ledger(ledger)
+        opened.check()
+        _print_accounts(console, opened.accounts(dataset))
+
+
+@budget.command()
+def history(
+    ledger: _Place,
+    dataset: _Any = None,
+    analyst: _Analyst = None,
+) -> None:
+    """Show what was ever entered, in order."""
+    from rich.table import Table
+
+    with answering(*_OPTIONS) as console:
+        table = Table("entry", "when (UTC)", "kind", "dataset", "analyst", "epsilon", "delta", "what")
+        for entry in opened_ledger(ledger).history(dataset, analyst):
+            table.add_row(*_line(entry))
+        print_table(console, table)
+
+
+@budget.command()
+def export(
+    ledger: _Place,
+    output: Annotated[Path, option("output.export")],
+    dataset: _Any = None,
+) -> None:
+    """Write what was ever entered to a file, with exact numbers; .json has an object in each line."""
+    from sfumato.files import checked_place, replacing
+
+    with answering(*_OPTIONS) as console:
+        path = checked_place(output, "--output", tuple(_FORMS))
+        text = _FORMS[path.suffix.lower()](entry.row() for entry in opened_ledger(ledger).history(dataset))
+        with replacing(path) as file:
+            file.write(text.encode())
+        tell_written(console, [path])
+
+
+def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
+    """Print a table of caps, the lifetime beside each period, and which caps can never be used up."""
+    from rich.table import Table
+
+    renewed = any(kept.period is not None for kept in found)
+    lifetime = ("period", "in a lifetime, which nothing bounds") if renewed else ()
+    table = Table("dataset", "analyst", "epsilon, delta", "spent", "left", *lifetime)
+    for kept in found:
+        cap, left = kept.account.cap, kept.account.left
+        table.add_row(
+            *map(visible_text, (kept.dataset, kept.analyst or "(all)")),
+            _pair(float(cap.epsilon), float(cap.delta)),
+            _pair(*kept.account.spent),
+            f"{float(left.share):.1%}",
+            *(() if kept.period is None else (f"{kept.period} {kept.since}", _pair(*kept.lifetime.spent))),
+        )
+    print_table(console, table)
+    whole = {kept.dataset: kept for kept in found if kept.analyst is None}
+    for kept in found:
+        if kept.analyst is not None and _is_above(kept, whole[kept.dataset]):
+            tell(
+                console,
+                f"The cap of {kept.analyst} is above that of {kept.dataset!r} over all analysts, which "
+                "bounds them all: nobody can spend more than that.",
+            )
+
+
+def _is_above(kept: Kept, whole: Kept) -> bool:
+    """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
+    from sfumato.budget.ledger.periods import PERIODS
+
+    cap, over = kept.account.cap, whole.account.cap
+    longer = (*PERIODS, None)
+    in_time = longer.index(kept.period) <= longer.index(whole.period)
+    return in_time and (cap.epsilon > over.epsilon or cap.delta > over.delta)
+
+
+def _pair(epsilon: float, delta: float) -> str:
+    return f"{epsilon:.6g}, {delta:.3g}"
+
+
+def _line(entry: Entry) -> list[str]:
+    numbers = [f"{round_up(number):.6g}" for number in (entry.epsilon, entry.delta)]
+    what = entry.what if entry.period is None else f"{entry.what}, each {entry.period}"
+    words = [
+        str(entry.number),
+        f"{entry.at:%Y-%m-%d %H:%M:%S}",
+        entry.kind,
+        entry.dataset,
+        entry.analyst or "",
+    ]
+    return [visible_text(text) for text in (*words, *numbers, what)]
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    """Write rows as CSV, in which no text that an analyst wrote is a formula of a spreadsheet."""
+    text = io.StringIO()
+    written = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    written.writeheader()
+    for row in rows:
+        cells = ((name, guarded(value) if isinstance(value, str) else value) for name, value in row.items())
+        written.writerow(dict(cells))
+    return text.getvalue()
+
+
+def _json(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+_FORMS: dict[str, Callable[[Iterable[dict[str, Any]]], str]] = {".csv": _csv, ".json": _json}
+_COLUMNS = (
+    *("entry", "at", "day", "kind", "dataset", "analyst", "what"),
+    *("epsilon", "delta", "loss", "composition", "period"),
+)
+
+
+@journal.command()
+def verify(
+    ledger: _Place,
+    head: Annotated[str | None, option("head")] = None,
+) -> None:
+    """Walk the chain, and compare it with the ledger's entries, sums and answers.
+
+    Prints the head: keep it elsewhere, and give it next time.
+    """
+    with answering() as console:
+        found = opened_ledger(ledger).journal.verify(head)
+        tell(console, str(found))
+    if not found:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@journal.command("show")
+def show_journal(
+    ledger: _Place,
+    dataset: _Any = None,
+    analyst: _Analyst = None,
+    output: Annotated[Path | None, option("output.show")] = None,
+) -> None:
+    """Show who asked what, when, for what, and what came of it, in order."""
+    from rich.table import Table
+
+    from sfumato.files import checked_place, replacing
+
+    with answering() as console:
+        lines = opened_ledger(ledger).journal.lines(dataset, analyst)
+        if output is not None:
+            path = checked_place(output, "--output", (".json",))
+            with replacing(path) as file:
+                file.write("".join(json.dumps(line.row()) + "\n" for line in lines).encode())
+            tell_written(console, [path])
+            return
+        table = Table("line", "when (UTC)", "kind", "dataset", "analyst", "entry", "epsilon", "what")
+        for line in lines:
+            table.add_row(*map(visible_text, _cells(line)))
+        print_table(console, table)
+
+
+@journal.command()
+def audit(
+    ledger: _Place,
+    dataset: _Any = None,
+    strict: Annotated[bool, option("strict")] = False,
+) -> None:
+    """List questions for a person to judge: about one unit, nearly the same as others, totals less parts."""
+    with answering() as console:
+        found = opened_ledger(ledger).journal.audit(dataset)
+        tell(console, str(found))
+    if strict and found.findings:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@journal.command()
+def declare(
+    dataset: Annotated[str, argument("dataset.declare")],
+    version: Annotated[str, argument("version")],
+    ledger: _Place,
+) -> None:
+    """Name the version of the data, within which the same question has the same answer, for nothing.
+
+    Say it after new data has taken the place of the old.
+    """
+    with answering() as console:
+        opened_ledger(ledger).journal.declare(dataset, version)
+        tell(console, f"The data of {dataset!r} is of version {version!r}.")
+
+
+@journal.command()
+def publish(
+    entry: Annotated[int, argument("entry")],
+    ledger: _Place,
+) -> None:
+    """Let everybody who may ask have the answer to a question, for nothing, where they ask the same."""
+    with answering() as console:
+        opened_ledger(ledger).journal.publish(entry)
+        console.print(f"The answer to the question of entry {entry} is for everybody who asks the same.")
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    detail = line.detail
+    entered = detail.get("entered", detail)
+    if line.kind in ("asked", "refused"):
+        what = entered.get("what") or entered.get("text") or ""
+        if "more" in detail:
+            what = "more were refused on this day, which are not written"
+    elif line.kind == "cap":
+        what = f"{entered['kind']}: delta {entered['delta']}"
+    else:
+        what = ", ".join(f"{name} {detail[name]}" for name in ("version", "rows", "error") if name in detail)
+    why = f"{detail['why']}: " if "why" in detail else ""
+    return (
+        str(line.number),
+        f"{line.at:%Y-%m-%d %H:%M:%S}",
+        line.kind,
+        line.dataset,
+        line.analyst or "",
+        "" if line.entry is None else str(line.entry),
+        str(entered.get("epsilon", "")),
+        f"{why}{what}",
+    )
+
+
+def visible_text(text: str) -> str:
+    """Return what an analyst wrote as text alone: no codes of terminals, and no markup."""
+    from rich.markup import escape
+
+    from sfumato.display.text import visible
+
+    return escape(visible(text))
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table in lines that are as long as they are: a terminal folds them, and `grep` finds them."""
+    from rich import box
+
+    table.box, table.header_style, table.pad_edge = box.SIMPLE_HEAD, "bold", False
+    for column in table.columns:
+        column.no_wrap = True
+    console.width = max(
+        console.width, console.measure(table, options=console.options.update(width=10_000)).maximum
+    )
+    console.print(table)
