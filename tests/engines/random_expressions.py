@@ -45,6 +45,7 @@ AWKWARD = {
     "j": ("JSON", ['{"a": [1, 2], "b": "x"}', '"x"', "null", "5", "[[]]", None]),
     "bl": ("BLOB", ["abc", "\\xFF\\x00", "", None]),
     "l": ("VARCHAR[]", ["[a, b]", "[]", "[NULL]", None]),
+    "v": ("DOUBLE[]", ["[1.5, nan]", "[inf, -inf]", "[1e308, -1e308]", "[5e-324, -0.0]", "[1]", "[NULL, 1]", "[]", None]),
     "n": ("BIGINT[]", ["[1, 2]", "[]", None]),
     "st": ("STRUCT(k BIGINT, v VARCHAR)", ["{'k': 9223372036854775807, 'v': x}", None]),
     "da": ("DATE", ["5877642-06-25 (BC)", "5881580-07-10", "2020-12-31", None]),
@@ -70,6 +71,7 @@ LOCAL = {
     "bl",
     "l",
     "n",
+    "v",
     "st",
     "iv",
     "ti",
@@ -85,7 +87,7 @@ SCHEMA = {name: Column(Kind.OTHER, kind) for name, (kind, _) in AWKWARD.items()}
 CONSTANTS = [
     "0", "1", "-1", "2", "10", "64", "0.5", "-2.5", "1e308", "9223372036854775807", "170141183460469231731687303715884105727",
     "NULL", "true", "''", "'a'", "'5'", "'%Y-%m-%d'", "'month'", "'day'", "'microsecond'", "'a+'", "'(a)|b'", "'\\C'", "'\\1\\1'", "'g'",
-    "'$.a'", "'$'", "','", "'2020-01-01'", "DATE '2020-01-01'", "DATE 'infinity'", "TIMESTAMP '9999-12-31 23:59:59'",
+    "'$.a'", "'$'", "','", "'l2'", "'2020-01-01'", "DATE '2020-01-01'", "DATE 'infinity'", "TIMESTAMP '9999-12-31 23:59:59'",
     "INTERVAL '1 day'", "INTERVAL '1 month'", "INTERVAL '9000 years'", "INTERVAL '90000 years'", "INTERVAL 3 HOUR", "[1, 2]", "['a', 'b']",
 ]  # fmt: skip
 TYPES = [
@@ -95,6 +97,13 @@ TYPES = [
 ]  # fmt: skip
 COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
 NAMES = sorted(FORMS)
+
+
+# Functions that DuckDB does not have.
+OWN = {
+    "vector_norm": [["DOUBLE[]", "INTEGER", "VARCHAR"], ["BIGINT[]", "INTEGER", "VARCHAR"], ["INTEGER[3]", "INTEGER", "VARCHAR"]],
+    "vector_steps": [["DOUBLE[]", "INTEGER", "INTEGER"], ["BIGINT[]", "INTEGER", "INTEGER"], ["INTEGER[3]", "INTEGER", "INTEGER"]],
+}  # fmt: skip
 
 
 @cache
@@ -109,7 +118,7 @@ def signatures() -> dict[str, list[list[str]]]:
     for name, types, more in found:
         if name in taken:
             taken[name].append([str(t) for t in types] + [str(more)] * (2 if more else 0))
-    return taken
+    return taken | OWN
 
 
 def expression(chance: random.Random, columns: list[str], depth: int = 3) -> str:

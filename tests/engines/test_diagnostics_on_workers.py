@@ -39,6 +39,22 @@ def test_spark_finds_what_one_machine_does(keys, frame_of):
     assert [one.share for one in there] == pytest.approx([one.share for one in here], abs=2e-3)
 
 
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no shift by 1/1,000")
+@pytest.mark.long
+def test_spark_finds_the_shifts_of_long_vectors(frame_of):
+    vectors = pa.array([[float(i % 10) / (1 + j) for j in range(70)] for i in range(ROWS.num_rows)])
+    table = ROWS.append_column("v", vectors)
+
+    def shifts(source):
+        asked = {"u": sf.vector_sum("v", length=70, bound=8), "m": sf.vector_mean("v", length=70, bound=4)}
+        rows = sf.scan(source, privacy_unit="id").bound(rows=2).agg(**asked)
+        return [one.shift for one in rows.diagnose(epsilon=10**6).shifts()]
+
+    here = shifts(table)
+    assert shifts(frame_of(table)) == pytest.approx(here, abs=2e-3)
+    assert max(here) < -0.1
+
+
 @pytest.mark.long
 def test_a_released_frame_has_no_place_for_them(frame_of):
     with pytest.raises(QueryError, match=r"question.diagnose\(epsilon=0.05\)"):

@@ -87,6 +87,11 @@ def test_every_name_is_admitted_somewhere_and_tried(awkward):
                     ["'$.a'"],
                     ["1"],
                     ["'%Y'"],
+                    ["2", "'l1'"],
+                    ["2", "'l2'"],
+                    ["3", "'linf'"],
+                    ["2", "-40"],
+                    ["3", "900"],
                 ):
                     used = arguments[: len(arguments) - len(constants)] + constants
                     if constants in (["'day'"], ["'UTC'"]):
@@ -326,6 +331,12 @@ REFUSED = {
     "a = 'x'": "'x' is no BIGINT",
     "CAST('x' AS INTEGER) = a": "cannot be computed",
     "round(a, b)": "constant",
+    "vector_norm(l, 2, 'l2')": "no column of lists of numbers",
+    "vector_norm(nn, 2, 'l2')": "no column of lists of numbers",
+    "vector_norm(n, 2, 'l3')": "is no norm",
+    "vector_norm(n, a, 'l2')": "two constants",
+    "vector_norm(n, 5000, 'l2')": "from 1 to 4,096",
+    "vector_steps(n, 2, 1000)": "no exponent of 2",
     "date_part(s, d)": "constant",
     "date_part('none', d)": "not recognized",
     "strptime(s, '%')": "format",

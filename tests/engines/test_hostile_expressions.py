@@ -26,7 +26,15 @@ def evaluated(rows: str, text: str) -> list:
 
 LISTS = "SELECT [1, 2, 3] AS l, 'abc' AS s, unnest([1, 2, 0, -1, NULL]) AS i"
 FIRST_DAY = "SELECT unnest(['2020-12-31', '5877642-06-25 (BC)', 'infinity']) AS s"
+VECTORS = "SELECT unnest(['[3, -4]', '[1e308, 1e308]', '[inf, -inf]', '[nan, 1]', '[1, NULL]', '[1]', '[]', NULL])::DOUBLE[] AS v"
+INF, TOP = float("inf"), 2**62
 TOTAL = {
+    "vector_norm(v, 2, 'l1')": (VECTORS, [7, INF, INF, *[None] * 5]),
+    "vector_norm(v, 2, 'l2')": (VECTORS, [5, INF, INF, *[None] * 5]),
+    "vector_norm(v, 2, 'linf')": (VECTORS, [4, 1e308, INF, *[None] * 5]),
+    "vector_norm(v, 1, 'l2')": (VECTORS, [*[None] * 5, 1, None, None]),
+    "vector_steps(v, 2, -3)": (VECTORS, [(24, -32), (TOP, TOP), (TOP, -TOP), *[None] * 5]),
+    "vector_norm(i, 2, 'l2')": ("SELECT [3, 4]::TINYINT[2] AS i", [5]),
     "l[1:3:i]": (LISTS, [[1, 2, 3], [1, 3], None, [], None]),
     "l[:-:i]": (LISTS, [[1, 2, 3], [1, 3], None, [3, 2, 1], None]),
     "l[1:3:0]": (LISTS, [None] * 5),

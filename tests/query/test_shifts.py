@@ -603,11 +603,42 @@ def test_seeded_differences_forget_the_limit_of_groups(all_rows, monkeypatch):
 
 
 @STILL
-def test_what_has_no_estimate_is_named():
-    vectors = pa.array([[1.0] * 65] * 3)
-    table = sf.scan(pa.table({"id": [1, 2, 2], "v": vectors}), privacy_unit="id").bound(rows=1)
-    told = table.agg(n=sf.count(), v=sf.vector_sum("v", length=65, bound=1)).diagnose(epsilon=EXACT)
-    assert "The shift of v is not estimated." in told.sentences()
+@pytest.mark.parametrize(
+    "entries",
+    [65, 200, pytest.param(1_000, marks=pytest.mark.long), pytest.param(4_096, marks=pytest.mark.long)],
+)
+def test_vectors_of_any_length_have_their_shift(entries, all_rows):
+    size = 100 if entries == 4_096 else 300
+    who = np.repeat(np.arange(size), 3)
+    vectors = RNG.normal(0.01, 1, (len(who), entries)) * RNG.exponential(1, (len(who), 1))
+    odd = RNG.random(len(who))
+    vectors[odd < 0.1, entries // 2] = np.nan  # no vectors
+    vectors[odd > 0.95, 0] = np.inf  # whose length is clamped
+    table = pa.table({"id": who, "v": pa.array(list(vectors), pa.list_(pa.float64()))})
+    there = ~np.isnan(vectors).any(axis=1)
+    norms = {"l1": np.abs(vectors).sum(axis=1), "linf": np.abs(vectors).max(axis=1)}
+    norms["l2"] = np.sqrt((vectors**2).sum(axis=1))
+    bounds = {name: float(np.median(one[there & np.isfinite(one)])) for name, one in norms.items()}
+    asked, exact = dict[str, object](), dict[str, float]()
+    for norm, bound in bounds.items():
+        made = {"length": entries, "bound": bound, "norm": norm}
+        short, long = (np.minimum(norms[norm][there], most * bound) for most in (1, 2))
+        asked |= {
+            f"row_{norm}": sf.vector_sum("v", per="row", **made),
+            f"mean_{norm}": sf.vector_mean("v", **made),
+        }
+        exact |= dict.fromkeys((f"row_{norm}", f"mean_{norm}"), short.sum() / long.sum() - 1)
+    sums = np.where(there[:, None], vectors, 0).reshape(size, 3, entries).sum(axis=1)
+    unit = np.sqrt((sums**2).sum(axis=1))
+    asked["unit"] = sf.vector_sum("v", length=entries, bound=bounds["l2"])
+    exact["unit"] = np.minimum(unit, bounds["l2"]).sum() / np.minimum(unit, 2 * bounds["l2"]).sum() - 1
+    made = sf.scan(table, privacy_unit="id").bound(rows=3).agg(**asked).diagnose(epsilon=EXACT)
+    found = {one.output: one for one in made.shifts()}
+    assert found.keys() == exact.keys()
+    for name, shift in exact.items():
+        assert found[name].shift == pytest.approx(shift, abs=5e-3), name
+        assert found[name].of == "length" and abs(shift) > 0.1, name
+    assert not any("is not estimated" in one for one in made.sentences())
 
 
 @pytest.mark.long

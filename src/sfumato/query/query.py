@@ -250,10 +250,9 @@ class Query:
         """What limits and bounds can change in the outputs, as far as that is known without rows."""
         measured = [a for _, a in self.measured]
         clamping = [a for a in measured if a.clamps(self.schema)]
-        limits = self.binding_limits
-        estimable = bool(limits) or any(a.estimable for a in measured if a.limits_values or a in clamping)
-        remedy = _ESTIMATES.get(self.engine, REMEDY) if estimable else ""
-        return Bias(bool(limits) or any(a.limits_values for a in measured), bool(clamping), remedy)
+        limits = bool(self.binding_limits) or any(a.limits_values for a in measured)
+        remedy = _ESTIMATES.get(self.engine, REMEDY) if limits or clamping else ""
+        return Bias(limits, bool(clamping), remedy)
 
     @cached_property
     def measured(self) -> tuple[tuple[str, Aggregate], ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, NotSql, written
@@ -23,6 +24,7 @@ from sfumato.query.schema import FLOATS, INTEGERS, Schema
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
 _NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
 _SUMS = {"sum": "HUGEINT", "avg": "DOUBLE"}  # of whole numbers
+_VECTOR = re.compile(r"BIGINT\[(\d+)\]")
 # Of so large ones a HUGEINT holds the sum of 2^36, which no table has.
 _SUMMED, _HALF = 2**90, f"{2**64}::HUGEINT"
 
@@ -118,6 +120,8 @@ def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate
         if kind != "BOOLEAN":
             raise QueryError(f"{where}: {function} takes a condition, but this is {kind}")
         return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
+    if function == "sum" and (entries := _VECTOR.fullmatch(kind)):
+        return UnitAggregate(value, partial(_sum_of_vectors, int(entries[1])), "DOUBLE[]")
     if kind.endswith("]") or not kind.startswith(_NUMBERS):
         raise QueryError(
             f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
@@ -134,6 +138,12 @@ def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate
         return UnitAggregate(value, "sum({}){}".format, type_of("sum(_0)", (kind,)))
     value = _one_nan(f"CAST(({value}) AS DOUBLE)", "DOUBLE")
     return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
+
+
+def _sum_of_vectors(entries: int, x: str, over: str) -> str:
+    """Return the sums of arrays of whole numbers, entry by entry; NULL where there is none."""
+    sums = ", ".join(f"CAST(sum({x}[{i}]){over} AS DOUBLE)" for i in range(1, entries + 1))
+    return f"CASE WHEN count({x}){over} > 0 THEN [{sums}] END"
 
 
 def _sum_of_integers(x: str, over: str) -> str:

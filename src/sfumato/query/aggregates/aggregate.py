@@ -82,11 +82,6 @@ class Aggregate(Suggesting, Spelled, ABC):
         return False
 
     @property
-    def estimable(self) -> bool:
-        """Whether diagnostics estimate how far its bounds shift it."""
-        return True
-
-    @property
     def derived(self) -> bool:
         """Whether it is computed of other outputs, and nothing is measured for it."""
         return False

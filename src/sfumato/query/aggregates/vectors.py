@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from sfumato.query.noisy.numbers import NoisyNumbers
 
 
-MOST_ESTIMATED = 64  # entries of vectors whose lengths diagnostics estimate
-
-
 @dataclass(frozen=True, repr=False)
 class VectorSum(Aggregate):
     """The sum of a column of lists of a length, entry by entry; `per` tells whose norm is bounded."""
@@ -46,11 +43,6 @@ class VectorSum(Aggregate):
     def needs_rows(self) -> bool:
         """Bounds are of what a unit adds, unless they are of each row."""
         return self.per == "row"
-
-    @property
-    def estimable(self) -> bool:
-        """Diagnostics need a column for each entry."""
-        return self.length <= MOST_ESTIMATED
 
     def clamps(self, schema: Schema) -> bool:
         """Vectors may be longer than the bound."""

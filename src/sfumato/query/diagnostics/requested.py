@@ -60,15 +60,17 @@ from sfumato.query.diagnostics.shifts import (
     times,
     total,
 )
-from sfumato.query.diagnostics.units import Names
+from sfumato.query.diagnostics.units import Names, double
 from sfumato.query.noisy.numbers import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Kind, quoted
-from sfumato.transformations import Ball, Edges, UnitSum
+from sfumato.transformations import Edges, UnitSum
+from sfumato.transformations.grid import exponent_of
 
 MOST_PLACES = 250  # between which quantiles are looked for, if values are whole numbers
 PLACES = 80  # within the bounds, if they are not
 MOST_PAIRS = 12  # of columns, whose products are in one vector
+STEPS = 40  # bits of a bound of vectors, which are added up in whole steps
 ENOUGH = "with a limit of values that about 95% of units are within"
 
 
@@ -367,21 +369,19 @@ class Request:
 
     def _vectors(self, name: str, of: VectorSum, by_row: bool) -> list[Question]:
         """Request how long vectors are, with limits and bounds and without."""
-        if not of.estimable:
-            return []
         made, bound = Columns(self.names, not by_row), float(of.bound)
-        entries = [f"try_cast({quoted(of.column)}[{i}] AS DOUBLE)" for i in range(1, of.length + 1)]
-        valued = [f"len({quoted(of.column)}) = {of.length}", *(f"NOT isnan({one})" for one in entries)]
-        known = made.row(f"coalesce({' AND '.join(valued)}, false)")
+        vector, norm = quoted(of.column), f"{of.length}, '{of.norm}'"
         if by_row:
-            there = made.row(f"CASE WHEN {known} THEN 1.0 ELSE 0.0 END")
+            size = made.row(f"vector_norm({vector}, {norm})")
+            there = made.row(f"CASE WHEN {size} IS NOT NULL THEN 1.0 ELSE 0.0 END")
             records = Records(there, f"{there} * {made.end(self.made.part())}", made)
-            column = Column(made.row(_norm(of, entries)), 0.0, bound)
+            column = Column(size, 0.0, bound)
         else:
-            added = [made.pair(f"sum(CASE WHEN {known} THEN {one} ELSE 0.0 END)") for one in entries]
-            number = made.pair(f"count(*) FILTER (WHERE {known})")
-            records, share = self.made.once(made, number)
-            size = made.end(_norm(of, added))
+            exponent = exponent_of(of.bound) - STEPS
+            steps = made.row(f"vector_steps({vector}, {of.length}, {exponent})")
+            records, share = self.made.once(made, made.pair(f"count({steps})"))
+            total = made.pair(f"sum({steps})")
+            size = made.end(f"vector_norm({total}, {norm}) * {double(2.0**exponent)}")
             column = Column(size, 0.0, bound, limited=share(size))
         if isinstance(of, VectorMean):
             like = Mean("", Fraction(0), of.bound)
@@ -446,12 +446,3 @@ def _terms(of: Derived) -> tuple[WeightedSum, WeightedSum]:
     if isinstance(of, Ratio):
         return WeightedSum((one,)), WeightedSum((other,))
     return WeightedSum((one,)).plus(WeightedSum((other,)).times(Fraction(-1))), WeightedSum((), Fraction(1))
-
-
-def _norm(of: VectorSum, entries: Sequence[str]) -> str:
-    sizes = [f"abs({one})" for one in entries]
-    if Ball(of.norm) is Ball.LINF:
-        return f"greatest({', '.join([*sizes, '0.0'])})"
-    if Ball(of.norm) is Ball.L1:
-        return " + ".join(sizes)
-    return f"sqrt({' + '.join(f'{one} * {one}' for one in entries)})"

@@ -24,12 +24,15 @@ _TEXTS = (
 _EACH = ("||", "concat", "concat_ws", "list_value")
 # A list of 4,096 texts has 16 bytes for each, and more where it grows.
 _LISTS = "split str_split str_split_regex string_split string_split_regex string_to_array"
+# A vector of 4,096 numbers takes 32 kB, as a list and as what is made of it.
+_VECTORS = "list_transform"
 _DOCUMENTS = (
     "->> json_array_length json_exists json_extract json_extract_string json_type json_valid json_value"
 )
 _HELD = {
     **dict.fromkeys(_TEXTS.split(), 1),
     **dict.fromkeys(_LISTS.split(), 16),
+    **dict.fromkeys(_VECTORS.split(), 16),
     **dict.fromkeys(_DOCUMENTS.split(), 6),
 }
 _TOKEN = re.compile(

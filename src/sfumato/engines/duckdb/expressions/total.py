@@ -14,7 +14,7 @@ from itertools import islice
 import duckdb
 
 from sfumato.dialect.tree import Node, ask, children, descendants, with_children, written
-from sfumato.engines.duckdb.expressions import numbers, texts, times
+from sfumato.engines.duckdb.expressions import lists, numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import (
     DoesNotBind,
     cast_type,
@@ -217,8 +217,8 @@ _WITHIN = dict.fromkeys(_COUNTS, (-(2**40), 2**40)) | dict.fromkeys(
 # What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
 # every type that it takes; one that is not listed may be safe, but nobody has looked.
 FORMS: dict[str, Form] = {
-    **numbers.FORMS, **times.FORMS, **texts.FORMS, "if": _if, "ifnull": _if_null, "nullif": _null_if,
-    "greatest": _extreme, "least": _extreme,
+    **numbers.FORMS, **times.FORMS, **texts.FORMS, **lists.FORMS,
+    "if": _if, "ifnull": _if_null, "nullif": _null_if, "greatest": _extreme, "least": _extreme,
 }  # fmt: skip
 # Of constants alone, which are computed before a row is read: INTERVAL 3 MONTH is to_months(3).
 OF_CONSTANTS = {
