@@ -310,9 +310,9 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.released.noisy_table.NoisyTable.write": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.canonical": "what is asked is shown",
     "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
-    "sfumato.query.released.tabular.Tabular.to_pandas": "types of columns are shown",
-    "sfumato.query.released.tabular.Tabular.to_polars": "types of columns are shown",
-    "sfumato.query.released.tabular.Tabular.__getitem__": "columns and rows have one set of numbers",
+    "sfumato.query.released.noisy_table.Tabular.to_pandas": "types of columns are shown",
+    "sfumato.query.released.noisy_table.Tabular.to_polars": "types of columns are shown",
+    "sfumato.query.released.noisy_table.Tabular.__getitem__": "columns and rows have one set of numbers",
     "sfumato.query.released.receipt.Receipt.of_dict": "its cost is shown",
     "sfumato.query.released.receipt.Receipt.read": "whether digests agree is shown",
     "sfumato.query.released.receipt.Receipt.to_dict": "its cost, plan and shape are shown",
@@ -326,7 +326,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.diagnostics.release.Diagnostics.to_arrow": "names of columns are shown",
     "sfumato.query.diagnostics.release.Diagnostics.to_pandas": "limits alone are shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
-    "sfumato.query.top.asked.Top.release": (
+    "sfumato.query.largest_groups.Top.release": (
         100,
         "e^-1000 that 3,000 units are drawn before 5,000, or 1,000 before 3,000",
     ),

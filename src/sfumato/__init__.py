@@ -45,14 +45,14 @@ if TYPE_CHECKING:
         vector_mean,
         vector_sum,
     )
-    from sfumato.query.processed import ProcessedRelease
     from sfumato.query.question import Question
     from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.query.released.processed_release import ProcessedRelease
     from sfumato.query.released.receipt import Receipt
     from sfumato.query.released.release import Release
+    from sfumato.query.released.top_release import TopRelease
     from sfumato.query.table import Table
     from sfumato.query.tables.public_table import PublicTable
-    from sfumato.query.top.release import TopRelease
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
@@ -62,7 +62,7 @@ _HOMES = {
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",
     "NoisyTable": "sfumato.query.released.noisy_table",
-    "ProcessedRelease": "sfumato.query.processed",
+    "ProcessedRelease": "sfumato.query.released.processed_release",
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.question",
@@ -70,7 +70,7 @@ _HOMES = {
     "Release": "sfumato.query.released.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
-    "TopRelease": "sfumato.query.top.release",
+    "TopRelease": "sfumato.query.released.top_release",
     "catalog": "sfumato.engines.catalog",
     "check": "sfumato.engines.check",
     "correlation": "sfumato.query.aggregates",

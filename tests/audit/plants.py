@@ -22,7 +22,7 @@ from sfumato.noise import Laplace
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
-from sfumato.query.plans import together
+from sfumato.query.plans import k_norm_plans
 from sfumato.transformations import Ball, Statistic
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -51,8 +51,10 @@ def smaller_body(kind: type[Statistic], share: Fraction = Fraction(1, 2)) -> Pla
 
 def choice_of_one_group(patch: pytest.MonkeyPatch) -> None:
     """Places are chosen for units in one group each."""
-    honest = together.choices_of
-    patch.setattr(together, "choices_of", lambda chosen, s, epsilon, groups: honest(chosen, s, epsilon, 1))
+    honest = k_norm_plans.choices_of
+    patch.setattr(
+        k_norm_plans, "choices_of", lambda chosen, s, epsilon, groups: honest(chosen, s, epsilon, 1)
+    )
 
 
 def free_ends(patch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 import sfumato as sf
 from sfumato.audit import audit, units
 from sfumato.measurements import peeling
-from sfumato.query.top import asked
-from sfumato.query.top.asked import Top
+from sfumato.query import largest_groups
+from sfumato.query.largest_groups import Top
 from sfumato.testing import release_mechanism
 from tests.changed_plans import changed_top, without_certificate
 
@@ -78,12 +78,12 @@ TIED = crowd({"a": 60, "b": 60}, ["b"]), crowd({"a": 60, "b": 60})
 
 def plan(**changes):
     """Return what has the planner make plans with other parameters, of which each follows from the plan."""
-    right = asked.make_top_plan
+    right = largest_groups.make_top_plan
 
     def changed(made):
         return changed_top(made, **{name: wrong(made) for name, wrong in changes.items()})
 
-    return lambda patch: patch.setattr(asked, "make_top_plan", lambda *given: changed(right(*given)))
+    return lambda patch: patch.setattr(largest_groups, "make_top_plan", lambda *given: changed(right(*given)))
 
 
 def exact_without_the_next_group(patch):

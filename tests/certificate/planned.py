@@ -15,10 +15,10 @@ from sfumato.errors import SfumatoError
 from sfumato.query.automatic.limits import limits_look
 from sfumato.query.automatic.looking import Looking, Values
 from sfumato.query.found import Found
+from sfumato.query.largest_groups import Top
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.shares import Share
-from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import TopMeasurement
 
 ROWS = pa.table(
     {

@@ -29,7 +29,7 @@ from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.noise.words import SeededWords
-from sfumato.query.noisy.quantiles import LeafCounts, noisy_tree
+from sfumato.query.noisy.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.query.plans.plan import Plan
 from tests.faults import questions
 from tests.faults.questions import QUESTIONS

@@ -17,7 +17,7 @@ from sfumato.certificate.description import read
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.measurements.selection import TruncatedGeometric
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.query.certified import certified
+from sfumato.query.descriptions import certified
 from tests.certificate.planned import KINDS, ROWS, plans, plans_of_largest, releases
 from tests.changed_plans import changed_top
 

@@ -20,11 +20,11 @@ from sfumato.budget.cost import ExactCost
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements.stratified import survey
-from sfumato.query.certified import Claim, certified, describe
+from sfumato.query import largest_groups
+from sfumato.query.descriptions import Claim, certified, describe
 from sfumato.query.payment import payment
 from sfumato.query.plans import planning
 from sfumato.query.released.release import Release
-from sfumato.query.top import asked as top_asked
 from tests.changed_plans import changed_top, scaled, without_certificate
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1.0, 2.0, 3.0, None]})
@@ -48,11 +48,11 @@ def largest(source=ROWS):
 @pytest.fixture
 def weak(monkeypatch):
     """The planner makes plans whose scales are divided by four."""
-    right, right_top = planning._chosen, top_asked.make_top_plan
+    right, right_top = planning._chosen, largest_groups.make_top_plan
 
     monkeypatch.setattr(planning, "_chosen", lambda *given: scaled(right(*given), Fraction(1, 4)))
     monkeypatch.setattr(
-        top_asked, "make_top_plan", lambda *given: changed_top(right_top(*given), scale=Fraction(1, 4))
+        largest_groups, "make_top_plan", lambda *given: changed_top(right_top(*given), scale=Fraction(1, 4))
     )
 
 

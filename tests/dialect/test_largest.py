@@ -11,9 +11,9 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, SqlError
-from sfumato.query.processed import ProcessedRelease
-from sfumato.query.top.asked import Top
-from sfumato.query.top.release import TopRelease
+from sfumato.query.largest_groups import Top
+from sfumato.query.released.processed_release import ProcessedRelease
+from sfumato.query.released.top_release import TopRelease
 from sfumato.testing import assert_approx_equal, noise_free, recording
 
 N = 600

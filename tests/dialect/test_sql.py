@@ -21,7 +21,7 @@ from sfumato.dialect.vocabulary import NOT_PRIVATE
 from sfumato.dialect.words import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.question import Question
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.table import Table

@@ -33,7 +33,7 @@ from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query import sizes
 from sfumato.query.noisy.measurement import NoisyBatch
-from sfumato.query.noisy.quantiles import NoisyTree
+from sfumato.query.noisy.noisy_statistics import NoisyTree
 from sfumato.query.payment import free
 from sfumato.query.released.release import Release
 

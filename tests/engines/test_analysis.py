@@ -21,7 +21,7 @@ from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
 from sfumato.query.analysis.contributions import Share
 from sfumato.query.analysis.errors import Numbers, chances
-from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.planning import make_plan
 
 RNG = np.random.default_rng(18)

@@ -20,7 +20,7 @@ from sfumato.engines.beam.release import exact_parts, public_keys
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.exact import BroughtKeys
+from sfumato.query.engine import BroughtKeys
 from sfumato.query.query import Query
 from sfumato.query.table import Table
 

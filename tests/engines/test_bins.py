@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.forms import bins
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import (
     Edges,
     Listed,

@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, ParameterError
 from sfumato.query import sizes
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import CountUnits
 
 ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})

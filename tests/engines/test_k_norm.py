@@ -26,7 +26,7 @@ from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.query.plans import together
+from sfumato.query.plans import k_norm_plans
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
@@ -348,8 +348,8 @@ def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
 
 
 def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read(monkeypatch):
-    assert together.MOST_TOGETHER == 1 << 22
-    monkeypatch.setattr(together, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
+    assert k_norm_plans.MOST_TOGETHER == 1 << 22
+    monkeypatch.setattr(k_norm_plans, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
 
     def released(groups: int, limit: int):
         table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))

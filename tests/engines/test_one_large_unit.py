@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.query import sizes
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -12,7 +12,7 @@ import pytest
 import sfumato
 from sfumato.engines.duckdb import group_limit
 from sfumato.query import sizes
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Count, CountUnits, DistinctMatched, UnitSum
 
 from .conftest import SMALL

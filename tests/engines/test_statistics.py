@@ -26,7 +26,7 @@ from sfumato.engines.duckdb import exact_sql, scaled
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.forms import counts, sums
 from sfumato.engines.duckdb.restricted import PhysicalOrder, rearranged
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.query.table import Table
 from sfumato.query.tables.part import Part

@@ -8,7 +8,7 @@ from datetime import date
 import pyarrow as pa
 
 from sfumato.engines.duckdb.forms import bins
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Listed, Row, Statistic, YesInStrata, bound_groups, per_group
 
 TEXTS = ["a", "A", "é", "it's", "", "; --", None]

@@ -26,7 +26,7 @@ from sfumato.engines.duckdb import connection
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import CatalogError, ParameterError, QueryError, RefusalError, SqlError
 from sfumato.exact.canonical import canonical_bytes
-from sfumato.query.canonical import canonical
+from sfumato.query.canonical_form import canonical
 from sfumato.query.table import Table
 
 # Around both changes of the clocks in Berlin, and at ends of days elsewhere.

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, kept_rows, written_out
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.query import sizes
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.table import Table
 from sfumato.transformations import (
     Count,

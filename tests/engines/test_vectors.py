@@ -13,7 +13,7 @@ import pytest
 from sfumato.engines.duckdb import forms
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.forms import vectors
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
 

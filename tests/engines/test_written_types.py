@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.kinds import column_of
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.table import LARGEST_LIMIT
 from sfumato.transformations import (
     Axis,

@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.asked import ask
 from sfumato.exact.canonical import canonical_bytes
-from sfumato.query.canonical import canonical, canonical_top, plain
+from sfumato.query.canonical_form import canonical, canonical_top, plain
 
 ROWS = pa.table(
     {

@@ -97,7 +97,7 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
 def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
     honest = choices_of
     monkeypatch.setattr(
-        "sfumato.query.plans.together.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
+        "sfumato.query.plans.k_norm_plans.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
     )  # k forgotten
     plan = plan_of("alone")
     assert plan.loss.epsilon(0) > plan.epsilon

@@ -12,7 +12,7 @@ from sfumato.budget import Loss
 from sfumato.budget.certified import proved
 from sfumato.budget.cost import ExactCost
 from sfumato.errors import RefusalError
-from sfumato.query.certified import Claim, certified, describe
+from sfumato.query.descriptions import Claim, certified, describe
 from tests.changed_plans import scaled
 
 pytestmark = pytest.mark.noise_cannot_matter("plans are made, and nothing is drawn")

@@ -18,8 +18,7 @@ from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
 from sfumato.query.noisy.choosing import SPREAD, WRONG_SIDE, Choice, Places
-from sfumato.query.noisy.numbers import NoisyNumbers
-from sfumato.query.noisy.quantiles import LeafCounts, noisy_tree
+from sfumato.query.noisy.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.query.plans import planning
 from sfumato.query.plans.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.transformations import Lattice, Leaves, Margin

@@ -20,7 +20,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.query.plans import together
+from sfumato.query.plans import k_norm_plans
 from sfumato.query.plans.expected import ratio
 from sfumato.query.plans.plan import Plan
 from sfumato.transformations import (
@@ -381,7 +381,7 @@ def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups
     plan = limited_plan(groups, limit)
     assert isinstance(plan.measurement.noise, kind) and same_loss(plan) and plan.loss.epsilon(0) == F(3, 2)
     for most in (None, limit):
-        other = together._plan(plan.query, plan.epsilon, most)
+        other = k_norm_plans._plan(plan.query, plan.epsilon, most)
         assert ratio(plan.expected, other.expected) == 1 or type(other.measurement.noise) is not kind
         assert ratio(plan.expected, other.expected) <= 1
 
@@ -392,13 +392,13 @@ def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups
 )
 def test_no_unit_moves_either_noise_by_more_than_1(asked, most):
     """Whichever noise would be chosen; with missing values too, whose counts are rounded up."""
-    plan = together._plan(plan_of(asked, 3, 2).query, F(3, 2), most)
+    plan = k_norm_plans._plan(plan_of(asked, 3, 2).query, F(3, 2), most)
     found = falsify(of_numbers(plan), 1, evaluations=120)
     assert not found.violated and found.ratio >= F(9, 10), str(found)
 
 
 def test_noise_of_too_many_groups_together_is_refused(monkeypatch):
-    monkeypatch.setattr(together, "MOST_TOGETHER", 4)
+    monkeypatch.setattr(k_norm_plans, "MOST_TOGETHER", 4)
     with pytest.raises(ParameterError, match="noise"):
         question(n=sf.count()).plan(epsilon=1, noise="k_norm")
     with pytest.raises(ParameterError, match="group_selection"):

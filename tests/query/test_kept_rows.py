@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.measurements.wide import int64_values
 from sfumato.query import sizes
-from sfumato.query.columns import kept_batch, kept_rows
+from sfumato.query.arrow_columns import kept_batch, kept_rows
 
 pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
 NUMBER = 300

@@ -9,8 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.aggregates.order_statistics import QuantileEstimate
-from sfumato.query.noisy.numbers import NoisyNumbers
-from sfumato.query.noisy.quantiles import PROFILE, LeafCounts, noisy_tree
+from sfumato.query.noisy.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 

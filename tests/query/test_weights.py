@@ -15,9 +15,8 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import Norm
 from sfumato.measurements.noise import NOISES
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.query.plans.expected import factors
+from sfumato.query.plans.expected import factors, split
 from sfumato.query.plans.plan import Plan
-from sfumato.query.plans.weighing import split
 from sfumato.query.requirements import requirements
 from tests.changed_plans import with_scales
 

@@ -23,11 +23,11 @@ from sfumato.errors import (
 )
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.called import call_of
-from sfumato.query.canonical import canonical, canonical_top
+from sfumato.query.canonical_form import canonical, canonical_top
+from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
 from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
 from sfumato.service.desk import Job
 from sfumato.service.recorded import told, told_question

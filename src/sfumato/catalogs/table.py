@@ -14,6 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import as_int
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
+from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
 from sfumato.query.table import Table
@@ -27,7 +28,6 @@ from sfumato.query.tables.combining import (
 )
 from sfumato.query.tables.dummy import Known
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
 
 Origin = tuple[TableDeclaration, str]
 

@@ -17,7 +17,7 @@ from sfumato.display.numbers import Shown, aligned, shown
 from sfumato.display.text import visible
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.bars import REMEDY, Bars
-from sfumato.query.cards.released import (
+from sfumato.query.cards import (
     cost,
     error_bars,
     groups_told,
@@ -26,11 +26,11 @@ from sfumato.query.cards.released import (
     top_facts,
 )
 from sfumato.query.choices import titled
-from sfumato.query.keys import ALL, shown_keys
-from sfumato.query.processed import ProcessedRelease
+from sfumato.query.group_totals import ALL, shown_keys
+from sfumato.query.largest_groups import TopExplanation
+from sfumato.query.released.processed_release import ProcessedRelease
 from sfumato.query.released.release import Release
-from sfumato.query.top.explanation import TopExplanation
-from sfumato.query.top.release import TopRelease
+from sfumato.query.released.top_release import TopRelease
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,16 +15,16 @@ from sfumato.errors import BudgetError
 from sfumato.exact import Number
 from sfumato.names import foreign
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.largest_groups import Top
 from sfumato.query.previews.preview import Preview
 from sfumato.query.question import Question
-from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Recorded, written
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
+    from sfumato.query.largest_groups import TopExplanation
+    from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan
-    from sfumato.query.top.draw import TopMeasurement
-    from sfumato.query.top.explanation import TopExplanation
 
 
 @dataclass(frozen=True, repr=False)

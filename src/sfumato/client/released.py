@@ -13,8 +13,8 @@ from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign
+from sfumato.query.released.noisy_table import Tabular
 from sfumato.query.released.output import require, schema_metadata
-from sfumato.query.released.tabular import Tabular
 
 if TYPE_CHECKING:
     import pandas
@@ -302,7 +302,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         return str(self._about["explanation"])
 
     def _card(self) -> Card:
-        from sfumato.query.cards.far import far_card
+        from sfumato.query.cards import far_card
 
         about = self._about
         labels = {"error_bars": "±", "bias": "bias"}

@@ -12,9 +12,9 @@ from sfumato.dataclass import dataclass
 from sfumato.display.displayed import Displayed
 from sfumato.errors import QueryError
 from sfumato.names import Helpful
+from sfumato.query.largest_groups import Top
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
 from sfumato.service.recorded import Recorded, SentCall
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"

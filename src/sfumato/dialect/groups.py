@@ -14,7 +14,7 @@ from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError, listed, nearest
-from sfumato.query.totals import GroupingSets
+from sfumato.query.group_totals import GroupingSets
 
 _EACH_UNIT = (
     "a group for each privacy unit is not private; group by what many of them share. One row for each is "

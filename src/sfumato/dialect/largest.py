@@ -18,9 +18,9 @@ from sfumato.errors import SqlError
 from sfumato.measurements.peeling import MOST_PEELS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
+from sfumato.query.largest_groups import MOST_CANDIDATES
+from sfumato.query.noisy.top_measurement import RANK, SUM, UNITS
 from sfumato.query.schema import quoted
-from sfumato.query.top.asked import MOST_CANDIDATES
-from sfumato.query.top.draw import RANK, SUM, UNITS
 
 _COUNT, _SUM = LARGEST
 _FORMS = {

@@ -23,12 +23,12 @@ from sfumato.dialect.tree import Node
 from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
+from sfumato.query.group_totals import GroupingSets
+from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
-from sfumato.query.totals import GroupingSets
 
 
 @dataclass(frozen=True, repr=False)

@@ -32,7 +32,7 @@ from sfumato.dialect.vocabulary import (
 )
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.totals import MOST_SETS
+from sfumato.query.group_totals import MOST_SETS
 
 _DEEPEST = 8
 

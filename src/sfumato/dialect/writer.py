@@ -17,8 +17,8 @@ from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS, OPERATORS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
+from sfumato.query.group_totals import GROUPING
 from sfumato.query.schema import quoted
-from sfumato.query.totals import GROUPING
 
 MOST_DIGITS = 30
 ONE = WeightedSum((), Fraction(1))

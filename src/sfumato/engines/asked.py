@@ -20,13 +20,13 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.bars import Bars
-from sfumato.query.certified import Claim, Described
+from sfumato.query.descriptions import Claim, Described
+from sfumato.query.largest_groups import Top
 from sfumato.query.payment import Form, Same, payment, same_question
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.schema import own_name
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
 
 @overload
@@ -187,7 +187,7 @@ class Asked:
 
         What a release would find by looking at rows has stand-ins in it.
         """
-        from sfumato.query.processed import ProcessedRelease
+        from sfumato.query.released.processed_release import ProcessedRelease
 
         if self.query.outside is None:
             return _trial(self.questions[0], self.query)
@@ -200,7 +200,7 @@ class Asked:
         Raises:
             BudgetError: it is more than is left; nothing is spent then.
         """
-        from sfumato.query.processed import ProcessedRelease
+        from sfumato.query.released.processed_release import ProcessedRelease
 
         assert not self.looks
         parts = trial.releases if isinstance(trial, ProcessedRelease) else (trial,)
@@ -214,7 +214,7 @@ class Asked:
 
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
-        from sfumato.query.processed import ProcessedRelease
+        from sfumato.query.released.processed_release import ProcessedRelease
 
         query, questions = self.query, self.questions
         if query.outside is None:

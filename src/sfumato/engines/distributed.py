@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.multiplied import check_joined_rows
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
 from sfumato.query.tables.combining import Combination, Reached, over_parts
 from sfumato.query.tables.dummy import Known, Making

@@ -19,10 +19,10 @@ from sfumato.engines.work import digest, keyed_words, stopped
 from sfumato.errors import in_own_words
 from sfumato.noise import Words
 from sfumato.query import sizes
-from sfumato.query.certified import certified
+from sfumato.query.descriptions import certified
+from sfumato.query.largest_groups import Top
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
-from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import TopMeasurement
 
 
 @dataclass(frozen=True)

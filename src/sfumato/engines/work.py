@@ -25,7 +25,7 @@ from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.query import sizes
 from sfumato.query.bars import UNBIASED, Bars, Bias
-from sfumato.query.certified import certified
+from sfumato.query.descriptions import certified
 from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.output import regular

@@ -19,10 +19,10 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.query.cards.planned import explanation_card
+from sfumato.query.cards import explanation_card
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
-from sfumato.query.exact import BroughtKeys
+from sfumato.query.engine import BroughtKeys
 from sfumato.query.found import told
 from sfumato.query.noisy.choosing import Choice
 from sfumato.query.schema import Filter

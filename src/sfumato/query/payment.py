@@ -1,10 +1,11 @@
-"""When a release is paid for: after all checks, before a row is read."""
+"""Payment of a release, after all checks and before a row is read; and what the log says of it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, reduce
 from operator import add
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
-from sfumato.query.certified import Described, certified, total
-from sfumato.query.exact import Evaluator
+from sfumato.query.descriptions import Described, certified, total
+from sfumato.query.engine import Evaluator
 from sfumato.query.query import Query
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
@@ -174,3 +175,43 @@ def same_question(form: Form, engines: Sequence[Evaluator], queries: Sequence[Qu
         return {"asks": form(), "places": places, "columns": named, "version": __version__}
 
     return same
+
+
+QUERY_LOG = logging.getLogger("sfumato.query")
+QUERY_LOG.addHandler(logging.NullHandler())
+_looks = ContextVar("looks", default=False)
+
+
+def planned(engine: str, aggregates: int, **cost: Any) -> None:
+    """Log that a release is planned.
+
+    Args:
+        engine: on which it will run.
+        aggregates: how many are asked.
+        cost: epsilon and delta that it stays within, or its share of a budget.
+    """
+    with suppress(Exception):
+        told = ", ".join(f"{name}={float(value):.6g}" for name, value in cost.items())
+        QUERY_LOG.info("planned: aggregates=%d, %s, on %s", aggregates, told, engine)
+
+
+def answered(engine: str, seconds: float) -> None:
+    """Log that an answer is there, and how long it took, which tells a little of the rows; not of a look.
+
+    Args:
+        engine: on which it ran.
+        seconds: from the first look to the last number.
+    """
+    if not _looks.get():
+        with suppress(Exception):
+            QUERY_LOG.info("answered in %.3f s, on %s", seconds, engine)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Keep what is drawn within out of the log."""
+    before = _looks.set(True)
+    try:
+        yield
+    finally:
+        _looks.reset(before)

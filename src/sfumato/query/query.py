@@ -22,11 +22,10 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.bars import REMEDY, Bias
 from sfumato.query.choices import BeyondChoice
-from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.explanation import Explanation, plan_content
+from sfumato.query.group_totals import GROUPING, GroupingSets, Series, Totals, series_of, totals_of
 from sfumato.query.schema import Schema, Step
-from sfumato.query.series import Series, series_of
-from sfumato.query.totals import GROUPING, GroupingSets, Totals, totals_of
 from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:

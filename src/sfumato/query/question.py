@@ -22,14 +22,13 @@ from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
 from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
 from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
-from sfumato.query.canonical import canonical
-from sfumato.query.cards.asked import question_card
-from sfumato.query.certified import Claim
+from sfumato.query.canonical_form import canonical
+from sfumato.query.cards import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.descriptions import Claim
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
-from sfumato.query.logs import looking, planned
-from sfumato.query.payment import Paid, Pay, payment, same_question
+from sfumato.query.payment import Paid, Pay, looking, payment, planned, same_question
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.plans.shares import Share

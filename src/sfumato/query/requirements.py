@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations, combinations_with_replacement
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
-from sfumato.framework import Body, Norm
-from sfumato.query.aggregates import Derived, Estimate
-from sfumato.query.design import Design
+from sfumato.framework import WEIGHT_BITS, Body, Norm
+from sfumato.query.aggregates import (
+    Aggregate,
+    BoundedAggregate,
+    CountDistinct,
+    CountPrivacyUnits,
+    CountRows,
+    Covariance,
+    Derived,
+    Estimate,
+    LinearRegression,
+    Mean,
+    OfColumns,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+    Variance,
+    Weighted,
+    Weights,
+)
+from sfumato.query.aggregates.aggregate import Block, short
 from sfumato.query.query import Query
-from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
+from sfumato.query.schema import Kind, Schema
+from sfumato.transformations import (
+    Axis,
+    Coordinate,
+    Count,
+    CountUnits,
+    CrossMoments,
+    Grid,
+    Leaves,
+    Moments,
+    Role,
+    Statistic,
+    ValueGrid,
+    WeightedSum,
+    WeightGrid,
+    body_in_all,
+)
+from sfumato.transformations.statistics.cross import square_share
+from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,3 +128,303 @@ def requirements(
     return Requirements(
         tuple(distinct.values()), estimates, query.output_weights, chosen, query.groups, query.total_rows
     )
+
+
+WeightedBlock = tuple[Weights, Block | str | None]
+
+
+@dataclass
+class Design:
+    """The statistics of one question while they are chosen, none twice.
+
+    Args:
+        query: what is asked.
+        norm: of the noise that will be added; it decides how squares are shifted.
+        multiplier: the expected noise multiplier, from which grids are chosen.
+        units: whether units are counted, and noisy: for the selection of groups, or asked.
+        together: whether noise is drawn for all numbers together: then a count that limits them is there.
+        apart: whether this is done for each group by itself: then quantiles alone need none.
+    """
+
+    query: Query
+    norm: Norm
+    multiplier: Fraction
+    units: bool
+    together: bool = False
+    apart: bool = False
+    statistics: dict[str, Statistic] = field(default_factory=dict)
+    present: dict[str, str] = field(default_factory=dict)
+    chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
+
+    def __post_init__(self) -> None:
+        self.schema: Schema = self.query.schema
+        self.rows: int = self.query.rows
+        asked = [a.each for _, a in self.query.measured]
+        self.blocks: set[Block] = {
+            a.block for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
+        }  # columns whose rows are bounded one by one
+        row_sums = {a.block for a in asked if isinstance(a, Sum) and self.per_row(a)}
+        counts_rows = any(
+            (isinstance(a, CountRows) and (a.column is None or not self.missing(a.column)))
+            or (isinstance(a, OfColumns) and not self.lacking(a.columns))
+            for a in asked
+        )
+        valued = {b[0] for b in self.blocks} | {
+            a.column for a in asked if isinstance(a, CountRows) and a.column
+        }
+        self.units = (
+            self.units
+            or any(isinstance(a, CountPrivacyUnits) for a in asked)
+            or (counts_rows and self.rows == 1)
+        )
+        # One count of rows serves every column; a single column with missing values and nothing
+        # else to share with is counted by itself, which is one number less.
+        single = len(valued) == 1 and self.missing(next(iter(valued)))
+        self.base: str | None = None
+        if self.rows == 1 and self.units:
+            self.base = "units"
+        elif counts_rows or (valued and not single):
+            self.base = "units" if self.rows == 1 else "rows"
+        self.units = self.units or self.base == "units"
+        own = self._limited_by_values(valued | {b[0] for b in row_sums}) if self.together else None
+        if self.together and own is None:
+            self._limit(asked)
+        if self.base is not None or own is not None:
+            self.blocks |= row_sums
+        self.lone_sums: set[Block] = row_sums - self.blocks
+        if self.units:
+            self.add(CountUnits(self.whole_exponent))
+        if self.base == "rows":
+            self.add(Count(self.rows, exponent=self.whole_exponent))
+        if own is not None:
+            self.count_values(own)
+
+    def _limited_by_values(self, columns: set[str]) -> str | None:
+        """Return the column whose rows with a value limit all sums: a smaller body than that of rows.
+
+        There may be one count above it, of units or of rows.
+        """
+        asked = [a.each for _, a in self.query.measured]
+        sums_of_units = any(self.of_units(a) for a in asked)
+        others = any(
+            isinstance(a, (OfColumns, Quantiles, Weighted)) for a in asked
+        )  # beside which rows are counted
+        if len(columns) != 1 or sums_of_units or others or (self.units and self.base == "rows"):
+            return None
+        column = next(iter(columns))
+        return column if self.missing(column) else None
+
+    def _limit(self, asked: list[Aggregate]) -> None:
+        """Take the count that limits all others: of units for sums of units' own, else of rows."""
+        if self.apart and not self.units and all(isinstance(a, Quantiles) and a.error_bars for a in asked):
+            return
+        unit_sums = [a for a in asked if self.of_units(a)]
+        rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
+        if len(set(asked)) == 1 and rising and not self.units:
+            return  # a single number that is never negative needs no other
+        weighted = [a for a in asked if isinstance(a, Weighted)]
+        if (
+            len(weighted) == len(asked)
+            and not self.units
+            and len(set(map(self.weighted_block, weighted))) == 1
+        ):
+            return  # weights limit weighted values
+        self.units = self.units or bool(unit_sums)
+        if self.base is None and (self.blocks or not self.units):
+            self.base = "units" if self.rows == 1 else "rows"
+            self.units = self.units or self.rows == 1
+
+    def missing(self, column: str) -> bool:
+        """Whether a row may lack a value of a column."""
+        return self.schema[column].missing
+
+    def per_row(self, aggregate: Sum) -> bool:
+        """Whether a sum is of bounded rows, else of units' bounded sums."""
+        if aggregate.per is not None:
+            return aggregate.per == "row"
+        return self.rows == 1 and aggregate.block in self.blocks
+
+    def of_units(self, aggregate: Aggregate) -> bool:
+        """Whether an aggregate has a bound on what a unit adds as a whole, in place of its rows."""
+        return isinstance(aggregate, CountDistinct) or (
+            isinstance(aggregate, Sum) and not self.per_row(aggregate)
+        )
+
+    def add(self, statistic: Statistic) -> None:
+        """Take a statistic, unless its numbers are there."""
+        for name in statistic.names:
+            self.statistics.setdefault(name, statistic)
+
+    def weight_exponent(self) -> int:
+        """The log2 of the grid step of rows that are scaled down."""
+        return min(self.whole_exponent, Grid.for_noise(self.multiplier * self.rows).exponent)
+
+    @property
+    def whole_exponent(self) -> int:
+        """The log2 of the grid step of units, and of rows: one of them, or a part that may count."""
+        return -WEIGHT_BITS if self.query.scaled else 0
+
+    def value_grid(self, block: Block) -> ValueGrid:
+        """The grid of a column's values between bounds."""
+        _, lower, upper = block
+        half = (upper - lower) / 2
+        return ValueGrid.around(lower, upper, Grid.for_noise(self.multiplier * self.rows * half))
+
+    def counted(self, column: str) -> tuple[str, str | None]:
+        """Return the coordinates whose difference is the number of rows with a value."""
+        if column in self.present:
+            return self.present[column], None
+        if not self.missing(column):
+            if self.base is None:
+                raise AssertionError("a count of rows is part of the design")
+            return self.base, None
+        if self.base is not None:
+            for statistic in self.statistics.values():
+                if isinstance(statistic, Moments) and statistic.column == column:
+                    for coordinate in statistic.coordinates:
+                        if coordinate.role is Role.NULL_COUNT:
+                            return self.base, coordinate.name
+        return self.count_values(column), None
+
+    def count_values(self, column: str) -> str:
+        """Take the number of rows with a value of a column."""
+        own = Count(self.rows, column, self.weight_exponent())
+        self.add(own)
+        self.present[column] = own.names[0]
+        return own.names[0]
+
+    def moments(self, block: Block) -> Moments:
+        """Take the sums of a column between bounds, with squares where somebody asks."""
+        column = block[0]
+        label = self.label(block)
+        found = self.statistics.get(f"{label}.sum")
+        if isinstance(found, Moments):
+            return found
+        grid = self.value_grid(block)
+        squares = any(
+            isinstance(a, (Variance, StandardDeviation)) and a.block == block for _, a in self.query.measured
+        )
+        null_count = (
+            self.base is not None
+            and self.missing(column)
+            and column not in self.present
+            and block == self.first_block(column)
+        )
+        bits = self._square_bits(grid.half_range) if squares else None
+        made = Moments(
+            label,
+            column,
+            self.rows,
+            grid,
+            centred=block not in self.lone_sums,
+            null_count_exponent=self.weight_exponent() if null_count else None,
+            square_bits=bits,
+        )
+        if squares:
+            share = Fraction(1, 2) if self.together else SQUARES_SHIFT[self.norm]
+            shift = int(share * made.largest_square)
+            made = replace(made, square_centre=shift)
+        self.add(made)
+        return made
+
+    def lacking(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return which columns may lack a value: asked with the same ones is over the same rows."""
+        return tuple(sorted({column for column in columns if self.missing(column)}))
+
+    def cross(self, lacking: tuple[str, ...]) -> CrossMoments | None:
+        """Take the sums and products of all columns that are asked together, over rows that lack no value.
+
+        Args:
+            lacking: the columns that may lack one.
+        Returns:
+            None, where nothing is asked of columns together over these rows.
+        """
+        label = f"rows{list(lacking)}" if lacking else "rows"
+        found = next((s for s in self.statistics.values() if getattr(s, "label", None) == label), None)
+        if isinstance(found, CrossMoments):
+            return found
+        asked = [a for _, a in self.query.measured]
+        together = [a for a in asked if isinstance(a, OfColumns) and self.lacking(a.columns) == lacking]
+        if not together:
+            return None
+        blocks = list(dict.fromkeys(block for a in together for block in a.blocks))
+        products: dict[tuple[int, int], None] = {}
+        for a in together:
+            of = [blocks.index(block) for block in a.blocks]
+            pairs = combinations(of, 2) if isinstance(a, Covariance) else combinations_with_replacement(of, 2)
+            unasked = {(of[0], of[0])} if isinstance(a, LinearRegression) else set()
+            products |= dict.fromkeys((min(p), max(p)) for p in pairs if p not in unasked)
+        for beside in asked:  # squares for variances, too
+            if isinstance(beside, (Variance, StandardDeviation)) and beside.block in blocks:
+                i = blocks.index(beside.block)
+                products |= {(i, i): None} if self.lacking([beside.column]) == lacking else {}
+        share = Fraction(1, 2) if self.norm is Norm.L1 or self.together else square_share(len(blocks))
+        axes = []
+        for block in blocks:
+            grid = self._coarse_grid(block)
+            axes.append(Axis(self.label(block), block[0], grid, int(share * grid.half_range**2)))
+        exponent = self.weight_exponent() if lacking else None
+        made = CrossMoments(label, tuple(axes), self.rows, tuple(products), exponent)
+        self.add(made)
+        return made
+
+    def _coarse_grid(self, block: Block) -> ValueGrid:
+        """Return a grid of values whose products are in 64 bits, and their noise too."""
+        _, lower, upper = block
+        half, fine = (upper - lower) / 2, (14, 14) if self.together else (20, 24)
+        noise = Grid.for_noise(self.multiplier * self.rows * half, fine[0])
+        return ValueGrid.around(
+            lower, upper, Grid(max(noise.exponent, Grid.for_noise(half, fine[1]).exponent))
+        )
+
+    def weighted_block(self, aggregate: Weighted) -> WeightedBlock:
+        """Return what may share statistics: the weights, and the column with its bounds.
+
+        A sum of weights alone is that of weights beside values, where the same rows have these.
+        """
+        if isinstance(aggregate.of, BoundedAggregate):
+            return aggregate.weights, aggregate.of.block
+        for _, other in self.query.measured:
+            if isinstance(other, Weighted) and isinstance(other.of, BoundedAggregate):
+                column = other.of.column
+                same = aggregate.column == column or (aggregate.column is None and not self.missing(column))
+                if same and other.weights == aggregate.weights:
+                    return aggregate.weights, other.of.block
+        return aggregate.weights, aggregate.column
+
+    def weighted(self, aggregate: Weighted) -> WeightedSum:
+        """Take the sum of weights, and of values times weights where they are asked."""
+        weights, block = self.weighted_block(aggregate)
+        whole = self.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        grid = WeightGrid.up_to(weights.most, whole)
+        of_weights = f"{weights.column}[0,{short(weights.most)}]"
+        if not isinstance(block, tuple):
+            label = of_weights if block is None else f"{block}·{of_weights}"
+            made = WeightedSum(label, weights.column, self.rows, grid, block)
+        else:
+            values = self.value_grid(block)
+            largest = weights.most * (block[2] - block[1]) / 2
+            noise = Grid.for_noise(self.multiplier * self.rows * largest, 28 if self.together else 30)
+            bits = max(0, noise.exponent - grid.exponent - values.exponent)
+            label = f"{self.label(block)}·{of_weights}"
+            made = WeightedSum(label, weights.column, self.rows, grid, block[0], values, bits)
+        self.add(made)
+        return made
+
+    def _square_bits(self, half_range: int) -> int:
+        """Return how many bits of squares of steps are cut: all but 32, and what their noise hides."""
+        bits = max(0, 2 * half_range.bit_length() - 32)
+        if self.together:
+            # Floats decide how numbers are rounded that are drawn together, but on grids that are too fine.
+            noise = self.multiplier * self.rows * Fraction(half_range**2, 2)
+            bits = max(bits, Grid.for_noise(noise).exponent)
+        return bits
+
+    def first_block(self, column: str) -> Block:
+        """Return the bounds of a column under which its missing values are counted for all."""
+        return min(b for b in self.blocks if b[0] == column)
+
+    def label(self, block: Block) -> str:
+        """Write a column and its bounds, for names of coordinates."""
+        column, lower, upper = block
+        return f"{column}[{short(lower)},{short(upper)}]"

@@ -16,10 +16,11 @@ from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryErro
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.names import Helpful, foreign, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
-from sfumato.query.cards.asked import table_card, told_table
+from sfumato.query.cards import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
-from sfumato.query.engine import Engine
-from sfumato.query.exact import BroughtKeys
+from sfumato.query.engine import BroughtKeys, Engine
+from sfumato.query.group_totals import GroupingSets, grouping_sets
+from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import (
     IN_PLACE,
@@ -34,6 +35,8 @@ from sfumato.query.tables.combining import (
     MOST_ROWS,
     Combination,
     JoinKind,
+    distinct,
+    is_in,
     join,
     per_unit,
     union,
@@ -41,10 +44,8 @@ from sfumato.query.tables.combining import (
 from sfumato.query.tables.dummy import MADE_UP, Known, Making
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.tables.shaping import Select
+from sfumato.query.tables.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
 from sfumato.query.tables.units import UnitPart
-from sfumato.query.top.asked import Top
-from sfumato.query.totals import GroupingSets, grouping_sets
 
 LARGEST_LIMIT = 10**9
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.
@@ -597,3 +598,40 @@ def _limit(value: object, name: str) -> int:
 def _is_auto(name: str, value: object) -> bool:
     """Whether a limit is left to the release; that of rows in all groups cannot be."""
     return name != "total_rows" and isinstance(value, str) and value == "auto"
+
+
+def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
+    """Return columns of a table, as (column, new name), of which one is the privacy unit's."""
+    return table._combined(Select(table._part, columns, unit))
+
+
+def distinct_rows(table: Table[Released]) -> Table[Released]:
+    """Return each row of a table once."""
+    return table._combined(distinct(table._part, table.schema))
+
+
+def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
+    """Return one row for each unit and values of some columns."""
+    return table._combined(distinct(table._part, by, "GROUP BY"))
+
+
+def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
+    """Return a table with a column that tells whether values of another are in a public table's only one."""
+    return table._combined(is_in(table._part, column, other._part, name), *other.notes)
+
+
+def with_value(table: Table[Released], other: PublicTable, name: str) -> Table[Released]:
+    """Return a table with a column that has, in each row, the one value of a public table."""
+    return table._combined(WithValue(table._part, other._part, name), *other.notes)
+
+
+def windowed(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:
+    """Return a table with columns that are computed of each unit's rows."""
+    return table._combined(Window(table._part, tuple(calls)))
+
+
+def computed(engine: Engine[Any], parts: Mapping[str, PublicTable], sql: str) -> PublicTable:
+    """Return what SQL gives of public tables alone; `engine` computes it."""
+    how = Computed(tuple((name, table._part) for name, table in parts.items()), sql)
+    notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))
+    return PublicTable(engine.combined(how), notes=notes)

@@ -18,11 +18,11 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, RefusalError
 from sfumato.query.bars import Bars
-from sfumato.query.processed import ProcessedRelease
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.released.output import write_csv
+from sfumato.query.released.processed_release import ProcessedRelease
 from sfumato.query.released.release import Release
-from sfumato.query.top.release import TopRelease
+from sfumato.query.released.top_release import TopRelease
 from sfumato.query.values import exact_text
 
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"

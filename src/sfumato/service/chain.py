@@ -15,11 +15,11 @@ from sfumato.budget.parameters import admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
+from sfumato.query.largest_groups import Top
 from sfumato.query.payment import payment
 from sfumato.query.question import Question
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
 from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.recorded import Reading
 

@@ -29,8 +29,8 @@ from sfumato.errors import (
     RefusalError,
     SfumatoError,
 )
-from sfumato.query.canonical import canonical_digest
-from sfumato.query.canonical import plain as canonical_data
+from sfumato.query.canonical_form import canonical_digest
+from sfumato.query.canonical_form import plain as canonical_data
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.service.answers import (

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.engines.top_work import TopWork
 from sfumato.noise import Words
+from sfumato.query.largest_groups import Top
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
-from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import TopMeasurement
-from sfumato.query.top.release import TopRelease
+from sfumato.query.released.top_release import TopRelease
 
 
 @dataclass

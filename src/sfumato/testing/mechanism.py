@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sfumato.query.released.noisy_table import NoisyTable
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
 _MOST_GROUPS = 10_000
 
@@ -55,7 +55,7 @@ def release_mechanism(
     True
     """
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
     known: dict[str, _Tiles | _Largest] = {}
 

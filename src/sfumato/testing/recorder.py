@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.query.noisy.measurement import GroupMeasurement, Noise
     from sfumato.query.plans.plan import Plan
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
     from sfumato.testing.largest import RecordedTop
     from sfumato.testing.workers import WatchedWork
 
@@ -110,7 +110,7 @@ def noise_free() -> Iterator[None]:
     from sfumato.engines.top_work import TopWork
     from sfumato.engines.work import Work
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
     from sfumato.testing.largest import still_draw, still_work
     from sfumato.testing.workers import watched
 
@@ -262,7 +262,7 @@ def _release_type() -> type[Release]:
 
 
 def _top_type() -> type[TopRelease]:
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
     return TopRelease
 

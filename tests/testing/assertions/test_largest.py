@@ -11,8 +11,8 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.measurements import peeling
 from sfumato.noise import SeededWords
-from sfumato.query.top.draw import TopMeasurement
-from sfumato.query.top.release import TopRelease
+from sfumato.query.noisy.top_measurement import TopMeasurement
+from sfumato.query.released.top_release import TopRelease
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free
 from sfumato.testing.assertions import largest
 

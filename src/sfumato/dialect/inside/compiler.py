@@ -15,9 +15,8 @@ from sfumato.dialect.inside.select import Select
 from sfumato.dialect.tree import Node, ask
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.engine import Engine
-from sfumato.query.local import chosen, computed
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
-from sfumato.query.table import Table
+from sfumato.query.table import Table, chosen, computed
 from sfumato.query.tables.public_table import PublicTable
 
 _REFUSED = {

@@ -8,8 +8,7 @@ from sfumato.dialect.inside.queries import CommonTables, Query
 from sfumato.dialect.inside.trees import column_node, fresh, rewritten
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
-from sfumato.query.local import looked_up, with_value
-from sfumato.query.table import Table
+from sfumato.query.table import Table, looked_up, with_value
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:

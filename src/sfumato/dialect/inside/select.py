@@ -27,9 +27,8 @@ from sfumato.dialect.inside.windows import window_call
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.local import chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.query.schema import spelled
-from sfumato.query.table import Table
+from sfumato.query.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaping import WindowCall
 

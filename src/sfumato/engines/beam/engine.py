@@ -14,8 +14,8 @@ from sfumato.engines.top_work import TopWork
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
-from sfumato.query.canonical import canonical, canonical_top
-from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.canonical_form import canonical, canonical_top
+from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
 from sfumato.query.tables.combining import Combination, alike
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sfumato.engines.beam.top import PlannedTop
     from sfumato.engines.secret import Secret
     from sfumato.noise import Words
+    from sfumato.query.largest_groups import Top
+    from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan
-    from sfumato.query.top.asked import Top
-    from sfumato.query.top.draw import TopMeasurement
 
 
 SHARDS = 16

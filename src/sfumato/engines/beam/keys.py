@@ -23,7 +23,7 @@ from sfumato.engines.duckdb.harmless import decoded, harmless
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import QueryError, shown
 from sfumato.query import sizes
-from sfumato.query.exact import BroughtKeys
+from sfumato.query.engine import BroughtKeys
 
 # In the place of a table's number.
 KEYS = -1

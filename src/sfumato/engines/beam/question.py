@@ -11,10 +11,10 @@ from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.beam.top import PlannedTop
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.canonical import canonical, canonical_top
+from sfumato.query.canonical_form import canonical, canonical_top
+from sfumato.query.largest_groups import Top
 from sfumato.query.payment import payment
 from sfumato.query.question import Question
-from sfumato.query.top.asked import Top
 
 
 @overload

@@ -31,7 +31,7 @@ from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError, with_article
 from sfumato.query import sizes
-from sfumato.query.exact import BroughtKeys
+from sfumato.query.engine import BroughtKeys
 from sfumato.query.explanation import Explanation
 from sfumato.query.payment import Form, Paid
 from sfumato.query.plans.plan import Plan

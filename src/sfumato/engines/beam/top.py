@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.top_work import TopWork
+from sfumato.query.largest_groups import Top, TopExplanation
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
-from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import TopMeasurement
-from sfumato.query.top.explanation import TopExplanation
 
 
 class PlannedTop(PlannedRelease):

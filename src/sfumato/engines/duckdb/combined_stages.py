@@ -35,7 +35,7 @@ from sfumato.engines.duckdb.staged_sql import PARTIALS, StagedSql
 from sfumato.engines.duckdb.stages import Payload, Stages, Types, as_stream, declared_rows, parts_of
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError, in_own_words
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Schema
 
 # Of all public tables of a question, as Arrow: they are sent to every worker.

@@ -31,21 +31,21 @@ from sfumato.engines.duckdb.text import same_name
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.release import Release
+from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Derive, Schema, Step
 from sfumato.query.tables.combining import Combination, Reached, all_parts, over_parts, private_parts
 from sfumato.query.tables.dummy import DummyRows, Known, Making
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.units import UnitPart, unit_name
-from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
-    from sfumato.query.top.asked import Top
-    from sfumato.query.top.draw import TopMeasurement
+    from sfumato.query.largest_groups import Top
+    from sfumato.query.noisy.top_measurement import TopMeasurement
 
 _NOTHING = Taken()
 

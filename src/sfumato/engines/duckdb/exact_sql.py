@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.steps import stepped
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query import sizes
-from sfumato.query.exact import ALL_GROUPS, ExactQuery
+from sfumato.query.engine import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
 from sfumato.transformations import (
     DistinctMatched,

@@ -19,8 +19,8 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.matching import Marks, Matching, Pruned, Small, Units, codes_of
 from sfumato.query import sizes
-from sfumato.query.columns import arrow_column
-from sfumato.query.exact import ExactQuery
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import DistinctMatched
 
 WANTED, FULL = "sfumato_wanted", "sfumato_full"

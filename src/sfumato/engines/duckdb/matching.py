@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.query import sizes
-from sfumato.query.columns import arrow_column
-from sfumato.query.exact import ExactQuery
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import DistinctMatched
 
 # With its ways back a flow has twice as many ways, which SciPy numbers by 32 bits.

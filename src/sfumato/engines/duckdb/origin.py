@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
-from sfumato.query.canonical import plain
+from sfumato.query.canonical_form import plain
 from sfumato.query.schema import Derive, Step
 from sfumato.query.tables.combining import Combination, PerUnit, Reached, all_parts
 

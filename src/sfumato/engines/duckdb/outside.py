@@ -19,15 +19,15 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
 from sfumato.query.bars import Bars
-from sfumato.query.canonical import plain
+from sfumato.query.canonical_form import plain
+from sfumato.query.largest_groups import Top
+from sfumato.query.noisy.top_measurement import RANK, TopMeasurement
 from sfumato.query.plans.plan import Plan
-from sfumato.query.processed import with_intervals
+from sfumato.query.released.processed_release import with_intervals
 from sfumato.query.released.release import Release
+from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.top.asked import Top
-from sfumato.query.top.draw import RANK, TopMeasurement
-from sfumato.query.top.release import TopRelease
 
 
 @dataclass(frozen=True)

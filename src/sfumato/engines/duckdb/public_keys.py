@@ -14,7 +14,7 @@ from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
-from sfumato.query.columns import arrow_column
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.schema import Column, Schema
 
 

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.matching import numbered
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, in_own_words
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Schema
 from sfumato.transformations import DistinctMatched
 

@@ -41,7 +41,7 @@ from sfumato.engines.duckdb.workers import opened
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
 from sfumato.query import sizes
-from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
 
 # Of public keys that are brought: every worker is given them.

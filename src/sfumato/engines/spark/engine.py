@@ -36,13 +36,13 @@ from sfumato.engines.spark.tasks import (
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
-from sfumato.query.canonical import canonical
-from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.canonical_form import canonical
+from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.payment import Pay, free
 from sfumato.query.released.comparing import ELSEWHERE, only_here
 from sfumato.query.released.receipt import receipt_elsewhere
+from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Schema, Step
-from sfumato.query.top.release import TopRelease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
     from sfumato.noise import Words
     from sfumato.query.found import Found
+    from sfumato.query.largest_groups import Top
+    from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan
     from sfumato.query.released.receipt import Receipt
-    from sfumato.query.top.asked import Top
-    from sfumato.query.top.draw import TopMeasurement
 
 
 # DuckDB's types of group keys that are the same values in Spark; a HUGEINT is a decimal there. Others

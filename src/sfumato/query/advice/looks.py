@@ -21,7 +21,7 @@ from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import LimitsLook, limits_look
 from sfumato.query.automatic.looking import Looking, Values
 from sfumato.query.automatic.tail import Floats
-from sfumato.query.certified import Claim
+from sfumato.query.descriptions import Claim
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 

@@ -19,7 +19,7 @@ from sfumato.display.displayed import Told
 from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError
 from sfumato.query.advice.picture import Curve, draw
-from sfumato.query.canonical import canonical
+from sfumato.query.canonical_form import canonical
 from sfumato.query.choices import titled
 from sfumato.query.found import Found
 from sfumato.query.payment import payment

@@ -20,7 +20,7 @@ from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 if TYPE_CHECKING:
     from sfumato.query.aggregates.estimate import Estimate
     from sfumato.query.aggregates.weighted import Weighted
-    from sfumato.query.design import Design
+    from sfumato.query.requirements import Design
 
 # A column with its bounds: aggregates of the same one may share statistics.
 Block = tuple[str, Fraction, Fraction]

@@ -29,8 +29,8 @@ from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 MOST_BINS = 1000

@@ -15,8 +15,8 @@ from sfumato.query.aggregates.estimate import Estimate, linear_interval
 from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

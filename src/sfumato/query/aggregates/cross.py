@@ -22,8 +22,8 @@ from sfumato.query.schema import Schema
 from sfumato.transformations import CrossMoments
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 # With more, the noise of their products leaves nothing of what is asked.

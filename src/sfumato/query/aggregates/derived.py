@@ -19,7 +19,7 @@ from sfumato.query.aggregates.called import asked
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 
 
 class Derived(Aggregate):

@@ -16,7 +16,7 @@ from sfumato.query.choices import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
+    from sfumato.query.requirements import Design
 
 
 MOST_VALUES = 1_000_000

@@ -12,10 +12,10 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.columns import arrow_column
+from sfumato.query.arrow_columns import arrow_column
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 
 # A sum is shown in 64-bit integers where these hold what so many units (more than anybody has), or noise
 # of so many scales (beyond with probability below e^-4000), can add up to; else in float64.

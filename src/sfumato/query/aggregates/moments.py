@@ -42,8 +42,8 @@ from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,8 +31,8 @@ from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 # The ranks that are asked for in place of the smallest and the largest value.

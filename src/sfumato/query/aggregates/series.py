@@ -23,8 +23,8 @@ from sfumato.query.aggregates.moments import Sum
 from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

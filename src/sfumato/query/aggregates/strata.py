@@ -26,8 +26,8 @@ from sfumato.transformations.stratified import StratifiedDesign
 if TYPE_CHECKING:
     from sfumato.measurements.stratified.interval import ProportionLimits
     from sfumato.noise.rounded import RoundedNoise
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 # Behind the name that it is asked by: the standard error, and the ends of the confidence interval.

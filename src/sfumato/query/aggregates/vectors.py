@@ -25,8 +25,8 @@ from sfumato.transformations.grid import exponent_of
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, MOST_RADIUS, NORMS
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
-    from sfumato.query.noisy.numbers import NoisyNumbers
+    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.query.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,7 @@ from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
-    from sfumato.query.design import Design
+    from sfumato.query.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

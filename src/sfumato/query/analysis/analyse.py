@@ -35,8 +35,7 @@ from sfumato.query.analysis.errors import DRAWS, Numbers, chances
 from sfumato.query.analysis.limits import Limits, grid
 from sfumato.query.analysis.quantiles import OfQuantiles, exact_quantiles, ranked_columns
 from sfumato.query.analysis.result import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
-from sfumato.query.engine import Engine
-from sfumato.query.exact import ALL_GROUPS, ExactQuery
+from sfumato.query.engine import ALL_GROUPS, Engine, ExactQuery
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.previews.groups import MadeUpGroups

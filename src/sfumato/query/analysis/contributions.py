@@ -10,7 +10,7 @@ from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE
 from sfumato.noise.values import Floats
 from sfumato.query.analysis.atoms import Atom
-from sfumato.query.exact import ExactQuery
+from sfumato.query.engine import ExactQuery
 
 Pair = tuple[Atom, Atom]
 

@@ -14,7 +14,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.analysis.atoms import Atom, Weights
 from sfumato.query.analysis.contributions import Pair
-from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 
 # Draws of the plan's own noise, where an output is no sum of noisy numbers; and how many of them at once.

@@ -16,7 +16,7 @@ from sfumato.display.displayed import Displayed
 from sfumato.errors import ParameterError, nearest
 from sfumato.noise.values import Floats
 from sfumato.query.analysis.limits import Limits
-from sfumato.query.columns import arrow_column
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.pictures import checked_picture, save
 from sfumato.query.released import output
 

@@ -13,7 +13,7 @@ from sfumato.budget.parameters import admissible_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_written
-from sfumato.query.certified import Claim
+from sfumato.query.descriptions import Claim
 from sfumato.query.payment import Form, Paid, payment
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan

@@ -61,7 +61,7 @@ from sfumato.query.diagnostics.shifts import (
     total,
 )
 from sfumato.query.diagnostics.units import Names, double
-from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Kind, quoted
 from sfumato.transformations import Edges, UnitSum

@@ -46,15 +46,21 @@ from sfumato.noise.k_norm.joint_laws import marginals
 from sfumato.noise.levels_gaussian import LevelNoises, LevelsGaussian
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.query.columns import arrow_column, kept_batch, kept_rows
-from sfumato.query.exact import ExactQuery
+from sfumato.query.arrow_columns import arrow_column, kept_batch, kept_rows
+from sfumato.query.engine import ExactQuery
+from sfumato.query.group_totals import GROUPING, Series, Totals
 from sfumato.query.noisy.choosing import Choice, Places, counted
-from sfumato.query.noisy.numbers import Cumulated, Levelled, NoisyNumbers
-from sfumato.query.noisy.quantiles import PROFILE, LeafCounts, NoisyTree, noisy_tree
+from sfumato.query.noisy.noisy_statistics import (
+    PROFILE,
+    Cumulated,
+    LeafCounts,
+    Levelled,
+    NoisyNumbers,
+    NoisyTree,
+    noisy_tree,
+)
 from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
-from sfumato.query.series import Series
-from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import CountUnits, QuantileTree, Statistic, cone_of
 
 Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace

@@ -26,17 +26,17 @@ from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise import Words
 from sfumato.query.bars import Bias
-from sfumato.query.cards.planned import plan_card, price
-from sfumato.query.certified import KEPT
+from sfumato.query.cards import plan_card, price
 from sfumato.query.choices import titled
-from sfumato.query.exact import ExactQuery
+from sfumato.query.descriptions import KEPT
+from sfumato.query.engine import ExactQuery
 from sfumato.query.found import Found
 from sfumato.query.noisy.choosing import counted
 from sfumato.query.noisy.measurement import GroupMeasurement
-from sfumato.query.passed_on import ToldBeside
 from sfumato.query.plans.expected import Errors, expected_errors
 from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
+from sfumato.query.serialization import ToldBeside
 from sfumato.transformations import (
     Statistic,
     bound_groups,
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from sfumato.query.explanation import Explanation
-    from sfumato.query.top.asked import Top
-    from sfumato.query.top.draw import TopMeasurement
-    from sfumato.query.top.explanation import TopExplanation
+    from sfumato.query.largest_groups import Top, TopExplanation
+    from sfumato.query.noisy.top_measurement import TopMeasurement
 
     Asked = TypeVar("Asked", bound=Query | Top, default=Query)
     Measured = TypeVar("Measured", bound=GroupMeasurement | TopMeasurement, default=GroupMeasurement)

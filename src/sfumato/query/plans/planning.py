@@ -27,11 +27,10 @@ from sfumato.query.choices import (
     SelectionChoice,
 )
 from sfumato.query.plans.expected import Errors, ratio
+from sfumato.query.plans.independent import SeparatePlans
+from sfumato.query.plans.k_norm_plans import k_norm_plan
 from sfumato.query.plans.plan import Plan
-from sfumato.query.plans.separate import SeparatePlans
-from sfumato.query.plans.series import series_plan, tree_plan
-from sfumato.query.plans.together import k_norm_plan
-from sfumato.query.plans.totals import totals_plan
+from sfumato.query.plans.totals_plans import series_plan, totals_plan, tree_plan
 from sfumato.query.query import Query
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)

@@ -20,12 +20,12 @@ from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.values import Floats
 from sfumato.query.engine import Engine
+from sfumato.query.group_totals import GROUPING, Totals
 from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch, SideBySide
-from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.previews.made_up import MadeUp, made_up_rows, width
 from sfumato.query.query import Query
-from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree
 
 MOST_ROWS, MOST_VALUES = 1_000_000, 10_000_000  # made up for one group

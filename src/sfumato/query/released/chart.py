@@ -16,7 +16,7 @@ from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.choices import titled
-from sfumato.query.keys import shown_keys
+from sfumato.query.group_totals import shown_keys
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.query.aggregates import Aggregate, Estimate
     from sfumato.query.released.noisy_table import NoisyTable
     from sfumato.query.released.release import Release
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
 FORMATS = (".png", ".svg")
 MOST_PANELS = 9

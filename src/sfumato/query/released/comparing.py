@@ -16,8 +16,8 @@ from sfumato.errors import shown as written
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Estimate
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias
-from sfumato.query.columns import arrow_column
 from sfumato.query.noisy.measurement import NoisyBatch
 
 if TYPE_CHECKING:

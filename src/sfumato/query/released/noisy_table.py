@@ -1,4 +1,4 @@
-"""What every release shows: a noisy table with error bars, an explanation and a price, drawn once."""
+"""What a table of results is to Python: rows, columns, and frames of other libraries."""
 
 from __future__ import annotations
 
@@ -15,34 +15,112 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import EngineError, RefusalError, SfumatoError, in_own_words, with_article
+from sfumato.errors import (
+    ColumnError,
+    EngineError,
+    ParameterError,
+    RefusalError,
+    SfumatoError,
+    in_own_words,
+    with_article,
+)
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign
 from sfumato.ownership import Owned
 from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.certified import Described, describe
-from sfumato.query.exact import Evaluator
+from sfumato.query.descriptions import Described, describe
+from sfumato.query.engine import Evaluator
 from sfumato.query.found import Found
-from sfumato.query.logs import answered
-from sfumato.query.passed_on import rebuilt
-from sfumato.query.payment import Paid
+from sfumato.query.payment import Paid, answered
 from sfumato.query.released import output
 from sfumato.query.released.comparing import Comparison
-from sfumato.query.released.kept import packed, unpacked
-from sfumato.query.released.tabular import Tabular
+from sfumato.query.serialization import packed, rebuilt, unpacked
 
 if TYPE_CHECKING:
     import pandas
+    import polars
     from matplotlib.figure import Figure
 
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
+    from sfumato.query.largest_groups import TopExplanation
     from sfumato.query.query import Query
     from sfumato.query.released.chart import Chart
     from sfumato.query.released.receipt import Receipt
     from sfumato.query.released.release import Release
-    from sfumato.query.top.explanation import TopExplanation
+
+
+class Tabular:
+    """Base of what has a table: a release beside its rows, or one that a service made."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.to_pandas().dtypes.to_dict()
+        {'people': dtype('int64')}
+        """
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Return a column as a list of Python's values.
+
+        Args:
+            name: of a column of the table.
+        Raises:
+            QueryError: there is none of that name.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release), release["people"] == [row["people"] for row in release]
+        (1, True)
+        """
+        table = self.to_arrow()
+        if not isinstance(name, str):
+            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
+        if name not in table.column_names:
+            raise ColumnError._unknown(name, table.column_names, "release[...]")
+        values: list[Any] = table[name].to_pylist()
+        return values
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Go through the rows, each a dict of Python's values."""
+        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
+            yield from batch.to_pylist()
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
+        return True
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame; needs `pip install 'sfumato[polars]'`.
+
+        Raises:
+            EngineError: Polars is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> dict(release.to_polars().schema)
+        {'people': Int64}
+        """
+        return output.to_polars(self.to_arrow())
 
 
 def with_errors(release: NoisyTable, bars: Bars) -> pa.Table:
@@ -72,15 +150,12 @@ def write_workbook(
         bars: the error bars; those of the release where it is None.
         check: refuses, by what it raises, before a file of that name is replaced.
     """
-    from sfumato.query.cards.about import about
-    from sfumato.query.released import workbook
-
     if bars is None and release.measured:
         with suppress(SfumatoError):  # of names that are taken
             release._check_bars(release.bars)
             bars = release.bars
     table = release.to_arrow() if bars is None else with_errors(release, bars)
-    workbook.write(path, table, about(release, bars), check)
+    output.write_workbook(path, table, output.about(release, bars), check)
 
 
 class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):

@@ -1,23 +1,33 @@
-"""Files that a release is written to and read back from."""
+"""Files that a release is written to and read back from, workbooks of Excel among them."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from sfumato import __version__
+from sfumato.display.numbers import exact
 from sfumato.display.text import FORMULA, guarded, unguarded
-from sfumato.errors import EngineError, RefusalError
+from sfumato.errors import EngineError, QueryError, RefusalError
 from sfumato.files import checked_place, identity, replacing
+from sfumato.query.bars import Bars
+from sfumato.query.canonical_form import canonical_digest
 
 if TYPE_CHECKING:
     import polars
+
+    from sfumato.query.released.noisy_table import NoisyTable
+
 
 FORMATS = (".parquet", ".csv", ".json")
 WORKBOOK = ".xlsx"
@@ -254,3 +264,156 @@ def _write_json(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
         for row in batch.to_pylist():
             file.write(json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n")
+
+
+MOST_ROWS = 1_048_575  # beside the names
+_LONGEST = 32_000  # characters of a cell, of which Excel has a few more
+_FIRST_DAY = date(1900, 3, 1)  # before it Excel counts a day that there never was
+_WHOLE = 1 << 53  # beyond it not every whole number is one that Excel has
+_WIDE = 18  # of columns, in characters
+
+
+def write_workbook(
+    path: Path, table: pa.Table, about: Sequence[tuple[str, Any]], check: Callable[[], object] = lambda: None
+) -> None:
+    """Write a workbook of two sheets, `Release` and `About`; it appears when it is complete.
+
+    Args:
+        path: of the file.
+        table: what the first sheet has.
+        about: lines of the second one: what each is about, and what is said.
+        check: refuses, by what it raises, before a file of that name is replaced.
+    Raises:
+        QueryError: there are more rows than a sheet has.
+    """
+    if table.num_rows > MOST_ROWS:
+        raise QueryError(
+            f"write: a sheet has {MOST_ROWS:,} rows beside the names, and the release {table.num_rows:,}; it "
+            "is drawn and kept: write it to a .parquet or .csv file"
+        )
+    from xlsxwriter import Workbook
+
+    with replacing(path, check) as file:
+        # Numbers that are none are written as texts below, and nothing is guessed from a text.
+        book = Workbook(file, {"in_memory": True, "strings_to_urls": False, "strings_to_formulas": False})
+        head = book.add_format({"bold": True, "bottom": 1})
+        sheet = book.add_worksheet("Release")
+        for place, name in enumerate(table.column_names):
+            sheet.write_string(0, place, _cut(name), head)
+            _fill(book, sheet, place, table.column(place))
+        sheet.set_column(0, max(table.num_columns - 1, 0), _WIDE)
+        sheet.freeze_panes(1, 0)
+        told = book.add_worksheet("About")
+        wrapped = book.add_format({"text_wrap": True, "valign": "top", "align": "left"})
+        told.set_column(0, 0, _WIDE, book.add_format({"valign": "top"}))
+        told.set_column(1, 1, 100)
+        for line, (name, said) in enumerate(about):
+            told.write_string(line, 0, _cut(name))
+            if isinstance(said, float):
+                told.write_number(line, 1, said, wrapped)
+            else:
+                told.write_string(line, 1, _cut(str(said)), wrapped)
+        book.close()
+
+
+def _fill(book: Any, sheet: Any, place: int, column: pa.ChunkedArray) -> None:
+    """Write the values of a column below its name."""
+    forms = {datetime: "yyyy-mm-dd hh:mm:ss.000", date: "yyyy-mm-dd", time: "hh:mm:ss.000"}
+    formats = {kind: book.add_format({"num_format": form}) for kind, form in forms.items()}
+    for line, value in enumerate(_values(column), 1):
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            sheet.write_boolean(line, place, value)
+        elif isinstance(value, int | float):
+            sheet.write_number(line, place, value)
+        elif isinstance(value, datetime | date | time):
+            sheet.write_datetime(line, place, value, formats[type(value)])
+        else:
+            sheet.write_string(line, place, _cut(value))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Excel has them exactly: else their texts."""
+    kind = column.type
+    nanoseconds = (pa.types.is_timestamp(kind) and kind.unit == "ns") or pa.types.is_time64(kind)
+    if nanoseconds or pa.types.is_duration(kind):
+        column = column.cast(pa.string())  # as Python has none of them
+    return [_value(value) for value in column.to_pylist()]
+
+
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= _WHOLE else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Decimal):
+        near = float(value)  # of which Excel has fifteen digits
+        return near if math.isfinite(near) and Decimal(f"{near:.15g}") == value else str(value)
+    if isinstance(value, datetime):
+        told = value.tzinfo is None and value.date() >= _FIRST_DAY and not value.microsecond % 1000
+        return value if told else value.isoformat(sep=" ")
+    if isinstance(value, date):
+        return value if value >= _FIRST_DAY else value.isoformat()
+    if isinstance(value, time):
+        return value if value.tzinfo is None and not value.microsecond % 1000 else value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
+    """Return lines of what each is about, and what is said: cost, unit, bounds, error bars, plan.
+
+    Args:
+        release: that was drawn.
+        bars: the error bars that stand beside the numbers; None without any.
+    """
+    from sfumato.query.cards import error_bars
+
+    epsilon, delta = release._spent
+    content: dict[str, Any] = release.explain().to_dict()
+    lines: list[tuple[str, Any]] = [("released by", f"sfumato {__version__}, with differential privacy")]
+    if release._engine.made_up:
+        lines.append(("WARNING", "of made-up rows: an answer about nobody"))
+    lines += [("epsilon", exact(epsilon)), ("delta", exact(delta))]
+    for one in content.get("releases", [content]):
+        lines += _of_one(one)
+    if "computed" in content:
+        lines.append(("computed", f"with the noisy table alone: {content['computed']}"))
+    lines += [("found", str(found)) for found in release.found]
+    named = {"±": ("error bars", " They are in columns that end in _error.")}
+    for name, said in error_bars(release, bars):
+        called, where = named.get(name, (name, ""))
+        lines.append((called, f"{said}{where}"))
+    notes = [note for one in content.get("releases", [content]) for note in one["notes"]]
+    lines += [("note", note) for note in dict.fromkeys([*notes, *release.hints])]
+    return [*lines, ("plan, SHA-256", canonical_digest(release.canonical()))]
+
+
+def _of_one(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "privacy unit", content["privacy_unit"]
+    if content["group_by"]:
+        yield "groups", f"{', '.join(content['group_by'])} ({content['groups_are']})"
+    if "told" in content:  # the largest groups
+        yield from (("step", step) for step in content["told"])
+        return
+    limits = content["limits"]
+    for name, what in _LIMITS.items():
+        if limits.get(name) is not None:
+            yield "limit", f"{what}: {limits[name]:,}"
+    for statistic in content["statistics"]:
+        if "lower" in statistic:
+            yield "bounds", f"{statistic['what']}: {statistic['lower']:g} to {statistic['upper']:g}"
+    yield "noise", content["noise"]
+
+
+_LIMITS = {
+    "groups_per_unit": "groups in which a unit counts, at most",
+    "rows_per_unit_and_group": "rows of a unit in a group, at most",
+    "rows_per_unit": "rows of a unit in all groups, at most",
+}

@@ -23,8 +23,8 @@ from sfumato.display.displayed import Displayed, Told
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.canonical import canonical_bytes
 from sfumato.files import checked_place, replacing
-from sfumato.query.cards.planned import price
-from sfumato.query.certified import Described, describe
+from sfumato.query.cards import price
+from sfumato.query.descriptions import Described, describe
 from sfumato.query.payment import Paid
 from sfumato.query.released.answer import Answer, ColumnDigest, differences, opened, unique_names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,21 +15,22 @@ from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
+from sfumato.noise.values import Floats
 from sfumato.query import sizes
+from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.canonical import canonical
-from sfumato.query.cards.released import release_card, release_facts
-from sfumato.query.certified import Described, certified
-from sfumato.query.exact import Evaluator
+from sfumato.query.canonical_form import canonical
+from sfumato.query.cards import release_card, release_facts
+from sfumato.query.descriptions import Described, certified
+from sfumato.query.engine import Evaluator
 from sfumato.query.found import Found
 from sfumato.query.noisy.measurement import NoisyBatch
-from sfumato.query.noisy.numbers import NoisyNumbers
-from sfumato.query.passed_on import LeftBehind, one_batch, stream, table
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released import output
 from sfumato.query.released.comparing import Comparison, compared, shares
-from sfumato.query.released.hints import hints
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable, stopped
+from sfumato.query.serialization import LeftBehind, one_batch, stream, table
 
 if TYPE_CHECKING:
     from sfumato.query.diagnostics.release import Diagnostics
@@ -428,3 +429,71 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
+
+
+CONFIDENCE = 0.95
+_NARROW = 0.1  # an error bar with more of the bounds' width tells nothing of where most values are
+
+
+def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
+    """Return a sentence for each sign that a released table is not what was meant.
+
+    Args:
+        plan: of the release.
+        batches: its noisy numbers.
+    """
+    found: list[str] = []
+    asked = dict(plan.query.aggregates)
+    for estimate in plan.requirements.estimates:
+        # One count tells of the keys; a bin may be empty in groups that are not.
+        counts = isinstance(asked.get(estimate.name), CountRows | CountPrivacyUnits)
+        if counts and isinstance(plan.query.public_keys, pa.Table):
+            found += _unmatched(estimate, batches)
+            break
+    for estimate in plan.requirements.estimates:
+        aggregate = asked.get(estimate.name)
+        # An answer is yes or no: all of one kind is nothing that was cut.
+        if isinstance(aggregate, Mean) and not aggregate.lower == 0 == aggregate.upper - 1:
+            found += _clamped(estimate, aggregate, batches)
+    return tuple(found)
+
+
+def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
+    """Say how many public groups have a count that noise alone explains."""
+    empty = of = 0
+    for batch in batches:
+        shown, half = _shown(estimate, batch)
+        empty, of = empty + int((shown <= half).sum()), of + len(shown)
+    if not empty:
+        return []
+    number = "the only public group" if of == 1 else f"{empty:,} of {of:,} public groups"
+    return [
+        f"{estimate.name} is no more than its error bar in {number}: the keys may match few rows or none. If "
+        "they should, look at their spelling, type and time zone."
+    ]
+
+
+def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> list[str]:
+    """Say where a mean is at a bound as far as noise tells."""
+    width = estimate.upper - estimate.lower
+    at = {"lower": 0, "upper": 0}
+    of = 0
+    for batch in batches:
+        shown, half = _shown(estimate, batch)
+        told = half < _NARROW * width
+        of += len(shown)
+        at["lower"] += int((told & (shown - half <= estimate.lower)).sum())
+        at["upper"] += int((told & (shown + half >= estimate.upper)).sum())
+    return [
+        f"{estimate.name} is {side}={float(getattr(asked, side)):g} within its error bar"
+        f"{'' if of == 1 else f' in {number:,} of {of:,} groups'}: most values of {asked.column} may be "
+        "clamped to that bound. If more are possible, ask with wider bounds."
+        for side, number in at.items()
+        if number
+    ]
+
+
+def _shown(estimate: Estimate, batch: NoisyBatch) -> tuple[Floats, Floats]:
+    """Return an output and its error bar."""
+    value = estimate.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
+    return value, estimate.half_width(batch.numbers, CONFIDENCE)

@@ -33,9 +33,9 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.aggregates.estimate import linear_interval
 from sfumato.query.aggregates.moments import StandardDeviationEstimate, VarianceEstimate
-from sfumato.query.columns import arrow_column
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.noisy.measurement import NoisyBatch
-from sfumato.query.noisy.numbers import NoisyNumbers
+from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Kind
 

@@ -9,7 +9,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
 from sfumato.names import Helpful
-from sfumato.query.cards.asked import public_card, told_public
+from sfumato.query.cards import public_card, told_public
 from sfumato.query.engine import Engine
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
 from sfumato.query.tables.part import Part

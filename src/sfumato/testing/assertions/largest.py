@@ -35,12 +35,15 @@ from sfumato.testing.assertions.spread import check_spread
 from sfumato.testing.flakiness import charge, probability_text
 
 if TYPE_CHECKING:
-    from sfumato.query.top.release import TopRelease
+    from sfumato.query.released.top_release import TopRelease
 
 
 def is_largest(value: object) -> bool:
     """Whether a value is a release of the largest groups, without importing the query part."""
-    return type(value).__name__ == "TopRelease" and type(value).__module__ == "sfumato.query.top.release"
+    return (
+        type(value).__name__ == "TopRelease"
+        and type(value).__module__ == "sfumato.query.released.top_release"
+    )
 
 
 def approx_largest(release: TopRelease, expected: Any, k: object) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.noise import Law
     from sfumato.query.aggregates import Estimate
     from sfumato.query.noisy.measurement import NoisyBatch
-    from sfumato.query.noisy.numbers import Levelled
+    from sfumato.query.noisy.noisy_statistics import Levelled
     from sfumato.query.plans.plan import Plan
 
 _LOG2 = math.log10(2)

@@ -21,7 +21,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.roots import first_whole
 from sfumato.noise.sums import log10_outside, rounded_tolerance
-from sfumato.query.noisy.quantiles import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
+from sfumato.query.noisy.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.cells import is_number, is_whole
 from sfumato.testing.assertions.places import Judgement
 from sfumato.testing.tolerances.numbers import per_partition_k

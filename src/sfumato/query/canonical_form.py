@@ -8,8 +8,7 @@ table in memory, which has no name, there is a digest of its rows, whatever thei
 Not in it, as the answer does not depend on them: how a question was written (SQL or Python, spaces, the case
 of names, the order of options, of filters and of what is derived, names of derived columns that are not
 shown), notes, error bars and their confidence, what reads the rows, and numbers that follow from the rest,
-such as scales of noise.
-"""
+such as scales of noise."""
 
 from __future__ import annotations
 
@@ -27,16 +26,17 @@ import pyarrow as pa
 
 from sfumato.exact.canonical import canonical_bytes
 from sfumato.measurements.selection import TruncatedGeometric
-from sfumato.query.exact import BroughtKeys, Evaluator
+from sfumato.query.engine import BroughtKeys, Evaluator
 from sfumato.query.tables.part import Part
 from sfumato.query.values import table_digest
 
 if TYPE_CHECKING:
     from sfumato.measurements.selection import GroupSelection
+    from sfumato.query.largest_groups import Top
+    from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan
     from sfumato.query.query import Query
-    from sfumato.query.top.asked import Top
-    from sfumato.query.top.draw import TopMeasurement
+
 
 VERSION = 1
 MOST_KEYS = 1000  # public groups that are listed; of more there is a digest

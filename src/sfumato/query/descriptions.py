@@ -1,8 +1,7 @@
 """One description of everything that is released together, and its certificate.
 
 Nothing is charged, read or drawn without a certificate: `payment` requires it, and so does each object that
-draws.
-"""
+draws."""
 
 from __future__ import annotations
 

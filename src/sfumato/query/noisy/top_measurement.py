@@ -22,8 +22,8 @@ from sfumato.exact.isolation import isolated
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.peeling import peel, peel_limited
 from sfumato.noise import Words
-from sfumato.query.columns import arrow_column
-from sfumato.query.exact import ExactQuery
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.engine import ExactQuery
 from sfumato.transformations import CountUnits, UnitSum
 
 RANK, UNITS, SUM = "rank", "units", "sum"

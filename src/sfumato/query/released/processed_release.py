@@ -19,22 +19,23 @@ from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.bars import Bars, Bias
-from sfumato.query.canonical import VERSION
-from sfumato.query.cards.released import error_bars, processed_facts, release_card
-from sfumato.query.certified import Described
-from sfumato.query.columns import arrow_column
+from sfumato.query.canonical_form import VERSION
+from sfumato.query.cards import error_bars, processed_facts, release_card
+from sfumato.query.descriptions import Described
 from sfumato.query.explanation import Explanation
 from sfumato.query.found import Found
-from sfumato.query.passed_on import Computed, stream, table
 from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable
 from sfumato.query.released.release import Release
-from sfumato.query.top.release import TopRelease
+from sfumato.query.released.top_release import TopRelease
+from sfumato.query.serialization import Computed, stream, table
 
 if TYPE_CHECKING:
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.payment import Paid
     from sfumato.query.released.chart import Chart
+
 
 _NOT_FOLLOWED = (
     "errors: what is computed around the private SELECT has no error bars of its own; write "

@@ -16,20 +16,20 @@ from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.query import sizes
+from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.canonical import canonical_top
-from sfumato.query.cards.released import release_card, top_facts
-from sfumato.query.certified import Described, certified
-from sfumato.query.columns import arrow_column
-from sfumato.query.passed_on import stream, table
+from sfumato.query.canonical_form import canonical_top
+from sfumato.query.cards import release_card, top_facts
+from sfumato.query.descriptions import Described, certified
+from sfumato.query.noisy.top_measurement import RANK, TopMeasurement
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.noisy_table import NoisyTable, stopped
-from sfumato.query.top.draw import RANK, TopMeasurement
-from sfumato.query.top.explanation import TopExplanation
+from sfumato.query.serialization import stream, table
 
 if TYPE_CHECKING:
+    from sfumato.query.largest_groups import Top, TopExplanation
     from sfumato.query.released.chart import Chart
-    from sfumato.query.top.asked import Top
+
 
 _OF_THE_LARGEST = (
     "errors: bars with sampling are of groups that were named before; the largest groups of a sample are "

@@ -1,25 +1,33 @@
-"""A finished release as it goes to another process or a file: what was drawn, and nothing that could draw.
+"""A finished release as bytes: pickled for another process, or kept in a ledger's journal.
 
-What reads the rows stays behind, and so do ledgers; in their place stands what only says what they said. A
-release that was not drawn does not come here: drawn in two places, its noise would be two releases.
-"""
+Engines and ledgers stay behind; stand-ins repeat what they said of themselves. A release that was not drawn
+is never serialized: drawn in two places, its noise would be two releases. What a journal keeps is JSON, with
+NumPy arrays and Arrow streams, and nothing that could run; floats are exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
 from sfumato.budget import Loss
 from sfumato.dataclass import dataclass
 from sfumato.errors import RefusalError
+from sfumato.query.noisy.choosing import Places
+from sfumato.query.noisy.noisy_statistics import Cumulated, NoisyTree
 from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
     from sfumato.noise import Words
-    from sfumato.query.exact import Evaluator, ExactQuery
+    from sfumato.query.engine import Evaluator, ExactQuery
+
 
 _COUNT = 8  # bytes, of how many rows there are where there are no columns
 _GONE = "this was passed on from where it was made, with what was drawn there and no way to more: {}"
@@ -130,3 +138,77 @@ def rebuilt(kind: type[Any], state: Mapping[str, Any]) -> Any:
     made._settle()  # its home is here
     made._set_state(state)
     return made
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (Cumulated, NoisyTree, Places)}
+
+
+def packed(value: Any) -> bytes:
+    """Return plain data, arrays, tables and what noisy numbers are made of, as bytes.
+
+    Raises:
+        TypeError: it is something else.
+
+    >>> unpacked(packed({"a": (1, 0.1, None), "b": np.array([1.5])}))
+    {'a': (1, 0.1, None), 'b': array([1.5])}
+    """
+    return json.dumps(_written(value), allow_nan=False, separators=(",", ":")).encode()
+
+
+def unpacked(data: bytes) -> Any:
+    """Return what `packed` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError, pyarrow.ArrowException: it wrote something else.
+    """
+    return _read(json.loads(data))
+
+
+def _written(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return {"float": float(value).hex()}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case np.ndarray():
+            written = io.BytesIO()
+            np.save(written, value, allow_pickle=False)
+            return {"array": base64.b64encode(written.getvalue()).decode()}
+        case pa.RecordBatch() | pa.Table():
+            name = "batch" if isinstance(value, pa.RecordBatch) else "table"
+            return {name: base64.b64encode(stream(value)).decode()}
+        case Mapping():
+            return {"map": [[key, _written(one)] for key, one in value.items()]}
+        case tuple():
+            return {"tuple": [_written(one) for one in value]}
+        case list():
+            return [_written(one) for one in value]
+    name = type(value).__name__
+    if _KINDS.get(name) is not type(value):
+        raise TypeError(name)
+    return {"kind": name, "fields": {f.name: _written(getattr(value, f.name)) for f in fields(value)}}
+
+
+def _read(told: Any) -> Any:
+    match told:
+        case {"float": text}:
+            return float.fromhex(text)
+        case {"bytes": text}:
+            return base64.b64decode(text)
+        case {"array": text}:
+            return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+        case {"batch": text}:
+            return one_batch(base64.b64decode(text))
+        case {"table": text}:
+            return table(base64.b64decode(text))
+        case {"map": pairs}:
+            return {key: _read(one) for key, one in pairs}
+        case {"tuple": values}:
+            return tuple(map(_read, values))
+        case {"kind": name, "fields": given}:
+            return _KINDS[name](**{key: _read(one) for key, one in given.items()})
+        case list():
+            return [_read(one) for one in told]
+    return told

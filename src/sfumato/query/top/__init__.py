@@ -1,1 +1,0 @@
-"""The largest groups: what is asked, planned, drawn and shown."""
