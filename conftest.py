@@ -29,12 +29,13 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis.strategies import none
 
 # Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
 # of it, or it takes the place of a function of the same name.
-import sfumato.client.tables
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import none
+
+import sfumato.client.remote
 import sfumato.measurements
 import sfumato.query.released.release  # noqa: F401
 
@@ -277,8 +278,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sql.md": (100, "noise of scale 0.1 or less against thousands, in a ratio that is rounded to a tenth"),
     "totals.md": "keys are shown, and that whole or dyadic numbers add up, whatever they are",
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
-    "sfumato.client.questions.RemoteQuestion.release": "its columns, groups and cost are shown",
-    "sfumato.client.questions.RemoteTop.release": (
+    "sfumato.client.remote.RemoteQuestion.release": "its columns, groups and cost are shown",
+    "sfumato.client.remote.RemoteTop.release": (
         100,
         "e^-262 that the end is drawn before 428 units, 393 below them",
     ),
@@ -288,7 +289,6 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.client.released.RemoteRelease.frame": "names of columns are shown",
     "sfumato.client.released.RemoteRelease.receipt": "whether digests agree is shown",
     "sfumato.client.released.RemoteRelease.to_arrow": "types of columns are shown",
-    "sfumato.client.released.RemoteRelease.to_pandas": "what is said of the numbers is shown",
     "sfumato.client.service.Client.sql": "its columns, groups and cost are shown",
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
@@ -306,11 +306,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.query.released.noisy_table.NoisyTable.plot": "the number of panels is shown",
     "sfumato.query.released.noisy_table.NoisyTable.share_of_total": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.to_arrow": "names of columns are shown",
-    "sfumato.query.released.noisy_table.NoisyTable.to_pandas": "what is said of the numbers is shown",
     "sfumato.query.released.noisy_table.NoisyTable.write": "names of columns are shown",
     "sfumato.query.released.noisy_table.NoisyTable.canonical": "what is asked is shown",
     "sfumato.query.released.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
-    "sfumato.query.released.noisy_table.Tabular.to_pandas": "types of columns are shown",
+    "sfumato.query.released.noisy_table.Tabular.to_pandas": "what is said of the numbers is shown",
     "sfumato.query.released.noisy_table.Tabular.to_polars": "types of columns are shown",
     "sfumato.query.released.noisy_table.Tabular.__getitem__": "columns and rows have one set of numbers",
     "sfumato.query.released.receipt.Receipt.of_dict": "its cost is shown",

@@ -159,14 +159,14 @@ def hindsight(table: pa.Table, questions: Questions, epsilon: Fraction) -> float
         }
         complete = replace(
             question,
-            table=question.table.bound(**dict.fromkeys(question.table.auto_limits, 1)),
+            table=question.table.bound(**dict.fromkeys(question.table._auto_limits, 1)),
             aggregates=tuple((n, a.stand_in if n in columns else a) for n, a in question.aggregates),
         )
         limits: dict[str, Any] = {}
-        if "groups" in question.table.auto_limits:
-            keys = question.table.public_keys
+        if "groups" in question.table._auto_limits:
+            keys = question.table._public_keys
             limits["groups"] = [k for k in (1, 2, 3, 4, 5, 6, 7) if keys is None or k <= keys.num_rows]
-        if "rows" in question.table.auto_limits and any(a.needs_rows for _, a in question.aggregates):
+        if "rows" in question.table._auto_limits and any(a.needs_rows for _, a in question.aggregates):
             limits["rows"] = [1, 2, 3, 5]
         known = []
         for number in SOME:
@@ -216,12 +216,12 @@ def alone(questions: Questions, epsilon: Fraction, limits: int | None = None) ->
         asked = question
         if limits is not None:
             asked = replace(
-                question, table=question.table.bound(**dict.fromkeys(question.table.auto_limits, limits))
+                question, table=question.table.bound(**dict.fromkeys(question.table._auto_limits, limits))
             )
         plan = asked.release(epsilon=epsilon / len(questions), delta=DELTA / len(questions)).plan
         table = question.table
         known = {"groups": plan.query.max_groups, "rows": plan.query.max_rows}
-        table = table.bound(**{n: known[n] or 1 for n in table.auto_limits})
+        table = table.bound(**{n: known[n] or 1 for n in table._auto_limits})
         complete = replace(question, table=table, aggregates=plan.query.aggregates)
         found.append(log_error(complete, plan.epsilon, plan.delta))
     return sum(found) / len(found)

@@ -59,7 +59,7 @@ def main() -> None:
             median = sf.quantiles(column, 0.5, **bounds, error_bars=bars)
             question = grouped.agg(**BESIDE, median=median)
             for epsilon in EPSILONS:
-                plan, engine = question.plan(epsilon=epsilon, delta=1e-6, noise=noise), question.table.engine
+                plan, engine = question.plan(epsilon=epsilon, delta=1e-6, noise=noise), question.table._engine
                 found = [measured(engine.release(plan), truth, groups.size()) for _ in range(releases)]
                 count, error, bar, held = (np.array(x) for x in zip(*found, strict=True))
                 shown = f"{np.median(bar):7.3g} {held.mean():6.1%}" if bars else "   none      -"

@@ -42,10 +42,10 @@ def quickly(monkeypatch):
     right, known = looks.limits_look, {}
 
     def look(table, query, epsilon, matter):
-        key = table.engine, query.keys, epsilon
+        key = table._engine, query.keys, epsilon
         if key not in known:
             known[key] = right(table, query, epsilon, matter)
-            once(known[key].table.engine)
+            once(known[key].table._engine)
         return known[key]
 
     monkeypatch.setattr(looks, "limits_look", look)
@@ -58,7 +58,7 @@ def mechanism():
     def draw(rows, size):
         if id(rows) not in known:
             opened = sf.scan(rows, privacy_unit="id")
-            once(opened.engine)
+            once(opened._engine)
             known[id(rows)] = rows, opened
         people = known[id(rows)][1]
         by_group = people.group_by("g", keys=KEYS).bound(groups="auto", rows=1)
@@ -98,7 +98,7 @@ def units_are_told_exactly(patch):
     right = LimitsLook.draw
 
     def draw(self, words=None):
-        (batch,) = self.table.engine.statistics(self.contributions.exact, 1)
+        (batch,) = self.table._engine.statistics(self.contributions.exact, 1)
         return replace(right(self, words), people=float(batch.column(0)[0].as_py()))
 
     patch.setattr(LimitsLook, "draw", draw)

@@ -41,7 +41,7 @@ def mechanism(ask, **options):
     def draw(rows, size):
         if id(rows) not in known:
             scanned = sf.scan(rows, privacy_unit="unit")
-            once(scanned.engine)
+            once(scanned._engine)
             known[id(rows)] = rows, ask(scanned)
         return [released(known[id(rows)][1], options) for _ in range(size)]
 
@@ -131,7 +131,7 @@ def rows_in_place_of_units(patch):
         query, rows = replace(one.query, unit="row"), ROWS[0]
         if id(rows) not in known:
             numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
-            known[id(rows)] = rows, once(sf.scan(numbered, privacy_unit="row").engine)
+            known[id(rows)] = rows, once(sf.scan(numbered, privacy_unit="row")._engine)
         return LOOKED(replace(one, engine=known[id(rows)][1], query=query), edges, epsilon)
 
     patch.setattr(Looking, "look", split)

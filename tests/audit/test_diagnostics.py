@@ -78,7 +78,7 @@ class Bulk:
                 if part == "contributions" or not part[1]
                 else self.diagnosis.tables[part[1] - 1][0]
             )
-            ask = lambda _: Release(plan, table.engine)  # noqa: E731
+            ask = lambda _: Release(plan, table._engine)  # noqa: E731
             self.known[part] = release_mechanism(ask)
         return self.known[part](self.rows, size)
 

@@ -43,7 +43,7 @@ def exact(question: sf.Question, plan: Plan) -> dict[int, Numbers]:
     Without groups it is of one world, which is called 0.
     """
     found: dict[int, Numbers] = defaultdict(dict)
-    for batch in question.table.engine.statistics(plan.exact, 10_000):
+    for batch in question.table._engine.statistics(plan.exact, 10_000):
         for row in batch.to_pylist():
             key = tuple(row[name] for name in question.query.keys)
             of = found[key[0] if key else 0][key] = Counter()

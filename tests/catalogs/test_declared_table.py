@@ -224,9 +224,10 @@ def test_the_largest_groups_take_no_limit_and_say_so():
     # Groups of domains are public, as of every question.
     years = table(max_groups=None, max_rows=None).top("year", k=1)
     assert (
-        years.public_keys["year"].to_pylist() == YEARS and "the 2 groups by year are public" in years.notes[0]
+        years._public_keys["year"].to_pylist() == YEARS
+        and "the 2 groups by year are public" in years.notes[0]
     )
-    assert table().top("year", k=1, keys="private").public_keys is None
+    assert table().top("year", k=1, keys="private")._public_keys is None
     with pytest.raises(QueryError, match="of each row"):
         table().top("year", k=1, by=sf.sum("age"))
     with pytest.raises(QueryError, match="leave bound out"):
@@ -237,7 +238,7 @@ def test_at_most_a_million_groups():
     wide = {"year": {"domain": range(1000)}, "City": {"domain": [str(i) for i in range(1001)]}}
     with pytest.raises(QueryError, match="1,000 times 1,001 = 1,001,000 groups"):
         table(columns=wide).group_by("year", "City")
-    assert table(columns=wide).group_by("year", "City", keys="private").public_keys is None
+    assert table(columns=wide).group_by("year", "City", keys="private")._public_keys is None
     assert product(["a", "b"], [range(1000), range(1000)]).num_rows == 1_000_000
 
 
@@ -290,7 +291,7 @@ def test_a_source_that_is_not_there_or_has_no_such_unit():
 
 def test_domains_of_numbers_fit_columns_of_floats():
     halves = table(columns={"age": {"domain": [0, 0.5, 1]}}).group_by("age")
-    assert halves.public_keys["age"].to_pylist() == [0.0, 0.5, 1.0]
+    assert halves._public_keys["age"].to_pylist() == [0.0, 0.5, 1.0]
 
 
 def test_rows_that_a_pipeline_brings():

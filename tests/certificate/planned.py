@@ -182,7 +182,7 @@ def _found(chance: random.Random) -> Any:
     options = _options(chance, private)
     looks = limits_look(question.table, question.query, Fraction(1, 9)).plans
     bounded = Values("y", chance.random() < 0.5, None, None, None)
-    looking = Looking(question.table.engine, question.query, question.table._part, bounded)
+    looking = Looking(question.table._engine, question.query, question.table._part, bounded)
     at_values = [looking.plan(looking.edges, Fraction(1, 20)) for _ in range(2)]
     found = Found.from_plans("limits", {}, looks), Found.from_plans("bounds", (0, 1), at_values)
     return replace(question.plan(**options), found=found)

@@ -51,7 +51,7 @@ def planned(name: str) -> tuple[Any, Any]:
 
 
 def exact(asked: Any, plan: Plan) -> pa.RecordBatch:
-    (batch,) = asked.engine.statistics(plan.exact, 1 << 20)
+    (batch,) = asked._engine.statistics(plan.exact, 1 << 20)
     return batch
 
 

@@ -158,7 +158,7 @@ def test_what_the_planner_makes_is_released(way):
 def test_a_release_is_made_of_no_plan_without_a_certificate(weak):
     plan = question().plan(epsilon=1, noise="laplace")
     with pytest.raises(RefusalError, match=REFUSED):
-        Release(plan, by_town().engine)
+        Release(plan, by_town()._engine)
     with pytest.raises(RefusalError, match=REFUSED):
         payment(None, [plan], "a test")
 

@@ -102,14 +102,14 @@ def test_what_is_printed_adds_up(catalog, run, tmp_path):
 def test_texts_name_the_same_table_of_a_catalog(catalog):
     read = asking(None, sf.catalog(catalog), None, NO_LIMITS, Advised("2", "1e-6"))
     first, second, joined, again = [read(text).questions[0] for text in [*texts(LEFT), JOINED.format(LEFT)]]
-    assert first.table.engine is second.table.engine
-    assert joined.table.engine is again.table.engine is not first.table.engine
-    assert first.table.auto_limits == ("groups", "rows") and first.automatic
+    assert first.table._engine is second.table._engine
+    assert joined.table._engine is again.table._engine is not first.table._engine
+    assert first.table._auto_limits == ("groups", "rows") and first.automatic
     # Whatever budget a text has, advice divides its own.
     told = PEOPLE.format("OPTIONS (epsilon = 7, auto_limits = false)")
     assert read(told).query.epsilon == "2"
     assert (
-        BY_YEAR and not read(BY_YEAR.format("OPTIONS (auto_limits = false)")).questions[0].table.auto_limits
+        BY_YEAR and not read(BY_YEAR.format("OPTIONS (auto_limits = false)")).questions[0].table._auto_limits
     )
 
 
@@ -117,12 +117,12 @@ def test_texts_name_the_same_file(visits):
     read = asking({"visits": "visits.parquet"}, None, None, NO_LIMITS, Advised("2", "1e-6"))
     ids = "OPTIONS (privacy_unit_column = id)"
     first, second = [read(text.format(ids)).questions[0].table for text in (BY_YEAR, PEOPLE)]
-    assert first.engine is second.engine
+    assert first._engine is second._engine
     # Another unit, or other types, are another table.
     other = (
         read(PEOPLE.format("OPTIONS (privacy_unit_column = year)").replace("id)", "year)")).questions[0].table
     )
-    assert other.engine is not first.engine
+    assert other._engine is not first._engine
     # Without advice a text needs its own budget, as ever.
     with pytest.raises(SqlError, match="epsilon is missing"):
         asking({"visits": "visits.parquet"}, None, None, NO_LIMITS)(PEOPLE.format(ids))

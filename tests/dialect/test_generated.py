@@ -87,7 +87,7 @@ def check_meaning(made: Made, of: Database) -> None:
     assert expected is not None
     columns = ", ".join(f'"{name}"' for name in made.columns)
     table = made.chain(of.opened())
-    found = table.engine.rows_after(table._part)
+    found = table._engine.rows_after(table._part)
     with found.source.session() as session:
         found.source.load(session, [name for name, _ in found.source.columns])
         rows = session.execute(f"SELECT {columns} FROM ({found.after(found.source.relation)})").fetchall()

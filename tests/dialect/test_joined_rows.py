@@ -81,8 +81,8 @@ def test_a_chain_takes_the_owners_limit_and_none_beyond_it() -> None:
     made = catalog(max_joined_rows=60)
     a, b = made.table("a"), made.table("b")
     for one, other in ((a, b), (b, a)):
-        assert limits(one.join(other, on="id").engine.content()) == [60]
-        assert limits(one.join(other, on="id", unit_rows=7).engine.content()) == [7]
+        assert limits(one.join(other, on="id")._engine.content()) == [60]
+        assert limits(one.join(other, on="id", unit_rows=7)._engine.content()) == [7]
         for beyond in (61, np.int64(61)):
             with pytest.raises(
                 QueryError, match=r"join: unit_rows is 61, but catalog: tables\.a allows at most 60"

@@ -84,7 +84,7 @@ def test_what_is_counted_is_what_duckdb_joins(number, select):
     if not group:
         (total,) = session.execute(f"SELECT {counted} {plain}").fetchall()
         expected = [("", *total)]
-    (batch,) = question.table.engine.statistics(plan.exact, 1000)
+    (batch,) = question.table._engine.statistics(plan.exact, 1000)
     found = [[str(v) for v in row.values()] for row in batch.to_pylist()]
     step = plan.coordinates[0].step if hasattr(plan, "coordinates") else 1
     assert step == 1

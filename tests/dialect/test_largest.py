@@ -76,7 +76,7 @@ def test_sql_asks_what_python_asks(call):
     found, options = asked(call)
     want = CALLS[call]
     if "AS price" not in call:
-        assert found == dataclasses.replace(want, engine=found.engine, schema=found.schema)
+        assert found == dataclasses.replace(want, _engine=found._engine, schema=found.schema)
     assert (found.keys, found.k, found.candidates, found.by) == (want.keys, want.k, want.candidates, want.by)
     assert options == {"epsilon": "2", "delta": "1e-6", "counts": True}
     assert found.plan(**options).measurement == want.plan(epsilon=2, delta="1e-6").measurement
@@ -91,7 +91,7 @@ def test_options_of_the_release():
 def test_groups_of_a_public_table():
     found, options = asked("APPROX_TOP_COUNT(p.product, 3)", **PUBLIC)
     assert (
-        found.public_keys.column(0).to_pylist() == GOODS["product"].to_pylist() and found.candidates is None
+        found._public_keys.column(0).to_pylist() == GOODS["product"].to_pylist() and found.candidates is None
     )
     assert options["delta"] == "0"
     # Of public groups a unit may take away from a sum.
@@ -112,10 +112,10 @@ def test_groups_and_limits_of_a_catalog():
     catalog = sf.catalog({"tables": {"sold": declared}})
     form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 50{}) {} FROM sold"
     release = sf.sql(form.format("", "APPROX_TOP_COUNT(shop, 2)"), catalog=catalog)
-    assert release.question.public_keys.num_rows == 3 and release.spent == (50.0, 0.0)
+    assert release.question._public_keys.num_rows == 3 and release.spent == (50.0, 0.0)
     assert "max_groups of catalog: tables.sold limits nothing here" in str(release.explain())
     private = sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_COUNT(product, 2)"), catalog=catalog)
-    assert private.question.public_keys is None and private.question.candidates == 100
+    assert private.question._public_keys is None and private.question.candidates == 100
     with pytest.raises(SqlError, match="those of a catalog are of each row"):
         sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_SUM(product, price, 2)"), catalog=catalog)
 

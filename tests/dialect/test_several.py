@@ -261,8 +261,8 @@ def test_the_groups_are_those_of_the_question() -> None:
     question = sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)}).plan.query
     asked = sf.scan(ROWS, privacy_unit="id").group_by("year", keys=[2020, 2021, 2023])
     expected = asked.bound(groups=1, rows=1).agg(n=sf.count()).query
-    assert question.public_keys == expected.public_keys and question.keys == expected.keys
-    assert question.steps == expected.steps == ()
+    assert question._public_keys == expected._public_keys and question.keys == expected.keys
+    assert question._steps == expected._steps == ()
     assert not question.private_groups
 
 
@@ -284,7 +284,7 @@ def test_a_null_group_of_python_has_the_rows() -> None:
     asked = sf.scan(rows, privacy_unit="id").group_by("year", keys=keys).bound(groups=1, rows=1)
     plan = asked.agg(n=sf.count()).plan(epsilon=1)
     counts = {
-        row["year"]: row for batch in asked.engine.statistics(plan.exact, 10) for row in batch.to_pylist()
+        row["year"]: row for batch in asked._engine.statistics(plan.exact, 10) for row in batch.to_pylist()
     }
     assert len(set(map(str, counts.values()))) == 2
 

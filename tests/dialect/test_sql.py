@@ -383,7 +383,7 @@ def test_keys_follow_the_select_list() -> None:
 
 def test_same_expression_is_derived_once() -> None:
     question = asked(f"year, AVG(docvis * 2, {ROWS}) AS m, SUM(DOCVIS*2, {ROWS}) AS s")
-    assert question.table.steps == (Derive("_value_1", "docvis * 2"),)
+    assert question.table._steps == (Derive("_value_1", "docvis * 2"),)
     assert {a.column for _, a in question.aggregates} == {"_value_1"}
 
 
@@ -391,18 +391,18 @@ def test_generated_names_do_not_clash() -> None:
     engine = FakeEngine(id="integer", _value_1="real", x="real")
     query = parse(dp(f"AVG(x + 1, {ROWS}) AS a, AVG(_value_1, {ROWS}) AS b", ""))
     question = query.question(lambda source, unit: Table(engine, unit))
-    (step,) = question.table.steps
+    (step,) = question.table._steps
     columns = {name: a.column for name, a in question.aggregates}
     assert step.expression == "x + 1" and columns == {"a": step.name, "b": "_value_1"}
     assert step.name not in engine.columns
     query = parse(dp(f"AVG(x + 1, {ROWS}) AS a", ""))
     question = query.question(lambda source, unit: Table(engine, unit))
-    assert question.table.steps[0].name not in engine.columns
+    assert question.table._steps[0].name not in engine.columns
 
 
 def test_a_key_may_hide_a_source_column() -> None:
     question = asked(f"age // 10 AS age, AVG(age, {ROWS}) AS a, AVG(age + 1, {ROWS}) AS b", "GROUP BY 1")
-    *early, last = question.table.steps
+    *early, last = question.table._steps
     assert last == Derive("age", "age // 10")
     assert {s.expression for s in early} == {'"age"', "age + 1"}
     names = {s.expression: s.name for s in early}
@@ -412,7 +412,7 @@ def test_a_key_may_hide_a_source_column() -> None:
 
 def test_two_keys_may_swap_names() -> None:
     question = asked("age AS year, year AS age, COUNT(*) AS n", "GROUP BY 1, 2")
-    first, second, third, fourth = question.table.steps
+    first, second, third, fourth = question.table._steps
     assert (first.expression, second.expression) == ("age", "year")
     assert third == Derive("year", f'"{first.name}"') and fourth == Derive("age", f'"{second.name}"')
     assert question.table.keys == ("year", "age")
@@ -423,14 +423,14 @@ def test_a_column_may_be_called_self() -> None:
     engine.columns["self"] = Column(Kind.REAL, "DOUBLE")
     query = parse(dp(f"self + 1 AS self, AVG(self, {ROWS}) AS s", "GROUP BY 1"))
     question = query.question(lambda source, unit: Table(engine, unit))
-    assert question.table.steps == (Derive("_self", '"self"'), Derive("self", "self + 1"))
+    assert question.table._steps == (Derive("_self", '"self"'), Derive("self", "self + 1"))
     assert parse(dp("COUNT(*) AS self", "")).question(open_people).output_names == ("self",)
 
 
 def test_where_comes_first_and_text_is_kept() -> None:
     text = "regexp_matches(city, 'GROUP BY|\\d''') and x::INT in (1, /* two */ 2) and a IS DISTINCT FROM b"
     question = asked("COUNT(*) AS n", f"WHERE {text}")
-    assert question.table.steps == (Filter(text),)
+    assert question.table._steps == (Filter(text),)
 
 
 @pytest.mark.parametrize(

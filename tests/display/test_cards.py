@@ -283,7 +283,7 @@ def test_showing_draws_reads_and_spends_nothing(monkeypatch: pytest.MonkeyPatch)
     def refuse(*_: object, **__: object) -> None:
         raise EngineError("rows were read")
 
-    monkeypatch.setattr(type(asked.engine), "statistics", refuse)
+    monkeypatch.setattr(type(asked._engine), "statistics", refuse)
     for thing in (asked.table, asked, asked.plan(epsilon=1), release, diagnostics, paid):
         assert thing._repr_html_() and str(thing) and repr(thing)
     assert not release.drawn and not diagnostics.drawn and paid.remaining == left

@@ -105,7 +105,7 @@ def test_of_units_in_part_the_bias_is_the_engines_own(options):
     for point in found.points:
         plan = plan_of(asked, point.limits, **options)
         assert plan.query.scaled
-        engine = exact_outputs(plan, asked.table.engine, 1)
+        engine = exact_outputs(plan, asked.table._engine, 1)
         for name in found.outputs:
             got = expected(point, keys, name)
             for town in TOWNS[:-1]:  # of no rows there is no exact mean to compare with
@@ -125,7 +125,7 @@ def choices(public, limits):
     """Return the exact outputs of many choices, which are the same whatever is expected of them."""
     asked = question(TOWNS if public else None, "sample")
     plan = plan_of(asked, limits, **CHOOSING)
-    return [exact_outputs(plan, asked.table.engine, salt) for salt in range(CHOICES)]
+    return [exact_outputs(plan, asked.table._engine, salt) for salt in range(CHOICES)]
 
 
 @pytest.mark.noise_cannot_matter("salts and words are seeded")
@@ -202,9 +202,9 @@ def test_noise_is_that_of_many_releases(options):
     found = asked.analyze(**options, groups=2, rows=1)
     (point,) = found.points
     plan = plan_of(asked, point.limits, **options)
-    exact = exact_outputs(plan, asked.table.engine, 1)
+    exact = exact_outputs(plan, asked.table._engine, 1)
     (batch,) = (
-        pa.Table.from_batches(list(asked.table.engine.statistics(plan.exact, 1 << 16)))
+        pa.Table.from_batches(list(asked.table._engine.statistics(plan.exact, 1 << 16)))
         .combine_chunks()
         .to_batches()
     )

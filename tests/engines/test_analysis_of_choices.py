@@ -195,7 +195,7 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
     """Counts of leaves, or of places, are the engine's, but for the cut of each unit's part to the grid."""
     question = quantile_question()
     plan = make_plan(question.query, epsilon=1, noise=noise)
-    batches = list(question.table.engine.statistics(plan.exact, 1 << 16, 1))
+    batches = list(question.table._engine.statistics(plan.exact, 1 << 16, 1))
     (engine,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     seen = []
     right = quantiles.OfQuantiles._batch
@@ -241,7 +241,7 @@ def chosen_quantiles(salts, total):
     (name,) = (s.names[0] for s in plan.requirements.statistics if s.listed)
     found = {rank: [] for rank in RANKS}
     for salt in range(salts):
-        (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, salt)
+        (batch,) = question.table._engine.statistics(plan.exact, 1 << 16, salt)
         for output, rank in RANKS.items():
             groups = plan.measurement.columns(batch)[name].to_pylist()
             found[output].append(
@@ -278,7 +278,7 @@ def test_noise_of_quantiles_is_that_of_releases(noise, monkeypatch):
     question = quantile_question("auto", TOWNS[:3], rows)
     (point,) = question.analyze(epsilon=0.2, noise=noise).points
     plan = make_plan(question.query, epsilon=0.2, noise=noise)
-    (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, 1)
+    (batch,) = question.table._engine.statistics(plan.exact, 1 << 16, 1)
     words = sf.noise.SeededWords(11)
     drawn = [plan.measurement.draw(batch, words).numbers for _ in range(200)]
     for e in (e for e in plan.requirements.estimates if e.kind == "quantile"):

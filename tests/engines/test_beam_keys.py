@@ -169,7 +169,7 @@ def on_one_machine(plan: Any, keys: pa.Table) -> list[dict[str, Any]]:
 
 
 def in_a_pipeline(question: sf.Question, plan: Any, brought: list[Any], run: Any) -> list[dict[str, Any]]:
-    engine: Any = question.table.engine
+    engine: Any = question.table._engine
     stages = engine.stages(plan.exact, 3)
     rows = visits()
     names = {0: "visits", -1: "places"}
@@ -386,7 +386,7 @@ def test_whole_numbers_that_the_column_cannot_hold_are_keys_of_no_group(run):
 def test_too_many_for_every_worker_are_refused(monkeypatch):
     monkeypatch.setattr("sfumato.engines.duckdb.stages.KEYS_BYTES", 10)
     question = asked(named("places", PLACES))
-    stages = question.table.engine.stages(question.plan(epsilon=1).exact, 2)  # type: ignore[attr-defined]
+    stages = question.table._engine.stages(question.plan(epsilon=1).exact, 2)  # type: ignore[attr-defined]
     with pytest.raises(QueryError, match="public keys of 'places' are larger than 0 MB"):
         stages.with_keys([b"0123456789a"])
 

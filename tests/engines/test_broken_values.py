@@ -36,7 +36,7 @@ def counted(path, broken: int, nulls: int, good: int, kind: str, question) -> in
     pq.write_table(rows, path, row_group_size=SIZE)
     asked = question(sf.scan(path, privacy_unit="id").bound(rows=1))
     query = asked.plan(epsilon=1, noise="laplace").exact
-    (batch,) = asked.table.engine.statistics(query, 10)
+    (batch,) = asked.table._engine.statistics(query, 10)
     return int(batch.column(0)[0].as_py()) >> -query.statistics[0].exponent
 
 
@@ -79,7 +79,7 @@ def test_one_more_unit_changes_one_where_the_text_is_in_a_struct(missing, tmp_pa
         table = sf.scan(tmp_path / "rows.parquet", privacy_unit="id").filter(missing)
         asked = table.bound(rows=1).agg(n=sf.count())
         query = asked.plan(epsilon=1, noise="laplace").exact
-        (batch,) = asked.table.engine.statistics(query, 10)
+        (batch,) = asked.table._engine.statistics(query, 10)
         found.append(int(batch.column(0)[0].as_py()) >> -query.statistics[0].exponent)
     assert found in ([0, 0, 0], [SIZE, SIZE + 1, 2 * SIZE])
 

@@ -216,7 +216,7 @@ def test_every_source_may_be_joined(kind, tmp_path):
     assert {n: c.type_name for n, c in asked.schema.items()}.keys() == asked_of_arrow.schema.keys()
     assert rows_of(chain("everything", v, p, opened)) == rows_of(chain("everything", v, p))
     plan = asked.bound(rows=9).agg(n=sf.count()).plan(epsilon=1)
-    (batch,) = asked.engine.statistics(plan.exact, 100)
+    (batch,) = asked._engine.statistics(plan.exact, 100)
     assert batch.num_rows == 1 and str(batch.column(0)[0]) == "3"
 
 
@@ -337,9 +337,9 @@ def test_a_question_after_a_combination_is_as_before():
         .agg(n=sf.count())
     )
     query = plain.plan(epsilon=1, noise="laplace").exact
-    before = [batch.to_pylist() for batch in plain.table.engine.statistics(query, 10)]
+    before = [batch.to_pylist() for batch in plain.table._engine.statistics(query, 10)]
     rows_of(chain("everything", [(1.0, "A", 1.0, 1)], [(1.0, 20, "A")]))
-    assert [batch.to_pylist() for batch in plain.table.engine.statistics(query, 10)] == before
+    assert [batch.to_pylist() for batch in plain.table._engine.statistics(query, 10)] == before
 
 
 def test_equal_values_that_are_not_the_same_are_no_matter_of_order():

@@ -86,7 +86,7 @@ def questions(asked: Table) -> list[sf.Question]:
 def statistics(asked: Table) -> list[list[dict]]:
     plans = [one.plan(epsilon=1, delta=1e-6, noise="gaussian") for one in questions(asked)]
     return [
-        [row for batch in asked.engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
+        [row for batch in asked._engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
         for plan in plans
     ]
 
@@ -137,7 +137,7 @@ def test_workers_keep_the_rows_that_one_machine_does(name, fixed_salt):
         texts = [n for n, c in asked.schema.items() if c.type_name == "VARCHAR" and n != asked.unit]
         question = asked.group_by(*texts[-1:]).bound(total_rows=4).agg(n=sf.count(), units=sf.count_units())
         plan = question.plan(epsilon=1, delta=1e-6, noise="laplace")
-        found.append([row for b in asked.engine.statistics(plan.exact, 1000) for row in b.to_pylist()])
+        found.append([row for b in asked._engine.statistics(plan.exact, 1000) for row in b.to_pylist()])
     assert found[0] == found[1]
 
 
@@ -175,7 +175,7 @@ def test_only_columns_that_are_read_move_and_rows_stay_where_they_can():
     def sent(name: str, ask: Callable[[Table], sf.Question]):
         asked = ask(chain(name, v, p, LocalEngine))
         plan = asked.plan(epsilon=1, delta=1e-6, noise="laplace")
-        stages = asked.table.engine.stages(plan.exact, 3)
+        stages = asked.table._engine.stages(plan.exact, 3)
         return stages.by_rows, [t.rows.names for t in stages.tables]
 
     def by_region(asked):
@@ -240,7 +240,7 @@ def test_public_tables_beyond_what_every_worker_can_be_sent_are_refused(monkeypa
     (question,) = questions(chain("join public", v, p, LocalEngine))[:1]
     monkeypatch.setattr(combined_stages, "PUBLIC_BYTES", 10)
     with pytest.raises(QueryError, match="public tables are larger than 0 MB"):
-        question.table.engine.stages(question.plan(epsilon=1).exact, 2)
+        question.table._engine.stages(question.plan(epsilon=1).exact, 2)
 
 
 # On real engines, in the second tier, where each is several jobs.
@@ -320,7 +320,7 @@ def test_sql_joins_tables_of_a_spark_session_that_a_catalog_names(spark, frame_o
 
 def test_public_keys_may_be_a_data_frame(frame_of):
     asked = sf.scan(frame_of(PEOPLE), privacy_unit="id")
-    keys = asked.group_by("town", keys=frame_of(LIES.select(["town"]))).public_keys
+    keys = asked.group_by("town", keys=frame_of(LIES.select(["town"])))._public_keys
     assert keys.to_pydict() == {"town": ["Bonn", "Ulm"]}
     with pytest.raises(QueryError, match="names 'Ulm' twice"):
         asked.group_by("town", keys=frame_of(pa.table({"town": ["Ulm", "Ulm"]})))
@@ -497,7 +497,7 @@ def test_public_tables_of_every_kind_are_sent(tmp_path, fixed_salt):
         )  # fmt: skip
         asked = asked.group_by("x").bound(groups=1, rows=1).agg(n=sf.count())
         plan = asked.plan(epsilon=1, delta=1e-6, noise="laplace")
-        found.append([b.to_pylist() for b in asked.table.engine.statistics(plan.exact, 100)])
+        found.append([b.to_pylist() for b in asked.table._engine.statistics(plan.exact, 100)])
     assert found[0] == found[1] and len(found[0][0]) == 6
 
 

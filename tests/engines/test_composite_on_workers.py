@@ -76,7 +76,7 @@ def test_a_unit_whose_rows_go_to_two_workers_would_be_found(monkeypatch, fixed_s
 def test_columns_that_make_a_unit_move_and_no_others():
     def sent(name: str) -> tuple[bool, list[list[str]]]:
         question = asked(name, 0, LocalEngine).bound(rows=1).agg(n=sf.count())
-        stages = question.table.engine.stages(question.plan(epsilon=1).exact, 3)
+        stages = question.table._engine.stages(question.plan(epsilon=1).exact, 3)
         return stages.by_rows, [t.rows.names for t in stages.tables]
 
     assert sent("weeks") == (True, [["id", "ts"]])
@@ -104,7 +104,7 @@ def test_the_explanation_says_what_is_protected(frame_of):
     v, _ = rows_by_chance(1)
     for source in (frame_of(table(VISITS, v)), VISITS):
         visits = sf.scan(source, privacy_unit=WEEKS, unit_timezone="Europe/Berlin")
-        assert isinstance(visits.engine, DistributedEngine)
+        assert isinstance(visits._engine, DistributedEngine)
         told = str(visits.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).explain())
         assert "in m units, it is protected as m people together are" in told
         assert "Times with a zone are read in Europe/Berlin" in told

@@ -313,7 +313,7 @@ def test_sql_has_the_units_of_a_chain(written, parts, zone):
     rows = table(VISITS, [("a", 1.0, 1, t) for t in TIMES])
     asked = ask(SAID.format(written), {"visits": rows}, None, None, LIMITS).questions[0]
     chain_ = sf.scan(rows, privacy_unit=parts, unit_timezone=zone).filter("n > 0")
-    assert (asked.table.unit, asked.table.unit_parts) == (chain_.unit, chain_.unit_parts)
+    assert (asked.table.unit, asked.table._unit_parts) == (chain_.unit, chain_._unit_parts)
     assert asked.table.notes == chain_.notes and rows_of(asked.table) == rows_of(chain_)
     plans = [one.plan(epsilon=1) for one in (asked, chain_.bound(rows=2).agg(n=sf.count()))]
     assert plans[0].exact == plans[1].exact
@@ -403,7 +403,7 @@ def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
         asked = sf.scan(path, privacy_unit=unit).group_by("g").bound(groups=limit, rows=3)
         question = asked.agg(u=sf.count_units(), n=sf.count(), m=sf.sum("x", lower=0, upper=1, per="unit"))
         plan = question.plan(epsilon=1, delta=1e-6)
-        (batch,) = asked.engine.statistics(plan.exact, 1000)
+        (batch,) = asked._engine.statistics(plan.exact, 1000)
         totals = [sum(int(v) for v in column.to_pylist()) for column in batch.columns[1:3]]
         found.append(totals if limit < 5 else [column.to_pylist() for column in batch.columns])
     assert found[0] == found[1]

@@ -43,7 +43,7 @@ def plan(asked: str, groups: int, rows: int, private: bool, **options: Any):
     table = sf.scan(ROWS, privacy_unit="id")
     keys = {} if private else {"keys": [str(i) for i in range(groups)]}
     return (
-        Table(table.engine, "id")
+        Table(table._engine, "id")
         .group_by("g", **keys)
         .bound(groups=groups, rows=rows)
         .agg(**QUESTIONS[asked])

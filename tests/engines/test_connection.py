@@ -50,7 +50,7 @@ def lent_place(**options) -> str:
 def counted(source) -> list[tuple[int, int]]:
     """The exact number of units in each group."""
     query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
-    table = pa.Table.from_batches(sf.scan(source, privacy_unit="id").engine.statistics(query, 100))
+    table = pa.Table.from_batches(sf.scan(source, privacy_unit="id")._engine.statistics(query, 100))
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -243,7 +243,7 @@ def test_a_database_is_lent_again_however_long_its_user_waits(monkeypatch):
 
 def test_a_release_that_is_not_read_to_its_end_closes_its_database():
     query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
-    found = sf.scan(ROWS, privacy_unit="id").engine.statistics(query, 1)
+    found = sf.scan(ROWS, privacy_unit="id")._engine.statistics(query, 1)
     next(found)
     before = idle()
     found.close()
@@ -288,8 +288,8 @@ def test_a_database_is_as_new_after_releases(tmp_path):
         sf.scan(ROWS, privacy_unit="id").filter("k < 2").group_by("k", keys=[0, 1]).bound(groups=2, rows=1)
     )
     plan = table.agg(n=sf.count(), m=sf.quantiles("k", [0.5], lower=0, upper=2)).plan(epsilon=1)
-    assert len(list(table.engine.statistics(plan.exact, 100))) == 1
-    assert table.engine.progress() is None
+    assert len(list(table._engine.statistics(plan.exact, 100))) == 1
+    assert table._engine.progress() is None
     with lent() as used:
         assert settings(used) == settings(connect().cursor())
 
@@ -352,8 +352,8 @@ def test_a_source_keeps_its_time_zone(kind, monkeypatch, tmp_path):
         source = tmp_path / "rows.parquet"
         pq.write_table(ROWS, source)
     for engine, zone in (
-        (sf.scan(source, privacy_unit="id").engine, "UTC"),
-        (sf.scan(source, privacy_unit="id", timezone="Europe/Berlin").engine, "Europe/Berlin"),
+        (sf.scan(source, privacy_unit="id")._engine, "UTC"),
+        (sf.scan(source, privacy_unit="id", timezone="Europe/Berlin")._engine, "Europe/Berlin"),
     ):
         for machine in ("Asia/Tokyo", "America/New_York"):
             monkeypatch.setenv("TZ", machine)
@@ -369,7 +369,7 @@ def test_a_source_with_a_folder_of_its_own_needs_no_other(monkeypatch, tmp_path)
     rows = pa.table({"id": [1], "another name": [1]})
     table = sf.scan(rows, privacy_unit="id", temp_directory=tmp_path).group_by("another name", keys=[1, 2])
     plan = table.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1)
-    assert len(list(table.engine.statistics(plan.exact, 100))) == 1
+    assert len(list(table._engine.statistics(plan.exact, 100))) == 1
 
 
 def test_a_child_takes_none_of_its_parents(in_child):

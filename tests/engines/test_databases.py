@@ -47,7 +47,7 @@ def stored(path: Any, values: Any, ddl: str = DDL) -> str:
 
 
 def rows_of(asked: Any) -> Counter:
-    made = asked.engine.rows_after(asked._part)
+    made = asked._engine.rows_after(asked._part)
     with made.source.session() as session:
         made.source.load(session, [name for name, _ in made.source.columns])
         return Counter(map(str, session.execute(made.after(made.source.relation)).fetchall()))
@@ -61,7 +61,7 @@ def test_columns_have_their_declared_types(tmp_path):
         "(1, 'a', 0.5, datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 1, 2, 3), True, "
         "b'\\x00\\xff', 1.25, 'x')"
     )
-    assert asked.engine.files == (str(tmp_path / "t.sqlite"),)
+    assert asked._engine.files == (str(tmp_path / "t.sqlite"),)
 
 
 @pytest.mark.long
@@ -218,7 +218,7 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
     moved(monkeypatch, sqlite.SqliteReader, change)
     if planted:
         monkeypatch.setattr(reading, "one_snapshot", nullcontext)
-    (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
+    (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
 
 
@@ -409,7 +409,7 @@ def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
     moved(monkeypatch, PostgresReader, lambda: told(server, "DELETE FROM a", "DELETE FROM b"))
     if planted:
         monkeypatch.setattr(reading, "one_snapshot", nullcontext)
-    (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
+    (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
 
 

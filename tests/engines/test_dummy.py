@@ -50,7 +50,7 @@ def table_of(engine: Any) -> pa.Table:
 
 
 def rows_of(table: Any) -> list[str]:
-    return sorted(map(str, table_of(table.engine).to_pylist()))
+    return sorted(map(str, table_of(table._engine).to_pylist()))
 
 
 def dummy(**options: Any) -> Table[Any]:
@@ -80,7 +80,7 @@ def test_columns_and_types_are_those_of_the_table():
 
 
 def test_values():
-    found = table_of(dummy(rows=2000, units=300).engine)
+    found = table_of(dummy(rows=2000, units=300)._engine)
     assert found.num_rows == 2000 and len(set(found["id"].to_pylist())) == 300
     counts = found.group_by("id").aggregate([("id", "count")])["id_count"].to_pylist()
     assert min(counts) >= 1 and max(counts) > 3 * 2000 / 300  # people are unlike
@@ -213,19 +213,20 @@ def test_a_catalog_whose_files_are_not_there(unread):
         catalog.table("customers")
     made = catalog.dummy()
     customers, orders, items = (made.table(name) for name in ("customers", "orders", "items"))
-    assert set(table_of(customers.engine)["region"].to_pylist()) == {"north", "south", None}
-    ages = [age for age in table_of(customers.engine)["age"].to_pylist() if age is not None]
+    assert set(table_of(customers._engine)["region"].to_pylist()) == {"north", "south", None}
+    ages = [age for age in table_of(customers._engine)["age"].to_pylist() if age is not None]
     assert min(ages) >= 18 and max(ages) <= 90 and max(ages) - min(ages) > 50
     # A customer is one row, and each has orders; each order has items.
-    people = set(table_of(customers.engine)["customer"].to_pylist())
-    assert len(people) == table_of(customers.engine).num_rows == 250
-    found = table_of(orders.engine)
+    people = set(table_of(customers._engine)["customer"].to_pylist())
+    assert len(people) == table_of(customers._engine).num_rows == 250
+    found = table_of(orders._engine)
     assert found.num_rows == 1000 and set(found["cust"].to_pylist()) == people
     assert (
-        set(table_of(items.engine)["cust"].to_pylist()) <= people and table_of(items.engine).num_rows == 1000
+        set(table_of(items._engine)["cust"].to_pylist()) <= people
+        and table_of(items._engine).num_rows == 1000
     )
-    assert len(set(table_of(made.table("monthly").engine)["id"].to_pylist())) == 250
-    assert table_of(made.public("regions").engine)["region"].to_pylist() == ["north", "south"]
+    assert len(set(table_of(made.table("monthly")._engine)["id"].to_pylist())) == 250
+    assert table_of(made.public("regions")._engine)["region"].to_pylist() == ["north", "south"]
 
 
 QUESTIONS = {
@@ -309,7 +310,7 @@ def declared(**entry: Any) -> Any:
     ],
 )
 def test_units_of_every_type(kind):
-    found = table_of(declared(types={"id": kind}).dummy(rows=400, units=90).table("t").engine)[
+    found = table_of(declared(types={"id": kind}).dummy(rows=400, units=90).table("t")._engine)[
         "id"
     ].to_pylist()
     assert len(set(found)) == 90 and None not in found
@@ -317,7 +318,7 @@ def test_units_of_every_type(kind):
 
 def test_a_unit_of_several_columns_has_as_many_first_ones():
     table = declared(privacy_unit=["id", "town"], types={"id": "BIGINT", "town": "VARCHAR"}).table("t")
-    found = table_of(table.engine)
+    found = table_of(table._engine)
     assert len(set(found["id"].to_pylist())) == 250 and len(set(found["town"].to_pylist())) == 11
 
 
@@ -335,7 +336,7 @@ def test_bounds_beyond_a_type_or_between_its_values():
     columns = {name: {"lower": -most, "upper": most} for name, most in wide.items()} | {
         "f": {"lower": 0.2, "upper": 0.4}
     }
-    found = table_of(declared(types=types, columns=columns).table("t").engine)
+    found = table_of(declared(types=types, columns=columns).table("t")._engine)
     for name in wide:
         assert len({one for one in found[name].to_pylist() if one is not None}) > 3, name
 
@@ -462,12 +463,12 @@ def derived(table: Table[Any]) -> Iterator[Table[Any]]:
 
 def test_what_is_made_of_rows_is_real_and_of_made_up_ones_made_up():
     for real in derived(sf.scan(ONE, privacy_unit="id")):
-        assert not real.engine.made_up and MADE_UP not in real.notes
+        assert not real._engine.made_up and MADE_UP not in real.notes
         budget = sf.Budget(epsilon=1)
         real.agg(n=sf.count_units()).release(epsilon=1, budget=budget)
         assert budget.spent == (1, 0)
     for made in derived(sf.scan(ONE, privacy_unit="id").dummy()):
-        assert made.engine.made_up and MADE_UP in made.notes
+        assert made._engine.made_up and MADE_UP in made.notes
 
 
 def test_made_up_rows_and_real_ones_do_not_meet():
@@ -489,14 +490,14 @@ def test_a_public_table_that_is_made_up_makes_no_question_free():
     )
     budget = sf.Budget(epsilon=1)
     real.agg(n=sf.count_units()).release(epsilon=1, budget=budget)
-    assert budget.spent == (1, 0) and not real.engine.made_up and MADE_UP not in real.notes
+    assert budget.spent == (1, 0) and not real._engine.made_up and MADE_UP not in real.notes
 
 
 def test_the_flag_is_no_argument_of_anybody():
     """A planted defect: an engine that says that it is made up does not pay, which the tests above would see."""
     real = sf.scan(ONE, privacy_unit="id")
     with pytest.raises(AttributeError):
-        real.engine.made_up = True
+        real._engine.made_up = True
 
 
 # What is refused.
@@ -604,7 +605,7 @@ def test_a_catalog_that_is_checked_against_its_dummy_rows_is_as_declared():
 
 def test_a_schema_for_a_pipeline_and_dates(unread):
     table = sf.scan(pa.schema({"id": pa.int64(), "day": pa.date32()}), privacy_unit="id").dummy(rows=100)
-    days = [day for day in table_of(table.engine)["day"].to_pylist() if day is not None]
+    days = [day for day in table_of(table._engine)["day"].to_pylist() if day is not None]
     assert (
         min(days) >= datetime.date(2024, 1, 1)
         and table.agg(n=sf.count_units()).release(epsilon=1).to_arrow().num_rows

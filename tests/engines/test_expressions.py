@@ -223,7 +223,7 @@ def test_one_row_does_not_decide_whether_a_release_fails(engine):
         derived = {f"{name}, {copy}": text for name, text in RAISING.items() for copy in "yz"}
         table = Table(engine(columns), "id").with_columns(**derived)
         plan = table.bound(rows=1).agg(**{name: sf.count(name) for name in derived}).plan(epsilon=1)
-        assert sum(b.num_rows for b in table.engine.statistics(plan.exact, 10)) == 1
+        assert sum(b.num_rows for b in table._engine.statistics(plan.exact, 10)) == 1
 
 
 @pytest.mark.long
@@ -473,7 +473,7 @@ def test_a_column_of_structs_may_have_any_name(engine):
     for name in names:
         table = Table(engine(rows), "id").with_columns(y=f"{name}.k").filter(f"{name}.k >= 15")
         plan = table.filter("y >= 17").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
-        (batch,) = table.engine.statistics(plan.exact, 10)
+        (batch,) = table._engine.statistics(plan.exact, 10)
         assert [v for c in batch.columns for v in c.to_pylist()] == [3]
 
 
@@ -493,7 +493,7 @@ def test_threads_share_a_table(tmp_path):
 
         def counted(column, table=table):
             plan = table.filter(f"{column} > 0").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
-            (batch,) = table.engine.statistics(plan.exact, 10)
+            (batch,) = table._engine.statistics(plan.exact, 10)
             return [v for c in batch.columns for v in c.to_pylist()]
 
         with ThreadPoolExecutor(6) as threads:

@@ -127,7 +127,7 @@ def test_a_column_stands_twice_in_a_comparison_of_several(openers, text):
     }
     table = Table(openers("duckdb")(columns), "id").with_columns(y=text)
     plan = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
-    assert sum(batch.num_rows for batch in table.engine.statistics(plan.exact, 10)) > 1
+    assert sum(batch.num_rows for batch in table._engine.statistics(plan.exact, 10)) > 1
 
 
 @pytest.mark.parametrize("name", ["greatest", "least"])
@@ -275,7 +275,7 @@ def test_as_many_steps_as_duckdb_plans():
     table = sf.scan(pa.table({"id": range(400), "a": range(400)}), privacy_unit="id")
     for i in range(300):
         table = table.filter(f"a > {i}")
-    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    (batch,) = table._engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
     assert [v for c in batch.columns for v in c.to_pylist()] == [100]
     with pytest.raises(QueryError, match="more than 300 filters and derived columns"):
         table.with_columns(y="a + 1")
@@ -288,7 +288,7 @@ def test_names_are_the_same_where_duckdb_says_so(engine):
         opened.filter("é > 3")
     table = opened.with_columns(é="É + 1", k="k + 1").filter("é > 3 AND K > 3")  # each in the other's place
     assert set(table.schema) == {"id", "é", "k"}
-    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    (batch,) = table._engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
     assert [v for c in batch.columns for v in c.to_pylist()] == [6]
 
 
@@ -299,7 +299,7 @@ def test_keys_fit_what_holds_them(engine):
     table = Table(engine(rows), "id").with_columns(y="CAST(s AS HUGEINT)").group_by("y")
     plan = table.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
     found = []
-    for batch in table.engine.statistics(plan.exact, 10):
+    for batch in table._engine.statistics(plan.exact, 10):
         batch.validate(full=True)
         found += batch.column(0).to_pylist()
     assert {None if v is None else int(v) for v in found} == {5, -(10**38) + 1, None}
@@ -325,7 +325,7 @@ def test_parts_of_longer_columns_are_read(openers):
         table = Table(openers(name)(rows), "id").filter("st.a.c >= 15 AND li[1].k < 18")
         for _ in range(3):
             plan = table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
-            (batch,) = table.engine.statistics(plan.exact, 10)
+            (batch,) = table._engine.statistics(plan.exact, 10)
             assert [v for c in batch.columns for v in c.to_pylist()] == [3]
 
 
@@ -341,7 +341,7 @@ def test_reading_json_takes_no_more_memory_than_there_is(expression):
         {"id": range(10), "s": texts, "j": pa.ExtensionArray.from_storage(pa.json_(pa.string()), texts)}
     )
     table = sf.scan(rows, privacy_unit="id").with_columns(v=expression).filter("v IS NOT NULL")
-    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    (batch,) = table._engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
     assert [v for c in batch.columns for v in c.to_pylist()] == [9]
 
 

@@ -98,7 +98,7 @@ def questions(asked: Table) -> list[sf.Question]:
 def statistics(asked: Table, of: slice = ALL) -> list[list[dict]]:
     plans = [one.plan(epsilon=1, delta=1e-6, noise="gaussian") for one in questions(asked)[of]]
     return [
-        [row for batch in asked.engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
+        [row for batch in asked._engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
         for plan in plans
     ]
 
@@ -148,7 +148,7 @@ BY_ROWS = [
 def test_rows_stay_where_they_are_only_where_each_is_combined_by_itself(alone, text):
     asked = made(text, LocalEngine, rows_by_chance(0))
     plan = questions(asked)[0].plan(epsilon=1, delta=1e-6, noise="laplace")
-    assert asked.engine.stages(plan.exact, 2).by_rows is alone
+    assert asked._engine.stages(plan.exact, 2).by_rows is alone
 
 
 @pytest.mark.parametrize(("verdict", "text"), corpus("refused")[::8])
@@ -179,7 +179,7 @@ def first_of_ties(opened: Opened, seed: int, more: int) -> int:
     asked = made(FIRST, opened, rows).bound(rows=1).agg(s=sf.sum("x", lower=0, upper=1, per="row"))
     exact = asked.plan(epsilon=1, delta=1e-6).exact
     ((*_, found),) = (
-        tuple(r.values()) for b in asked.table.engine.statistics(exact, 9) for r in b.to_pylist()
+        tuple(r.values()) for b in asked.table._engine.statistics(exact, 9) for r in b.to_pylist()
     )
     return int(found)
 

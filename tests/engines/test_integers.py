@@ -284,7 +284,7 @@ def test_arithmetic_of_narrow_columns_keeps_every_row(openers, text):
         table = Table(openers(name)(SHOP), "id").with_columns(y=text)
         question = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count())
         found = Counter[int | None]()
-        for batch in table.engine.statistics(question.plan(epsilon=1, delta=1e-6).exact, 1000):
+        for batch in table._engine.statistics(question.plan(epsilon=1, delta=1e-6).exact, 1000):
             for row in batch.to_pylist():
                 key = row.pop("y")
                 found[None if key is None else int(key)] += max(row.values())
@@ -340,7 +340,7 @@ def test_a_union_of_two_types_of_whole_numbers_holds_both():
     both = table.union(table.with_columns(k="k + 1", u="u % 7"))
     assert {name: both.schema[name].type_name for name in ("k", "u")} == {"k": "HUGEINT", "u": "HUGEINT"}
     question = both.group_by("k", "u").bound(groups=4, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
-    found = [row for batch in both.engine.statistics(question.exact, 9) for row in batch.to_pylist()]
+    found = [row for batch in both._engine.statistics(question.exact, 9) for row in batch.to_pylist()]
     expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
     assert {(int(row["k"]), int(row["u"])) for row in found} == expected
 

@@ -73,7 +73,7 @@ def test_a_chain_makes_the_product() -> None:
     )
     raised = five.join(tens, on="k", unit_rows=10**6).agg(n=sf.count_units())
     assert raised.plan(epsilon=1).epsilon == 1
-    raised.table.engine.check_release(raised.plan(epsilon=1), None)
+    raised.table._engine.check_release(raised.plan(epsilon=1), None)
     refused(
         visits().join(tens, on="k", unit_rows=9),
         "become 10 rows, and at most 9 are made of one: .*up to 10 rows with the same k. Join",

@@ -182,7 +182,7 @@ def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise
     of_base = question(engine(apart(base for _ in adversaries)), ("world", "g", "h"), 2, 3, asked)
     plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
     joined = engine(apart(pa.concat_tables([base, rows]) for rows in adversaries))
-    changed = by_world(changes(exact(of_base.table.engine, plan), exact(joined, plan)))
+    changed = by_world(changes(exact(of_base.table._engine, plan), exact(joined, plan)))
     for world, name in enumerate(ADVERSARIES):
         judge(name, plan, changed[world], 2)
 
@@ -190,7 +190,7 @@ def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise
         return
     of_base = question(engine(base), (), 1, 1, asked)  # no key, so a table for each
     plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
-    before = exact(of_base.table.engine, plan)
+    before = exact(of_base.table._engine, plan)
     for name, rows in ADVERSARIES.items():
         judge(name, plan, changes(before, exact(engine(pa.concat_tables([base, rows])), plan)), 1)
 
@@ -219,7 +219,7 @@ def test_values_from_an_overflowing_expression_stay_within_bounds(engine, fixed_
 
     one, other = question(base), question(pa.concat_tables([base, stranger]))
     plan = one.plan(epsilon=1, delta=1e-6)
-    changed = changes(exact(one.table.engine, plan), exact(other.table.engine, plan))
+    changed = changes(exact(one.table._engine, plan), exact(other.table._engine, plan))
     assert changed and not violations(plan, changed, 2)
 
 
@@ -292,4 +292,4 @@ def test_moments_share_noise_between_values_and_missing_values():
 
 
 def _engine_of(rows: pa.Table):
-    return sf.scan(rows, privacy_unit="id").engine
+    return sf.scan(rows, privacy_unit="id")._engine

@@ -198,7 +198,7 @@ def test_two_windows_give_copies_of_a_row_their_values_in_one_way():
     ]
     assert found[0] == found[1]
     asked = sf.scan(rows, privacy_unit="id").sql(COPIES)
-    assert "valuecopy" in asked.engine.rows_after(asked._part).source.relation
+    assert "valuecopy" in asked._engine.rows_after(asked._part).source.relation
 
 
 def test_an_order_by_a_distance_alone_would_be_found(monkeypatch):

@@ -233,5 +233,5 @@ def test_files_are_read_as_tables_are(kind, tmp_path):
     found = rows_of(CHAINS["all three"](cat).with_columns(x="item"))
     assert sum(found.values()) == 2
     query = CHAINS["lines"](cat).bound(rows=9).agg(n=sf.count()).plan(epsilon=1)
-    (batch,) = CHAINS["lines"](cat).engine.statistics(query.exact, 10)
+    (batch,) = CHAINS["lines"](cat)._engine.statistics(query.exact, 10)
     assert str(batch.column(0)[0]) == "3"

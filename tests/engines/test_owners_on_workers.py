@@ -46,7 +46,7 @@ def rows_by_chance(seed: int) -> tuple[list[Any], list[Any], list[Any]]:
 def with_owners(rows: Any, owners: Table[Any], column: str, key: str, unit: str) -> Table[Any]:
     """Return rows with the units that they reach, as a catalog does."""
     made = rows.combined(Reached(Part(rows, (), None), owners._part, column, key, unit))
-    return Table(made, unit, unit_parts=owners.unit_parts)
+    return Table(made, unit, _unit_parts=owners._unit_parts)
 
 
 class Shop:
@@ -107,7 +107,7 @@ CHAINS: dict[str, tuple[Any, Callable[[Shop], Table[Any]]]] = {
 def numbers(asked: Table[Any]) -> list[Any]:
     """Return statistics of all kinds, and within limits that no unit comes to."""
     plan = asked.bound(rows=10**6).agg(n=sf.count(), u=sf.count_units()).plan(epsilon=1)
-    whole = [batch.to_pylist() for batch in asked.engine.statistics(plan.exact, 1000)]
+    whole = [batch.to_pylist() for batch in asked._engine.statistics(plan.exact, 1000)]
     return [*statistics(asked), whole]
 
 
@@ -194,7 +194,7 @@ def test_only_columns_that_are_read_move_and_sums_where_they_can():
     def sent(name: str, ask: Callable[[Any], sf.Question]) -> tuple[bool, dict[int, list[str]]]:
         unit, made = CHAINS[name]
         question = ask(made(Shop(unit, 0, LocalEngine)))
-        stages = question.table.engine.stages(question.plan(epsilon=1, delta=1e-6).exact, 3)
+        stages = question.table._engine.stages(question.plan(epsilon=1, delta=1e-6).exact, 3)
         return stages.by_rows, {number: rows.names for number, rows in stages.arriving.items()}
 
     def counted(asked: Any) -> sf.Question:
@@ -216,13 +216,13 @@ def test_only_columns_that_are_read_move_and_sums_where_they_can():
 def outputs_in_any_order(asked: Table[Any]) -> list[int]:
     """Return of how many kinds is what each hop gives, of the same parts in several orders."""
     plan = asked.bound(rows=5).agg(n=sf.count()).plan(epsilon=1)
-    stages = asked.engine.stages(plan.exact, 1)
+    stages = asked._engine.stages(plan.exact, 1)
     moved = {
         number: [
             part
             for i in range(0, 60, 7)
             for part in stages.partials(
-                asked.engine.tables[number].engine.given.select(rows.names).slice(i, 7).to_batches(), number
+                asked._engine.tables[number].engine.given.select(rows.names).slice(i, 7).to_batches(), number
             )
         ]
         for number, rows in stages.arriving.items()
@@ -267,7 +267,7 @@ def kinds_of_outputs(made, owners: bool) -> tuple[int, int]:
     if owners:
         orders = with_owners(LocalEngine(rows), Table(LocalEngine(customers), "p"), "cust", "id", "p")
     question = made(orders)
-    engine = question.table.engine
+    engine = question.table._engine
     stages = engine.stages(question.plan(epsilon=1, delta=1e-6).exact, 1)
     parts = [
         part.data
@@ -404,7 +404,7 @@ def test_collections_of_one_name_with_other_columns_are_refused():
 
     owners = sf.scan(named("customers", CUSTOMERS), privacy_unit="person")
     fewer = sf.scan(named("customers", CUSTOMERS.remove(2)), privacy_unit="person")
-    rows = sf.scan(named("orders", ORDERS), privacy_unit="number").engine
+    rows = sf.scan(named("orders", ORDERS), privacy_unit="number")._engine
     orders = with_owners(rows, owners, "customer", "id", "person")
     with pytest.raises(QueryError, match="two tables are named 'customers'"):
         orders.join(fewer, on="person")

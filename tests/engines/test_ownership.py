@@ -212,12 +212,12 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     asked = question()
     for look in (
         lambda: shown(asked.release(epsilon=1, delta=1e-6)),
-        lambda: sf.Table(asked.table.engine, "id").filter("k > 3"),
+        lambda: sf.Table(asked.table._engine, "id").filter("k > 3"),
     ):
         kind, text = in_child(look)
         assert kind is RefusalError
         assert "call sf.scan there" in text
-    assert in_child(asked.table.engine.progress) is None
+    assert in_child(asked.table._engine.progress) is None
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}
 
 

@@ -26,7 +26,7 @@ ROWS = pa.table(
         "price": pa.array([decimal.Decimal("0.10")] * 2, pa.decimal128(5, 2)),
     }
 )
-ENGINE = sf.scan(ROWS, privacy_unit="id").engine
+ENGINE = sf.scan(ROWS, privacy_unit="id")._engine
 
 
 def keys_of(column, values):

@@ -46,7 +46,7 @@ def shown(column: pa.Array, stops: bool, path) -> list[tuple[int, str, str]]:
     table = sf.scan(str(path), privacy_unit="id").sql(
         "SELECT id, CAST(x AS VARCHAR) AS shown, text FROM self WHERE text IS NOT NULL"
     )
-    made = table.engine.rows_after(table._part)
+    made = table._engine.rows_after(table._part)
     assert made.source.again is not None
     source = made.source.again([name for name, _ in made.source.columns]) if stops else made.source
     with source.session() as session:

@@ -88,7 +88,7 @@ def test_what_workers_drew_before_is_not_known_and_nothing_stays_changed(frame_o
         recorder[frame]
     assert Work.__dict__["of"] is made
     again = question("a count", frame_of(ROWS))
-    assert type(again.table.engine.work(again.plan(**asked("a count")))) is Work
+    assert type(again.table._engine.work(again.plan(**asked("a count")))) is Work
 
 
 def test_an_assertion_sees_numbers_of_workers_that_are_off(frame_of):

@@ -28,7 +28,7 @@ SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_colum
 
 def settings(table: sf.Table) -> dict[str, str]:
     names = "memory_limit", "threads", "temp_directory"
-    with table.engine._source.session() as session:
+    with table._engine._source.session() as session:
         return {n: str(session.execute(f"SELECT current_setting('{n}')").fetchone()[0]) for n in names}
 
 
@@ -63,7 +63,7 @@ def test_a_second_reading_of_parquet_keeps_them(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1, 2]}), path)
     limits = {"memory_limit": "1GiB", "threads": 1, "temp_directory": tmp_path}
-    source = sf.scan(path, privacy_unit="id", **limits).engine._source.again(["id"])
+    source = sf.scan(path, privacy_unit="id", **limits)._engine._source.again(["id"])
     with source.session() as session:
         found = session.execute(
             "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
@@ -197,7 +197,7 @@ duckdb.execute(f"COPY (SELECT i % 1_500_000 AS id, 'a private row ' || i AS k FR
 table = sf.scan(rows, privacy_unit="id", memory_limit="100MB", threads=1, temp_directory="spilled")
 query = ExactQuery((), "id", ("k",), None, 1, (CountUnits(),))
 groups, most = 0, 0
-for batch in table.engine.statistics(query, 1 << 16):
+for batch in table._engine.statistics(query, 1 << 16):
     files = [(path, name) for path, _, names in os.walk("spilled") for name in names]
     most = max(most, len(files))
     groups += batch.num_rows
@@ -259,7 +259,7 @@ def test_each_place_has_a_folder(tmp_path):
 @pytest.mark.long
 def test_how_far_a_release_is_is_known():
     rows = pa.table({"id": np.arange(3_000_000) % 1_000_003, "k": np.arange(3_000_000) % 5})
-    engine = sf.scan(rows, privacy_unit="id").engine
+    engine = sf.scan(rows, privacy_unit="id")._engine
     query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
     thread = threading.Thread(target=lambda: list(engine.statistics(query, 100)))
     thread.start()
@@ -274,7 +274,7 @@ def test_few_threads_and_little_memory_change_no_number():
     count = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
     found = [
         pa.Table.from_batches(
-            sf.scan(ROWS, privacy_unit="id", **limits).engine.statistics(count, 100)
+            sf.scan(ROWS, privacy_unit="id", **limits)._engine.statistics(count, 100)
         ).to_pylist()
         for limits in ({}, {"memory_limit": "100MB", "threads": 1})
     ]

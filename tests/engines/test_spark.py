@@ -76,10 +76,10 @@ def release(request, frame_of):
 
     def released(frame):
         asked = question(frame)
-        work = asked.table.engine.work(asked.plan(**BUDGET))
+        work = asked.table._engine.work(asked.plan(**BUDGET))
         if request.param == "careless":
             work = Careless(work.stages, work.measurement)
-        return asked.table.engine.released(work), request.param == "honest"
+        return asked.table._engine.released(work), request.param == "honest"
 
     return released
 
@@ -186,7 +186,7 @@ def test_two_releases_differ(frame_of):
 def test_partitions_of_the_source_do_not_matter_to_the_noise(frame_of, fixed_salt):
     rows = frame_of(ROWS)
     asked = question(rows)
-    work = asked.table.engine.work(asked.plan(**BUDGET))
+    work = asked.table._engine.work(asked.plan(**BUDGET))
     found = [numbers(SparkEngine(rows.repartition(n)).released(work)) for n in (1, 5)]
     assert found[0] == found[1]
 
@@ -208,7 +208,7 @@ def test_an_adaptive_session_keeps_shards_whole(spark, frame_of, fixed_salt):
     try:
         for name, value in odd.items():
             spark.conf.set(name, value)
-        batches = list(asked.table.engine.statistics(asked.plan(**BUDGET).exact, 1000))
+        batches = list(asked.table._engine.statistics(asked.plan(**BUDGET).exact, 1000))
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
@@ -226,7 +226,7 @@ def test_parts_of_one_shard_that_came_apart_are_refused():
 @pytest.mark.long
 def test_error_columns_are_those_of_the_release(collected, frame_of):
     asked = question(frame_of(ROWS))
-    engine, plan = asked.table.engine, asked.plan(**BUDGET)
+    engine, plan = asked.table._engine, asked.plan(**BUDGET)
     release = collected(engine, plan)
     frame = engine.released(replace(release.work, confidence=0.9))
     table = frame.orderBy("g").toArrow()
@@ -313,8 +313,8 @@ def test_times_are_read_in_the_zone_that_is_named(spark, frame_of):
                 hour="hour(t)", day="CAST(t AS DATE)", text="CAST(t AS VARCHAR)", wall="hour(w)"
             )
             asked = derived.group_by("hour", "day", "wall").bound(groups=1).agg(u=sf.count_units())
-            work = asked.table.engine.work(asked.plan(epsilon=10_000, delta=1e-6))
-            frame_there = asked.table.engine.released(work)
+            work = asked.table._engine.work(asked.plan(epsilon=10_000, delta=1e-6))
+            frame_there = asked.table._engine.released(work)
             spark.conf.set("spark.sql.session.timeZone", "UTC")  # workers keep to the zone of the question
             (row,) = frame_there.collect()
             assert (row.hour, row.day, row.wall, row.u) == (hour, date(2020, 7, day), 23, 100)
@@ -329,7 +329,7 @@ def test_names_with_dots_and_quotes(frame_of):
         rows = pa.table({unit: range(80), key: ["k"] * 80, value: [1.0] * 80, "unused.x": [1] * 80})
         asked = sf.scan(frame_of(rows), privacy_unit=unit).group_by(key).bound(groups=1, rows=1)
         batches = list(
-            asked.engine.statistics(asked.agg(s=sf.sum(value, lower=0, upper=1)).plan(**BUDGET).exact, 9)
+            asked._engine.statistics(asked.agg(s=sf.sum(value, lower=0, upper=1)).plan(**BUDGET).exact, 9)
         )
         assert [b.num_rows for b in batches] == [1]
 
@@ -407,7 +407,7 @@ def test_a_time_zone_that_is_not_known(spark, frame_of, no_job):
         sf.scan(spark.range(3), privacy_unit="id", timezone="+01:00")
     spark.conf.set("spark.sql.session.timeZone", "+01:00")
     try:
-        assert sf.scan(spark.range(3), privacy_unit="id").engine.timezone == "UTC"
+        assert sf.scan(spark.range(3), privacy_unit="id")._engine.timezone == "UTC"
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
@@ -465,8 +465,8 @@ def test_a_void_key_is_not_given_back_to_spark(spark, no_job):
 def test_planning_starts_no_job(unreadable, no_job):
     asked = question(unreadable)
     assert "Read with Spark" in str(asked.plan(**BUDGET).explain())
-    work = asked.table.engine.work(asked.plan(**BUDGET), 0.9)
-    frame = asked.table.engine.released(work)  # which a release computes and keeps
+    work = asked.table._engine.work(asked.plan(**BUDGET), 0.9)
+    frame = asked.table._engine.released(work)  # which a release computes and keeps
     assert frame.columns == ["g", "n", "n_error", "s", "s_error", "m", "m_error"]
 
 
@@ -509,7 +509,7 @@ def test_what_a_task_imported_is_looked_through_no_more_when_it_has_ended(monkey
 @pytest.mark.long
 def test_a_worker_with_another_duckdb_says_so(frame_of):
     asked = question(frame_of(ROWS))
-    stages = replace(asked.table.engine.work(asked.plan(**BUDGET)).stages, version="0.1")
+    stages = replace(asked.table._engine.work(asked.plan(**BUDGET)).stages, version="0.1")
     for run in (
         lambda: list(stages.partials([])),
         lambda: list(stages.totals([])),
@@ -526,9 +526,9 @@ def spellings(secret: bytes) -> list[str]:
 @pytest.mark.long
 def test_the_secret_is_in_no_event_log(spark, frame_of):
     asked = question(frame_of(ROWS))
-    work = asked.table.engine.work(asked.plan(**BUDGET))
+    work = asked.table._engine.work(asked.plan(**BUDGET))
     spark.sparkContext.setJobDescription("a release")
-    asked.table.engine.released(work).collect()
+    asked.table._engine.released(work).collect()
     spark.sparkContext.setJobDescription(f"a planted secret: {work.secret.hex()}")
     planted = spellings(work.secret)
 
@@ -549,11 +549,11 @@ def test_the_secret_is_in_no_event_log(spark, frame_of):
 def test_the_secret_is_in_no_log_of_what_is_sent_to_java(frame_of, caplog, monkeypatch, planted):
     """py4j writes each command, with the functions in it, into a log of level DEBUG."""
     if planted:
-        monkeypatch.setattr("sfumato.engines.spark.engine.unlogged", nullcontext)
+        monkeypatch.setattr("sfumato.engines.spark._engine.unlogged", nullcontext)
     asked = question(frame_of(ROWS))
-    work = asked.table.engine.work(asked.plan(**BUDGET))
+    work = asked.table._engine.work(asked.plan(**BUDGET))
     with caplog.at_level(logging.DEBUG, "py4j"):
-        asked.table.engine.released(work)
+        asked.table._engine.released(work)
     parts = re.findall("[A-Za-z0-9+/]{40,}=*", caplog.text)
     assert len(parts) >= 2, "the tasks without a secret are there"
     found = any(
@@ -579,7 +579,7 @@ def test_a_heavy_unit_and_a_heavy_group(spark, fixed_salt):
     plan = asked.agg(n=sf.count(), u=sf.count_units(), s=sf.sum("x", lower=0, upper=5, per="row")).plan(
         **BUDGET
     )
-    found = pa.Table.from_batches(list(asked.engine.statistics(plan.exact, 1000))).to_pydict()
+    found = pa.Table.from_batches(list(asked._engine.statistics(plan.exact, 1000))).to_pydict()
     units = dict(zip(found["g"], found["units"], strict=True))
     assert units.pop(7) >= 900_000 and set(units.values()) <= {1} and len(units) <= 2
 

@@ -96,7 +96,7 @@ def main(master: str, folder: str) -> None:
     }
     session = sfumato.spark.session("work done twice", settings)
     asked = test_spark.question(session.createDataFrame(test_spark.ROWS))
-    engine = asked.table.engine
+    engine = asked.table._engine
     for event in EVENTS:  # kills at the end, when nobody waits for another executor
         for kind in KINDS:
             work = engine.work(asked.plan(**test_spark.BUDGET))

@@ -45,7 +45,7 @@ def by_key(frame) -> list[dict]:
 def test_numbers_are_those_of_the_same_work_on_one_machine(frame_of, case):
     rows = frame_of(ROWS)
     asked = question(case, rows.repartition(3))
-    engine = asked.table.engine
+    engine = asked.table._engine
     options = {"epsilon": 20} | budget(case) | ({"noise": "auto"} if case == "some groups" else {})
     work = engine.work(asked.plan(**options))
     assert work.measurement.at_once is (case != "quantiles of private groups")
@@ -62,7 +62,7 @@ def test_a_task_that_is_killed_with_noisy_numbers_in_its_hands_draws_the_same_ag
     for module in (__name__, test_spark.__name__):  # which workers cannot import
         cloudpickle.register_pickle_by_value(sys.modules[module])
     asked = question("quantiles of some groups", frame_of(ROWS))
-    engine = asked.table.engine
+    engine = asked.table._engine
     work = engine.work(asked.plan(epsilon=20, **budget("")))
     if kind == "careless":
         work = Careless(work.stages, work.measurement)

@@ -77,7 +77,7 @@ def release(request):
     def released(asked):
         if request.param == "pinned":
             return asked.release(**BUDGET), True
-        engine = asked.table.engine
+        engine = asked.table._engine
         return engine.released(engine.work(asked.plan(**BUDGET))), False
 
     return released
@@ -262,7 +262,7 @@ def test_what_is_made_of_a_release_follows_from_it_alone(spark, settings):
     names = spark.range(10**6).selectExpr("id AS g", "uuid() AS name")  # too large to be the one that is sent
 
     def checkpointed(asked):
-        engine = asked.table.engine
+        engine = asked.table._engine
         return engine.released(engine.work(asked.plan(**BUDGET))).localCheckpoint()
 
     def broadcast(released, rows: int) -> bool:

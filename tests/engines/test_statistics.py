@@ -466,7 +466,7 @@ def test_an_engine_computes_the_definition(engine, case):
     for one in [orders[len(case.rows) % 3]] if engine.slow else orders:
         opened = engine(one.columns)
         if one is orders[1] and isinstance(opened, DuckDBEngine):
-            opened = rearranged(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True)).engine
+            opened = rearranged(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True))._engine
         assert same(evaluated(opened, one.query()), definition(one))
 
 
@@ -560,7 +560,7 @@ def test_rows_that_are_added_up_by_unit_before_are_asked_with_the_same_answer(en
     for source, limit, wanted in ((rows, 5, plain), (added_up, 1, before)):
         asked = Table(engine(source), "id").group_by("g").bound(groups=2, rows=limit).agg(**wanted)
         plan = asked.plan(epsilon=1, delta=1e-6, noise="laplace")
-        groups = [row for b in asked.table.engine.statistics(plan.exact, 100) for row in b.to_pylist()]
+        groups = [row for b in asked.table._engine.statistics(plan.exact, 100) for row in b.to_pylist()]
         sums = [s for s in plan.statistics if isinstance(s, UnitSum)]
         # A sum is counted from its centre on.
         found.append(

@@ -210,7 +210,7 @@ def test_each_way_to_declare_types_reads_the_same(name, tmp_path):
     with (tmp_path / "catalog.toml").open("a") as file:
         file.write(f"{toml}\n")
     table = sf.catalog(tmp_path / "catalog.toml").table("t")
-    assert not table.notes and rows_of(table.engine) == rows_of(DuckDBEngine.open(path, types=types))
+    assert not table.notes and rows_of(table._engine) == rows_of(DuckDBEngine.open(path, types=types))
 
 
 def test_notes_of_an_older_reading_would_fail(tmp_path):
@@ -362,7 +362,7 @@ def test_texts_in_another_encoding(encoding, tmp_path):
     name = list(rows_of(DuckDBEngine.open(path, encoding=encoding))[0])[1]
     assert sf.sql(query.replace("town", f'"{name}"')).plan
     source = {"source": str(path), "privacy_unit": "id", "encoding": encoding}
-    assert rows_of(sf.catalog({"tables": {"t": source}}).table("t").engine)[1] == expected
+    assert rows_of(sf.catalog({"tables": {"t": source}}).table("t")._engine)[1] == expected
 
 
 @pytest.mark.parametrize(
@@ -507,7 +507,7 @@ def test_bounds_of_a_column_of_texts_say_which_types_to_declare(tmp_path):
     types = tomllib.loads(str(raised.value).partition("declare ")[2])["types"]
     table = sf.catalog({"tables": {"t": source | {"types": types}}}).table("t")
     assert types == {"id": "BIGINT", "day": "DATE %d/%m/%Y", "wage": "DOUBLE"}
-    assert rows_of(table.engine)[1] == ["(1, datetime.date(2020, 12, 31), None)"]
+    assert rows_of(table._engine)[1] == ["(1, datetime.date(2020, 12, 31), None)"]
 
 
 def test_a_type_for_a_column_that_is_not_there(tmp_path):

@@ -89,7 +89,7 @@ def values(table: Table[Any], text: str) -> list[Any]:
     """Return what an expression gives on the rows of a table, in order of id, as group keys."""
     question = table.with_columns(y=text).group_by("id2", "y").bound(groups=1, rows=1).agg(n=sf.count())
     exact = question.plan(epsilon=1, delta="1e-6").exact
-    found = [row for batch in table.engine.statistics(exact, 100) for row in batch.to_pylist()]
+    found = [row for batch in table._engine.statistics(exact, 100) for row in batch.to_pylist()]
     return [row["y"] for row in sorted(found, key=lambda row: row["id2"])]
 
 
@@ -171,7 +171,7 @@ def test_every_source_is_read_in_the_zone_that_is_named(name, tmp_path, machine)
     for zone in ("UTC", "Europe/Berlin"):
         given = ROWS.to_reader() if name == "stream" else source
         table = table_of(given, timezone=zone, **options)
-        assert table.engine.timezone == zone
+        assert table._engine.timezone == zone
         assert values(table, "hour(z)") == [local(moment, zone).hour for moment in MOMENTS]
 
 
@@ -198,7 +198,7 @@ def test_workers_are_told_the_zone(name, openers, machine):
         table = sf.scan(source, privacy_unit="id", **({} if zone is None else {"timezone": zone}))
         question = table.with_columns(h="hour(z)").group_by("h").bound(groups=1, rows=1).agg(n=sf.count())
         plan = question.plan(epsilon=1, delta="1e-6")
-        stages = pickle.loads(pickle.dumps(table.engine.stages(plan.exact, 2)))
+        stages = pickle.loads(pickle.dumps(table._engine.stages(plan.exact, 2)))
         assert isinstance(stages, Stages) and stages.timezone == (zone or "UTC")
         assert any(f"in the time zone {zone or 'UTC'}" in note for note in plan.notes)
 
@@ -258,9 +258,9 @@ def test_a_catalog_names_a_zone_and_a_text_another(noise_free):
         known = sf.catalog(given | {"tables": {"hours": declared}})
         assert hours(sf.sql(SQL.format(""), catalog=known)) == [0 if given else 22]
         assert hours(sf.sql(SQL.format(", timezone = 'Asia/Tokyo'"), catalog=known)) == [7]
-        assert known.table("hours").engine.timezone == given.get("timezone", "UTC")
+        assert known.table("hours")._engine.timezone == given.get("timezone", "UTC")
     assert (
-        sf.catalog({"tables": {"hours": declared}}, timezone="Asia/Tokyo").table("hours").engine.timezone
+        sf.catalog({"tables": {"hours": declared}}, timezone="Asia/Tokyo").table("hours")._engine.timezone
         == "Asia/Tokyo"
     )
     with pytest.raises(CatalogError, match="timezone is given twice"):
@@ -274,8 +274,8 @@ def test_units_of_a_catalog_keep_their_own_zone():
     declared = known.declaration("hours")
     assert declared.unit_timezone == "Europe/Berlin"
     asked = known.table("hours")
-    moved = asked.engine.in_timezone("Asia/Tokyo")
-    assert moved.origin.parts == asked.engine.origin.parts and moved.origin.timezone == "Europe/Berlin"
+    moved = asked._engine.in_timezone("Asia/Tokyo")
+    assert moved.origin.parts == asked._engine.origin.parts and moved.origin.timezone == "Europe/Berlin"
     one = sf.scan(HOURS, privacy_unit=["id", "date_trunc('week', z)"], timezone="Asia/Tokyo")
     assert "read in Asia/Tokyo" in str(one.notes)
 
@@ -311,7 +311,7 @@ def test_a_zone_with_a_slip_is_suggested():
 
 def form(table: Table[Any], text: str = "hour(z)") -> bytes:
     question = table.with_columns(y=text).bound(rows=1).agg(n=sf.sum("y", lower=0, upper=23))
-    return canonical_bytes(canonical(question.plan(epsilon=1), question.table.engine))
+    return canonical_bytes(canonical(question.plan(epsilon=1), question.table._engine))
 
 
 def test_the_zone_is_in_the_form_and_in_the_explanation(monkeypatch):
@@ -344,7 +344,7 @@ def test_tables_that_are_joined_are_read_in_one_zone():
             table.group_by("name").bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
         )
         found = [
-            row["name"] for batch in table.engine.statistics(question.exact, 9) for row in batch.to_pylist()
+            row["name"] for batch in table._engine.statistics(question.exact, 9) for row in batch.to_pylist()
         ]
         assert found == shown
     # What a public table derives is read in the zone of the private one, also where its rows are counted before.
@@ -357,7 +357,7 @@ def test_tables_that_are_joined_are_read_in_one_zone():
         .join(moments, on="day", rows=2)
     )
     question = joined.group_by("k").bound(groups=2, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
-    assert sum(batch.num_rows for batch in joined.engine.statistics(question.exact, 9)) == 2
+    assert sum(batch.num_rows for batch in joined._engine.statistics(question.exact, 9)) == 2
     with pytest.raises(
         QueryError, match=r"several time zones, Europe/Berlin and UTC; give each scan\(\.\.\.\)"
     ):

@@ -50,7 +50,7 @@ def test_the_largest_groups_are_those_of_the_definition(engine, case, count):
 
 def shards_of(rows, query, shards):
     """The parts of each shard of groups, where each half of the rows went another way."""
-    engine = sf.scan(rows.schema.empty_table(), privacy_unit="id").engine
+    engine = sf.scan(rows.schema.empty_table(), privacy_unit="id")._engine
     stages = replace(Stages.of(engine, rows.schema, query, shards), unit_shards=3)
     half = rows.num_rows // 2
     units: dict[int, list[bytes]] = {}
@@ -80,7 +80,7 @@ def test_no_shard_sends_more_groups_than_may_be_shown_and_one():
         sent = sum(pa.ipc.open_stream(data).read_all().num_rows for data in stages.collected(parts))
         assert sent == 11
     (batch,) = stages.merged(None, [d for parts in groups.values() for d in stages.collected(parts)], 1000)
-    (here,) = question.engine.statistics(question.exact((question.statistic,)), 1000)
+    (here,) = question._engine.statistics(question.exact((question.statistic,)), 1000)
     assert batch.to_pydict() == here.to_pydict() and batch.num_rows == 11
 
 
@@ -101,7 +101,7 @@ def test_workers_draw_what_one_machine_draws(keys, by):
     (drawn,) = work.together(sent[::-1])
     (again,) = work.together(sent)
     assert drawn.equals(again)
-    here = pa.Table.from_batches(question.engine.statistics(question.exact((question.statistic,)), 1000))
+    here = pa.Table.from_batches(question._engine.statistics(question.exact((question.statistic,)), 1000))
     (batch,) = stages.merged(None, [data for _, data in sent], 1000)
     assert batch.to_pydict() == here.to_pydict()
     assert drawn.to_pydict() == plan.measurement.draw(here, work._words(batch)).to_pydict()
@@ -124,7 +124,7 @@ def test_a_shard_is_cut_down_when_all_its_parts_are_there():
     question = sf.scan(MANY, privacy_unit="id").top("key", k=1, candidates=9)
     stages, groups = shards_of(MANY, question.exact((question.statistic,)), 1)
     (parts,) = groups.values()
-    (right,) = question.engine.statistics(question.exact((question.statistic,)), 1000)
+    (right,) = question._engine.statistics(question.exact((question.statistic,)), 1000)
 
     def merged(sent):
         (batch,) = stages.merged(None, sent, 1000)

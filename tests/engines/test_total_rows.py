@@ -288,7 +288,7 @@ def moves(opened: Any, asked: str) -> dict[str, list[str]]:
     of_base = question([base for _ in ADVERSARIES])
     plan = of_base.plan(epsilon=1, delta=1e-6, noise="laplace")
     joined = question([pa.concat_tables([base, rows]) for rows in ADVERSARIES.values()])
-    changed = by_world(changes(exact(of_base.table.engine, plan), exact(joined.table.engine, plan)))
+    changed = by_world(changes(exact(of_base.table._engine, plan), exact(joined.table._engine, plan)))
     return {name: judged(plan, changed[world]) for world, name in enumerate(ADVERSARIES)}
 
 

@@ -155,7 +155,7 @@ def test_five_rows_of_one_unit_joined_again_and_again_take_nothing():
         sides["both"] = sides["both"].join(sides["both"], on="id")
     for asked in sides.values():
         plan = asked.bound(rows=10**9).agg(n=sf.count()).plan(epsilon=1)
-        (batch,) = asked.engine.statistics(plan.exact, 100)
+        (batch,) = asked._engine.statistics(plan.exact, 100)
         assert 1000 < int(str(batch.column(0)[0])) <= 100_000 + 1
     assert time.process_time() - began < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 << 20
@@ -191,7 +191,7 @@ def test_on_workers_the_same_rows_are_kept(seed):
         return one.join(two, on="id", unit_rows=20 + seed).join(two, on=["id", "k"], unit_rows=33, how="left")
 
     assert statistics(made(LocalEngine)) == statistics(
-        made(lambda rows: sf.scan(rows, privacy_unit="id").engine)
+        made(lambda rows: sf.scan(rows, privacy_unit="id")._engine)
     )
 
 
@@ -207,5 +207,5 @@ def test_the_limit_is_told_and_is_part_of_the_question():
     asked = [first.join(second, on="id", unit_rows=most).bound(rows=1).agg(n=sf.count()) for most in (7, 8)]
     told = [one.plan(epsilon=1).explain() if hasattr(one.plan(epsilon=1), "explain") else "" for one in asked]
     assert "at most 7 joined rows" in str(asked[0].table.notes) + str(told[0])
-    contents = [one.table.engine.content() for one in asked]
+    contents = [one.table._engine.content() for one in asked]
     assert contents[0] != contents[1] and contents[0]["table"]["unit_rows"] == 7

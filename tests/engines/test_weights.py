@@ -81,7 +81,7 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
     )
     question = sf.scan(odd, privacy_unit="id").bound(rows=1).agg(n=sf.count(weight="w", max_weight=3))
     plan = question.plan(epsilon=1)
-    (batch,) = question.table.engine.statistics(plan.exact, 10)
+    (batch,) = question.table._engine.statistics(plan.exact, 10)
     (counted,) = plan.requirements.statistics
     steps = int(batch.column(counted.names[0])[0].as_py())
     assert steps * counted.weights.step == 8

@@ -19,7 +19,7 @@ def plan_and_statistics():
     table = pa.table({"id": range(700), "g": [i % 350 for i in range(700)]})
     question = sf.scan(table, privacy_unit="id").group_by("g", keys=list(range(350)))
     plan = question.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=0.01)
-    engine = question.engine
+    engine = question._engine
     return plan, pa.Table.from_batches(list(engine.statistics(plan.exact, 10**6))).combine_chunks()
 
 

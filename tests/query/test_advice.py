@@ -314,7 +314,7 @@ def test_tables_that_are_made_of_one_table_are_asked_together(people):
     """Joined rows belong to the units of each of them; a table that is made twice is the same one."""
     ages = sf.scan(pa.table({"id": range(5_000), "age": range(5_000)}), privacy_unit="id")
     joined, again = people.join(ages, on="id"), people.join(ages, on="id")
-    assert joined.engine is again.engine is not people.join(ages, on="id", how="left").engine
+    assert joined._engine is again._engine is not people.join(ages, on="id", how="left")._engine
     asked = [
         joined.filter("age < 50").agg(people=sf.count_units()),
         again.filter("age < 50").agg(people=sf.count_units()),
@@ -469,7 +469,7 @@ def rows_are_read_beside(patch):
     right = LimitsLook.draw
 
     def peeking(self, words=None):
-        list(self.table.engine.statistics(self.contributions.exact, 1))
+        list(self.table._engine.statistics(self.contributions.exact, 1))
         return right(self, words)
 
     patch.setattr(LimitsLook, "draw", peeking)

@@ -80,7 +80,7 @@ COLUMNS = {
     ),
     "filter": (lambda t: t.filter("yaer > 2020"), "'yaer'", "'year'"),
     "with_columns": (lambda t: t.with_columns(z="docvi + 1"), "'docvi'", "'docvis'"),
-    "unit": (lambda t: Table(t.engine, "idd"), "'idd'", "'id'"),
+    "unit": (lambda t: Table(t._engine, "idd"), "'idd'", "'id'"),
 }
 
 
@@ -353,12 +353,12 @@ def test_equal_numbers_are_one_public_key(people):
     ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}",
 )
 def test_public_keys_may_be_columns_of_other_libraries(people, keys):
-    assert people.group_by("year", keys=keys).public_keys["year"].to_pylist() == [2020, 2021]
+    assert people.group_by("year", keys=keys)._public_keys["year"].to_pylist() == [2020, 2021]
 
 
 def test_public_keys_may_be_spelled_in_other_types(people):
-    assert people.group_by("year", keys=["2020", "2021"]).public_keys["year"].to_pylist() == [2020, 2021]
-    assert people.group_by("year", keys=[2020.0]).public_keys["year"].to_pylist() == [2020]
+    assert people.group_by("year", keys=["2020", "2021"])._public_keys["year"].to_pylist() == [2020, 2021]
+    assert people.group_by("year", keys=[2020.0])._public_keys["year"].to_pylist() == [2020]
 
 
 def test_a_tiny_epsilon_finds_a_rule_for_private_groups(people):

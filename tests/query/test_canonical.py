@@ -34,7 +34,7 @@ REGIONS = sf.public(pa.table({"Town": ["B"], "region": ["north"]}))
 
 def of_chain(question: Any, **options: Any) -> bytes:
     given = {"epsilon": 1, "delta": "1e-6"} | options
-    return canonical_bytes(canonical(question.plan(**given), question.table.engine))
+    return canonical_bytes(canonical(question.plan(**given), question.table._engine))
 
 
 def of_sql(text: str, options: str = "epsilon = 1, delta = 1e-6", **tables: Any) -> bytes:
@@ -179,7 +179,7 @@ def test_tables_are_told_apart_by_name_and_not_by_folder(tmp_path):
 def test_no_row_and_no_address_is_in_it():
     joined = PEOPLE.join(REGIONS, on="Town").join(PEOPLE.per_unit(n="count(*)"), on="id")
     assert "Secret Town" not in of_chain(averaged(joined)).decode()
-    told = sf.scan(ROWS, privacy_unit="id").engine
+    told = sf.scan(ROWS, privacy_unit="id")._engine
     told.titled("people")
     assert json.loads(canonical_bytes(told.content()))["table"]["name"] == "people"
 

@@ -209,7 +209,7 @@ def test_engines_count_leaves_once_for_all_ranks():
 def planned(asked, epsilon, keys=(0, 1, 2), **limits):
     """The plan of a question, and what reads its rows."""
     made = question(asked, keys=keys, **limits)
-    return made.plan(epsilon=epsilon, delta=1e-6, noise="k_norm"), made.table.engine
+    return made.plan(epsilon=epsilon, delta=1e-6, noise="k_norm"), made.table._engine
 
 
 def released(asked, seed, epsilon=20, **limits):
@@ -378,7 +378,7 @@ def test_groups_and_columns_without_values_give_places_within_the_bounds(bars):
             sf.scan(table, privacy_unit="id").group_by("g", **given).bound(groups=2, rows=3).agg(q=asked)
         )
         plan = question.plan(epsilon=1, delta=1e-6, noise="k_norm")
-        release = question.table.engine.release(plan, unsafe_words=SeededWords(1))
+        release = question.table._engine.release(plan, unsafe_words=SeededWords(1))
         rows = release.to_arrow().to_pylist()
         assert keys is None or len(rows) == len(keys)
         for row, bar in zip(rows, release.errors().to_pylist(), strict=True):

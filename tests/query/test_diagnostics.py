@@ -230,7 +230,7 @@ def test_drawn_once_in_one_place(in_child):
 @pytest.mark.noise_cannot_matter("what is looked at is whether a second draw is refused")
 def test_a_draw_that_failed_is_not_tried_again(monkeypatch):
     told = asked_of(PEOPLE, groups=1, rows=1).diagnose(epsilon=1)
-    engine = told._diagnosis.people.engine
+    engine = told._diagnosis.people._engine
     right = type(engine).statistics
     calls = Counter()
 

@@ -84,7 +84,7 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
     one = question(asked, keys)
     plan, words = one.plan(**options), SeededWords(case)
     row = one.preview(units=SIZE, **options).to_arrow().to_pylist()[0]
-    exact = one.table.engine.statistics(plan.exact, 1 << 16)
+    exact = one.table._engine.statistics(plan.exact, 1 << 16)
     (batch,) = pa.Table.from_batches(list(exact)).combine_chunks().to_batches()
     batches = [plan.measurement.draw(batch, words) for _ in range(100)]
     widths = [b.half_widths(0.95) for b in batches if b.keys.num_rows or keys is None]
@@ -215,7 +215,7 @@ def test_every_aggregate_has_a_preview():
     for name, aggregate in asked.items():
         beside = {"s": NUMBERS["s"], "n": NUMBERS["n"]} if name == "ratio" else {}
         one = question({**beside, name: aggregate})
-        found = MadeUpGroups.of(one.plan(epsilon=10), one.table.engine, 2000, 1, 20)
+        found = MadeUpGroups.of(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
         errors, widths = found.errors(0.95), found.bars(0.95)
         assert tuple(errors) == tuple(widths) == one.output_names
         for output in one.output_names:
@@ -277,7 +277,7 @@ def test_the_smallest_budget_reaches_the_goal_and_less_does_not():
     for name, goal in (("n", 20), ("m", 0.05)):
         epsilon = one.epsilon_for(units=1000, **{name: goal})
         enough, less = (
-            bars(one.plan(epsilon=e), one.table.engine, 1000, 1, 0.95)[name]
+            bars(one.plan(epsilon=e), one.table._engine, 1000, 1, 0.95)[name]
             for e in (epsilon, 0.95 * epsilon)
         )
         assert enough <= goal < less
@@ -300,12 +300,12 @@ def test_it_is_the_same_each_time_and_reads_nothing(monkeypatch):
     def refuse(*given):
         raise AssertionError("rows were read")
 
-    monkeypatch.setattr(type(one.table.engine), "statistics", refuse)
-    other = type(one.table.engine).open(ROWS.slice(0, 0))
+    monkeypatch.setattr(type(one.table._engine), "statistics", refuse)
+    other = type(one.table._engine).open(ROWS.slice(0, 0))
     monkeypatch.undo()
-    monkeypatch.setattr(one.table.engine, "statistics", refuse)
+    monkeypatch.setattr(one.table._engine, "statistics", refuse)
     found = [one.preview(epsilon=[1, 2], delta=1e-6, units=[100]).to_arrow() for _ in range(2)]
-    assert found[0].equals(found[1]) and other is not one.table.engine
+    assert found[0].equals(found[1]) and other is not one.table._engine
 
 
 def test_text_and_picture(tmp_path):
@@ -409,7 +409,7 @@ def test_goals_that_are_refused(goals, message):
 
 def test_made_up_groups_without_noise_are_what_was_made_up():
     one = question(NUMBERS)
-    found = MadeUpGroups.of(one.plan(epsilon=1), one.table.engine, 100, 1, 1)
+    found = MadeUpGroups.of(one.plan(epsilon=1), one.table._engine, 100, 1, 1)
     (exact,) = found.exact
     assert exact["n"] == 100 and exact["m"] == pytest.approx(5, abs=0.2)
     assert exact["var"] == pytest.approx(100 / 12, rel=0.1) and 200 < exact["s"] < 300

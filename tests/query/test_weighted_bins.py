@@ -122,7 +122,7 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
     question = sf.scan(odd, privacy_unit="id").bound(rows=1)
     for per in ("row", "unit"):
         plan = question.agg(n=sf.histogram("x", [0, 2], per=per, weight="w", max_weight=3)).plan(epsilon=1)
-        (batch,) = question.engine.statistics(plan.exact, 10)
+        (batch,) = question._engine.statistics(plan.exact, 10)
         (counted,) = plan.requirements.statistics
         assert int(batch.column(counted.names[0])[0].as_py()) * counted.coordinates[0].step == 8
 

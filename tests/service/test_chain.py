@@ -92,7 +92,7 @@ def form(question: Any, options: Mapping[str, Any]) -> Any:
     """Return all that an answer depends on."""
     if isinstance(question, Top):
         return canonical_top(question.plan(**options))
-    return canonical(question.plan(**options), question.engine)
+    return canonical(question.plan(**options), question._engine)
 
 
 def same(far: Direct, near: Near, chain: Chain) -> None:
@@ -281,7 +281,7 @@ def test_a_chain_and_a_text_are_one_question(tmp_path: Path) -> None:
 
 def test_a_recording_reads_as_python(asked: Asked) -> None:
     question, options = CHAINS["join private"][0](Direct(asked)), {"epsilon": 1}
-    text = told_question(question.recorded.data, options)
+    text = told_question(question._recorded.data, options)
     assert text == (
         "table('visits').join(table('people').filter('year = 2020'), on={'id': 'id', 'year': 'year'}, rows=2)"
         ".bound(rows=3).agg(n=sf.count()).release(epsilon=1)"

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-import sfumato.client.questions as questions
 import sfumato.service.chain as chain
 import sfumato.service.desk as desk
 import sfumato.service.recorded as recorded
-from sfumato.client import RemoteQuestion, RemoteTable
-from sfumato.client.tables import RemotePublicTable
+from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.service.recorded import Reading, SentCall
 
@@ -63,7 +61,7 @@ def an_option_is_the_services_own(patch: Patch) -> str:
     patch.setattr(
         RemoteQuestion,
         "_sent",
-        lambda self, options: questions._body(self.recorded, {**options, "noise": "auto"}),
+        lambda self, options: self._body({**options, "noise": "auto"}),
     )
     return "derived"
 
@@ -71,10 +69,12 @@ def an_option_is_the_services_own(patch: Patch) -> str:
 def steps_of_a_public_table_are_lost(patch: Patch) -> str:
     """All towns are joined, and not those that were asked for."""
 
-    def then(self: Any, name: str, /, *args: Any, **named: Any) -> Any:
-        return replace(self, local=self._next(name, args, named)[0])
+    then = RemotePublicTable._then
 
-    patch.setattr(RemotePublicTable, "_then", then)
+    def lost(self: Any, *call: Any) -> Any:
+        return replace(then(self, *call), _recorded=self._recorded)
+
+    patch.setattr(RemotePublicTable, "_then", lost)
     return "join public"
 
 
@@ -93,10 +93,10 @@ def a_call_is_made_twice(patch: Patch) -> str:
 
 def a_domain_is_forgotten(patch: Patch) -> str:
     """The client knows no domains."""
-    from sfumato.client import declared
+    from sfumato.client import remote_catalog
 
-    column = declared._column
-    patch.setattr(declared, "_column", lambda told: replace(column(told), domain=None))
+    column = remote_catalog._column
+    patch.setattr(remote_catalog, "_column", lambda told: replace(column(told), domain=None))
     return "domain"
 
 
@@ -194,11 +194,9 @@ def test_functions_that_are_no_aggregates_are_found(asked: Asked, monkeypatch: P
 
 
 def test_a_mistake_that_is_not_told_here_is_found(asked: Asked, monkeypatch: Patch) -> None:
-    def then(self: Any, name: str, /, *args: Any, **named: Any) -> Any:
-        return replace(
-            self,
-            recorded=replace(self.recorded, calls=(*self.recorded.calls, SentCall.of(name, args, named))),
-        )
+    def then(self: Any, name: str, args: Any, named: Any) -> Any:
+        calls = (*self._recorded.calls, SentCall.of(name, args, named))
+        return replace(self, _recorded=replace(self._recorded, calls=calls))
 
     monkeypatch.setattr(RemoteTable, "_then", then)
     with pytest.raises(pytest.fail.Exception):
@@ -210,7 +208,7 @@ def test_a_plan_that_is_asked_of_the_service_is_found(asked: Asked, monkeypatch:
     plan = RemoteQuestion.plan
 
     def planted(self: Any, **options: Any) -> Any:
-        self.service._ask(self._sent(options), (), 0.95)
+        self._service._ask(self._sent(options), (), 0.95)
         return plan(self, **options)
 
     monkeypatch.setattr(RemoteQuestion, "plan", planted)

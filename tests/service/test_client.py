@@ -234,7 +234,7 @@ def test_rows_that_stand_for_those_of_a_service_are_not_asked(ann: Client) -> No
     asked = table.join(ann.public("towns"), on="town").agg(n=sf.count_units())
     assert "made-up" not in str(asked.plan(epsilon=1))
     with pytest.raises(errors.RefusalError, match="at a service"):
-        asked.local.release(epsilon=1).to_arrow()
+        asked._local.release(epsilon=1).to_arrow()
     assert table.dummy().agg(n=sf.count_units()).release(epsilon=1).to_arrow().num_rows == 1
 
 

@@ -294,6 +294,6 @@ def test_the_net_below_all_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_object_of_ours_is_quoted_unless_its_class_says_how() -> None:
-    for one in (sf.Budget(1), sf.scan(VISITS, privacy_unit="id").engine, Marked, Limits()):
+    for one in (sf.Budget(1), sf.scan(VISITS, privacy_unit="id")._engine, Marked, Limits()):
         text = sf.errors.shown(one)
         assert isinstance(one, type) or text in (f"a {type(one).__name__}", f"an {type(one).__name__}"), text

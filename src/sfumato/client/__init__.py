@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.client.questions import RemoteQuestion, RemoteTop
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
+from sfumato.client.remote import RemotePublicTable, RemoteQuestion, RemoteTable, RemoteTop
 from sfumato.client.service import Client, connect
-from sfumato.client.tables import RemotePublicTable, RemoteTable
 from sfumato.names import face
 
 __all__ = [

@@ -144,19 +144,13 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         names: dict[str, str] = self._about["errors"]
         self._widths = {name: table[width] for name, width in names.items()}
         self._table = table.drop_columns(list(names.values())).replace_schema_metadata(
-            schema_metadata(self._numbers)
+            schema_metadata(self._attributes())
         )
 
-    @property
-    def _facts(self) -> dict[str, Any]:
-        """The facts about its numbers that go into frames and files."""
+    def _attributes(self, bars: object = None) -> dict[str, Any]:
+        """Return the facts that go with the numbers into frames; with `bars` those about error bars too."""
         found: dict[str, Any] = self._about.get("metadata", self._about["spent"])
-        return found
-
-    @property
-    def _numbers(self) -> dict[str, Any]:
-        """The same facts, without those about error bars."""
-        return {name: said for name, said in self._facts.items() if name != "error_bars"}
+        return {name: said for name, said in found.items() if bars or name != "error_bars"}
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -237,26 +231,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
                 raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
             made = made.add_column(made.column_names.index(name) + 1, column, width)
         frame = made.to_pandas()
-        frame.attrs["sfumato"] = self._facts
-        return frame
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
-
-        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
-
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> from sfumato.client import connect
-        >>> import sfumato as sf
-        >>> visits = connect(url, token).table("visits")
-        >>> answer = visits.group_by("year").agg(n=sf.count()).release(epsilon=1)
-        >>> answer.to_pandas().attrs["sfumato"]["bias"]
-        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
-        """
-        frame = super().to_pandas()
-        frame.attrs["sfumato"] = self._numbers
+        frame.attrs["sfumato"] = self._attributes(bars=True)
         return frame
 
     def errors(self, confidence: float | None = None) -> pa.Table:
@@ -305,8 +280,8 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         from sfumato.query.cards import far_card
 
         about = self._about
-        labels = {"error_bars": "±", "bias": "bias"}
-        facts = [(label, self._facts[name]) for name, label in labels.items() if name in self._facts]
+        labels, said = {"error_bars": "±", "bias": "bias"}, self._attributes(bars=True)
+        facts = [(label, said[name]) for name, label in labels.items() if name in said]
         if self.repeats is not None:
             facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
         return far_card(

@@ -1,24 +1,39 @@
-"""What is here of something at a service: what stands for it in this process, and the calls that made it."""
+"""Tables and questions of a service: checked, planned and previewed here, and released there.
+
+Each stands for a table or a question of this process, on what the owner declares and without rows. Methods
+are those of `Table`, `PublicTable`, `Question` and `Top`; the calls are recorded, and a release sends them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
 from inspect import signature
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.dataclass import dataclass
+from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
-from sfumato.errors import QueryError
-from sfumato.names import Helpful
+from sfumato.errors import BudgetError, QueryError
+from sfumato.exact import Number
+from sfumato.names import Helpful, foreign
+from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.largest_groups import Top
+from sfumato.query.question import Question
+from sfumato.query.schema import Schema
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.recorded import Recorded, SentCall
+from sfumato.service.recorded import Recorded, SentCall, written
+
+if TYPE_CHECKING:
+    from sfumato.engines.catalog import Catalog
+    from sfumato.query.plans.plan import Plan
+    from sfumato.query.previews.preview import Preview
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"
-NOT_HERE = {
+_NOT_HERE = {
     "analyze": f"{_OF_OWNER}; preview(...) tells which errors to expect",
     "diagnose": "release(diagnostics=...) tells what limits and bounds change, beside the answer",
     "for_analysts": "a service admits releases alone",
@@ -33,21 +48,37 @@ class Service(Protocol):
     def _ask(self, question: Mapping[str, Any], units: Sequence[int], confidence: float) -> Asked: ...
 
 
+def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls the same one of the local object, and records the call."""
+
+    @wraps(method)
+    def call(self: Remote, /, *args: Any, **named: Any) -> Any:
+        return self._then(method.__name__, args, named)
+
+    return call
+
+
+def _delegating(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls the same one of the local object; nothing is recorded or sent."""
+
+    @wraps(method)
+    def call(self: Remote, /, *args: Any, **named: Any) -> Any:
+        return getattr(self._local, method.__name__)(*args, **named)
+
+    return call
+
+
 @dataclass(frozen=True, repr=False)
 class Remote(Helpful, Displayed):
-    """What is here of something at a service: whose it is, the calls that made it, and what stands for it."""
+    """A table or question of a service: the recorded calls that make it, and the local object for them."""
 
-    service: Service
-    recorded: Recorded
-    local: Any = field(kw_only=True)
+    _service: Service
+    _recorded: Recorded
+    _local: Any
 
-    def _next(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Recorded]:
-        """Call a method of what is here, and write the call down.
-
-        Returns:
-            What it gave, and the recording.
-        """
-        method = getattr(self.local, name)
+    def _then(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call a method of the local object, record the call, and return what stands for the result."""
+        method = getattr(self._local, name)
         defaults = {key: one.default for key, one in signature(method).parameters.items()}
         given = {key: one for key, one in named.items() if key not in defaults or one is not defaults[key]}
         made = method(*map(self._here, args), **{key: self._here(one) for key, one in given.items()})
@@ -55,14 +86,15 @@ class Remote(Helpful, Displayed):
         if isinstance(made, (Table, Top)) and not _plain(given.get("keys")):
             sent["keys"] = _rows(made.public_keys)
         call = SentCall.of(name, map(_sent, args), sent)
-        return made, replace(self.recorded, calls=(*self.recorded.calls, call))
+        kind = next(remote for local, remote in _REMOTES.items() if isinstance(made, local))
+        return kind(self._service, replace(self._recorded, calls=(*self._recorded.calls, call)), made)
 
     def _here(self, value: Any) -> Any:
-        """Return what stands here for a table of the same service."""
-        if isinstance(value, Remote) and isinstance(value.local, (Table, PublicTable)):
-            if value.service is not self.service:
+        """Return the local object of a table of the same service."""
+        if isinstance(value, Remote) and isinstance(value._local, (Table, PublicTable)):
+            if value._service is not self._service:
                 raise QueryError("the tables are of two services; a question is asked of one")
-            return value.local
+            return value._local
         if isinstance(value, (Table, PublicTable)):
             raise QueryError(
                 "a table of this process cannot be sent to a service, which has its rows to itself; take one "
@@ -72,10 +104,22 @@ class Remote(Helpful, Displayed):
             return {key: self._here(one) for key, one in value.items()}
         return value
 
+    def _body(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a question with the options of its release, as it is sent."""
+        given = {name: written(f"release: {name}", one) for name, one in options.items()}
+        return {"chain": self._recorded.data, "options": given}
+
+    def _card(self) -> Card:
+        card: Card = self._local._card()
+        return card
+
+    def __repr__(self) -> str:
+        return repr(self._local).replace("<", "<Remote", 1)
+
 
 def _sent(value: Any) -> Any:
     if isinstance(value, Remote):
-        return value.recorded
+        return value._recorded
     return {key: _sent(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -87,3 +131,291 @@ def _plain(keys: Any) -> bool:
 def _rows(keys: Any) -> list[Any]:
     columns = [column.to_pylist() for column in keys.columns]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class RemotePublicTable(Remote):
+    """A public table of a service, to be joined with private ones. Made by `Client.public`.
+
+    >>> from sfumato.client import connect
+    >>> reforms = connect(url, token).public("reforms")
+    >>> list(reforms.filter("year > 1985").with_columns(late="year > 1986").schema)
+    ['year', 'reform', 'late']
+    """
+
+    _local: PublicTable
+
+    @classmethod
+    def _opened(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
+        """Return a public table by its name."""
+        return cls(service, Recorded("public", name), catalog.public(name))
+
+    @property
+    def schema(self) -> Schema:
+        """The columns by name, with what is known of their types."""
+        return self._local.schema
+
+    filter: ClassVar[Callable[..., RemotePublicTable]] = _recording(PublicTable.filter)
+    with_columns: ClassVar[Callable[..., RemotePublicTable]] = _recording(PublicTable.with_columns)
+
+
+@dataclass(frozen=True, repr=False)
+class RemoteTable(Remote):
+    """A private table of a service; its methods are those of a table of `sf.catalog`. Made by `Client.table`.
+
+    What is wrong with a call is said at once, of what the owner declares; nothing is sent before a release.
+    Bounds, limits and domains that are left out are the catalog's.
+
+    >>> from sfumato.client import connect
+    >>> visits = connect(url, token).table("visits")
+    >>> visits, visits.unit, visits.notes
+    (<RemoteTable visits (read with DuckDB): 4 columns; privacy unit id>, 'id', ())
+    >>> visits.filter("agee > 40")
+    Traceback (most recent call last):
+    ...
+    sfumato.errors.ColumnError: filter: 'agee > 40': there is no column 'agee'; did you mean 'age'? ...
+    """
+
+    _foreign = foreign.TABLE | foreign.ASKED | _NOT_HERE
+
+    _local: Table[Any]
+
+    @classmethod
+    def _opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
+        """Return a private table by its name."""
+        table = catalog.table(name)
+        name = catalog.declaration(name).name
+        noted = replace(table, notes=tuple(service.tables[name].get("notes", ())))
+        return cls(service, Recorded("table", name), noted)
+
+    def _advice(self, name: str) -> Mapping[str, str]:
+        return {**self._local._advice(name), **_NOT_HERE} if "_local" in vars(self) else self._foreign
+
+    @property
+    def schema(self) -> Schema:
+        """The columns by name, with what is known of their types."""
+        return self._local.schema
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit's column."""
+        return self._local.unit
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know of the table."""
+        return self._local.notes
+
+    filter: ClassVar[Callable[..., RemoteTable]] = _recording(Table.filter)
+    with_columns: ClassVar[Callable[..., RemoteTable]] = _recording(Table.with_columns)
+    join: ClassVar[Callable[..., RemoteTable]] = _recording(Table.join)
+    union: ClassVar[Callable[..., RemoteTable]] = _recording(Table.union)
+    per_unit: ClassVar[Callable[..., RemoteTable]] = _recording(Table.per_unit)
+    sql: ClassVar[Callable[..., RemoteTable]] = _recording(Table.sql)
+    group_by: ClassVar[Callable[..., RemoteTable]] = _recording(Table.group_by)
+    totals: ClassVar[Callable[..., RemoteTable]] = _recording(Table.totals)
+    bound: ClassVar[Callable[..., RemoteTable]] = _recording(Table.bound)
+    agg: ClassVar[Callable[..., RemoteQuestion]] = _recording(Table.agg)
+    top: ClassVar[Callable[..., RemoteTop]] = _recording(Table.top)
+    dummy: ClassVar[Callable[..., Table[Any]]] = _delegating(Table.dummy)
+
+
+@dataclass(frozen=True, repr=False)
+class RemoteQuestion(Remote):
+    """A complete question to a service, validated here: it can be planned, previewed and released.
+
+    Made by `RemoteTable.agg`, of a table that `connect` leads to. Nothing is sent for a plan or a preview.
+
+    >>> from sfumato.client import connect
+    >>> import sfumato as sf
+    >>> asked = connect(url, token).table("visits").group_by("year").agg(n=sf.count_units())
+    >>> asked, asked.output_names
+    (<RemoteQuestion of visits: n by year>, ('n',))
+    >>> asked.plan(epsilon="0.5").spent, asked.epsilon_for(units=3000, n=20)
+    (ExactCost(epsilon=0.5, delta=0), 0.3034)
+    """
+
+    _foreign = foreign.QUESTION | _NOT_HERE
+
+    _local: Question[Any]
+
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return self._local.told
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the question leaves something to its release, which looks at the rows first."""
+        return self._local.automatic
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The output's columns after the keys."""
+        return self._local.output_names
+
+    weigh: ClassVar[Callable[..., RemoteQuestion]] = _recording(Question.weigh)
+    plan: ClassVar[Callable[..., Plan]] = _delegating(Question.plan)
+    preview: ClassVar[Callable[..., Preview]] = _delegating(Question.preview)
+    epsilon_for: ClassVar[Callable[..., float]] = _delegating(Question.epsilon_for)
+
+    def ask(
+        self, *, units: Sequence[int] = (100, 1_000, 10_000), confidence: float = 0.95, **options: Any
+    ) -> Asked:
+        """Let the service say what it costs, what is left, and whether it would give an answer once more.
+
+        Args:
+            units, confidence: as of `Client.ask`.
+            options: of `release`.
+        Returns:
+            An `Asked`.
+        Raises:
+            QueryError, BudgetError, RefusalError: as from `release`; nothing is read, and nothing spent.
+            EngineError: the service does not answer.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> asked = connect(url, token).table("visits").group_by("year").agg(n=sf.count_units())
+        >>> asked.ask(units=[], epsilon="0.5").cost
+        Cost(epsilon=0.5, delta=0.0)
+        """
+        return self._service._ask(self._sent(options), units, confidence)
+
+    def release(
+        self,
+        *,
+        epsilon: Amount | None = None,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
+        pre_threshold: int = 1,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        dummy: bool = False,
+    ) -> RemoteRelease:
+        """Let the service release the answer, and spend its cost of your budget there.
+
+        Args:
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of
+                `Question.release`.
+            confidence, simultaneous: of the error bars that come with it.
+            dummy: ask rows that the service makes up, for free.
+        Returns:
+            The answer; the same question again is given once more, for nothing, where the owner has named the
+            version of the data.
+        Raises:
+            QueryError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
+            EngineError: the service does not answer. Where it had the question, it may have spent its cost:
+                `Client.history` tells.
+
+        >>> from sfumato.client import connect
+        >>> import sfumato as sf
+        >>> asked = connect(url, token).table("visits").group_by("year").agg(n=sf.count_units())
+        >>> answer = asked.release(epsilon="0.5")
+        >>> answer
+        <RemoteRelease of year, n; epsilon=0.5, delta=0>
+        >>> answer["year"]
+        [1984, 1985, 1986, 1987, 1988]
+        """
+        if epsilon is None:
+            raise BudgetError("epsilon is left out, but must be a finite number greater than 0")
+        chosen: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "noise": noise}
+        chosen |= {"group_selection": group_selection, "pre_threshold": pre_threshold}
+        chosen |= {"diagnostics": diagnostics, "auto_share": auto_share}
+        defaults = signature(Question.release).parameters
+        options = {name: one for name, one in chosen.items() if one is not defaults[name].default}
+        flags = {"simultaneous": simultaneous, "dummy": dummy}
+        return self._service._release(self._sent(options), confidence, **flags)
+
+    def _sent(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the question as it is sent, once what is wrong with it is said here."""
+        self._local._checked_plan(**options)
+        return self._body(options)
+
+    def __repr__(self) -> str:
+        return repr(self._local).replace("<Question", f"<RemoteQuestion of {self._recorded.name}", 1)
+
+
+@dataclass(frozen=True, repr=False)
+class RemoteTop(Remote):
+    """The question to a service for the k largest groups; made by `RemoteTable.top`.
+
+    A `Client`, which `connect` gives, has the table. Nothing is sent for a plan.
+
+    >>> from sfumato.client import connect
+    >>> ages = connect(url, token).table("visits").top("age", k=3)
+    >>> ages, ages.plan(epsilon=1, delta="1e-6").spent
+    (<RemoteTop of visits: the 3 largest groups by age>, ExactCost(epsilon=1, delta=1e-06))
+    """
+
+    _foreign = foreign.QUESTION | _NOT_HERE
+
+    _local: Top
+
+    plan: ClassVar[Callable[..., Plan[Any, Any]]] = _delegating(Top.plan)
+    explain: ClassVar[Callable[..., Any]] = _delegating(Top.explain)
+
+    def ask(self, **options: Any) -> Asked:
+        """Let the service say what it costs, as `RemoteQuestion.ask`.
+
+        Args:
+            options: those of `Top.plan`.
+        Returns:
+            An `Asked`.
+
+        >>> from sfumato.client import connect
+        >>> ages = connect(url, token).table("visits").top("age", k=3)
+        >>> ages.ask(epsilon=1, delta="1e-6").cost
+        Cost(epsilon=1.0, delta=1e-06)
+        """
+        return self._service._ask(self._sent(options), (), 0.95)
+
+    def release(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number = 0,
+        counts: bool = True,
+        counts_share: Number | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        dummy: bool = False,
+    ) -> RemoteRelease:
+        """Let the service release the keys of the largest groups, and spend its cost of your budget there.
+
+        Args:
+            epsilon, delta, counts, counts_share: as of `Top.release`.
+            confidence, simultaneous, dummy: as of `RemoteQuestion.release`.
+        Returns:
+            A `RemoteRelease`.
+        Raises:
+            QueryError, BudgetError, EngineError: as from `RemoteQuestion.release`.
+
+        >>> from sfumato.client import connect
+        >>> numbers = connect(url, token).table("visits").top("docvis", k=3)
+        >>> answer = numbers.release(epsilon=4, delta="1e-6")
+        >>> len(answer), answer.to_arrow().column_names
+        (3, ['rank', 'docvis', 'units'])
+        """
+        options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "counts": counts}
+        if counts_share is not None:
+            options["counts_share"] = counts_share
+        flags = {"simultaneous": simultaneous, "dummy": dummy}
+        return self._service._release(self._sent(options), confidence, **flags)
+
+    def _sent(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        self._local.plan(**options)
+        return self._body(options)
+
+    def __repr__(self) -> str:
+        return repr(self._local).replace("<Top", f"<RemoteTop of {self._recorded.name}", 1)
+
+
+_REMOTES: Mapping[type, type[Remote]] = {
+    Table: RemoteTable,
+    PublicTable: RemotePublicTable,
+    Question: RemoteQuestion,
+    Top: RemoteTop,
+}

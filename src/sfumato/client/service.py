@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, urlsplit
 
 from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
-from sfumato.client.tables import RemotePublicTable, RemoteTable
+from sfumato.client.remote import RemotePublicTable, RemoteTable
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import positive_int, truth_value
 from sfumato.service.faults import of_data
@@ -122,7 +122,7 @@ class Client:
     @cached_property
     def _catalog(self) -> Catalog:
         """What is declared, as a catalog whose rows are elsewhere."""
-        from sfumato.client.declared import declared_catalog
+        from sfumato.client.remote_catalog import declared_catalog
 
         return declared_catalog(self.tables)
 

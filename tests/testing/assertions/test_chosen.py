@@ -36,7 +36,7 @@ def released(question, seed=0, epsilon=2, scale=1):
     wrong = tuple(replace(c, scale=c.scale * scale) for c in plan.measurement.choices)
     tampered = replace(plan, measurement=replace(plan.measurement, choices=wrong))
     with without_certificate():
-        release = sf.Release(tampered, question.table.engine, unsafe_words=SeededWords(repr(seed)))
+        release = sf.Release(tampered, question.table._engine, unsafe_words=SeededWords(repr(seed)))
     release.to_arrow()
     release.plan = plan
     return release

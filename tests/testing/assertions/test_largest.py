@@ -158,7 +158,7 @@ def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):
     people = sf.scan(pa.table({"id": ids, "key": of}), privacy_unit="id")
     top = people.top("key", k=4, keys=[*sizes] if keys else None, candidates=None if keys else 6)
     plan, words, failed = top.plan(epsilon=epsilon, delta=0 if keys else 0.2), seeded(), 0
-    exact = pa.Table.from_batches(top.engine.statistics(plan.exact, 1000))
+    exact = pa.Table.from_batches(top._engine.statistics(plan.exact, 1000))
     for _ in range(200):
         release = TopRelease(plan, words)
         release._table = release._drawn(exact)

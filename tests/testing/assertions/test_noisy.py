@@ -370,7 +370,7 @@ def tampered(question, factor: float, **options):
     plan = question.plan(**({"epsilon": 1, "delta": 1e-6} | options))
     wrong = scaled(plan, Fraction(factor))
     with without_certificate():
-        release = sf.Release(wrong, question.table.engine, unsafe_words=SeededWords(repr(options)))
+        release = sf.Release(wrong, question.table._engine, unsafe_words=SeededWords(repr(options)))
     release.to_arrow()
     release.plan = plan
     return release

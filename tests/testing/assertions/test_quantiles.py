@@ -330,7 +330,7 @@ def tampered(question, noise, change) -> sf.Release:
     needed = replace(plan.requirements, estimates=estimates)
     release = sf.Release(
         replace(plan, measurement=replace(plan.measurement, requirements=needed)),
-        question.table.engine,
+        question.table._engine,
         unsafe_words=SeededWords(1),
     )
     release.to_arrow()

@@ -52,7 +52,7 @@ def released(question, seed=0, factor=1, epsilon=4, **options):
     plan = question.plan(epsilon=epsilon, delta=1e-6, noise="k_norm", **options)
     wrong = scaled(plan, F(factor))
     with without_certificate():
-        release = sf.Release(wrong, question.table.engine, unsafe_words=SeededWords(repr(seed)))
+        release = sf.Release(wrong, question.table._engine, unsafe_words=SeededWords(repr(seed)))
     release.to_arrow()
     release.plan = plan
     return release

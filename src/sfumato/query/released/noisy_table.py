@@ -58,20 +58,28 @@ class Tabular:
     def to_arrow(self) -> pa.Table:
         """Return the table."""
 
+    @abstractmethod
+    def _attributes(self) -> dict[str, Any]:
+        """Return what goes with the numbers into frames and files."""
+
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
 
         Raises:
             EngineError: pandas is not installed.
 
         >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> release.to_pandas().dtypes.to_dict()
-        {'people': dtype('int64')}
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id")
+        >>> frame = visits.bound(rows=1).agg(n=sf.count()).release(epsilon=1).to_pandas()
+        >>> frame.attrs["sfumato"]["bias"]
+        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
         """
         output.require("pandas", "pandas")
-        return self.to_arrow().to_pandas()
+        frame = self.to_arrow().to_pandas()
+        frame.attrs["sfumato"] = self._attributes()
+        return frame
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return a column as a list of Python's values.
@@ -376,24 +384,6 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
             return self.to_pandas()
         made = with_errors(self, bars).to_pandas()
         made.attrs["sfumato"] = self._attributes(bars)
-        return made
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
-
-        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
-
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id")
-        >>> frame = visits.bound(rows=1).agg(n=sf.count()).release(epsilon=1).to_pandas()
-        >>> frame.attrs["sfumato"]["bias"]
-        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
-        """
-        made = super().to_pandas()
-        made.attrs["sfumato"] = self._attributes()
         return made
 
     def _bars(
