@@ -44,10 +44,13 @@ def held() -> dict[str, Any]:
     )
     for release in made:
         release.to_arrow()
-    return {type(one).__name__: one for one in made}
+    before = (table, question, top, question.plan(epsilon=1))
+    return {type(one).__name__: one for one in (*made, *before)}
 
 
-@pytest.mark.parametrize("kind", ["Release", "TopRelease", "ProcessedRelease"])
+@pytest.mark.parametrize(
+    "kind", ["Table", "Question", "Top", "Plan", "Release", "TopRelease", "ProcessedRelease"]
+)
 def test_names_behind_the_dot_are_documented(held: dict[str, Any], kind: str, pages: dict[str, str]) -> None:
     assert not undocumented(held[kind], pages)
 

@@ -161,7 +161,7 @@ def test_alike_for_every_source(kind, tmp_path, unread):
 
     one, two = opened(ONE, "one"), opened(TWO, "two")
     assert rows_of(one) == rows_of(two)
-    assert one.engine.files == ()
+    assert one._engine.files == ()
 
 
 # Nothing is read, and nothing spent.

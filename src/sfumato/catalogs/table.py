@@ -85,7 +85,7 @@ class DeclaredTable(Table[Released]):
     @property
     def _known(self) -> Mapping[str, Known]:
         by_fold = {column.name.casefold(): column for column in self.declared.columns}
-        found = {name: by_fold.get(name.casefold()) for name in self.engine.schema()}
+        found = {name: by_fold.get(name.casefold()) for name in self._engine.schema()}
         return {name: Known(one.bounds, one.domain) for name, one in found.items() if one is not None}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
@@ -177,7 +177,7 @@ class DeclaredTable(Table[Released]):
 
     def _origin(self, column: str) -> Origin | None:
         """Return the declared table that a column is of, and its name there; None where a step made it."""
-        for step in reversed(self.steps):
+        for step in reversed(self._steps):
             if isinstance(step, Derive) and step.name.casefold() == column.casefold():
                 quoted = re.fullmatch('"((?:[^"]|"")*)"', step.expression)  # as SQL qualifies columns
                 if quoted is None:
@@ -198,7 +198,7 @@ class DeclaredTable(Table[Released]):
 
     def _own(self, column: str) -> bool:
         """Whether a column is the source's, as it was declared."""
-        derived = {step.name.casefold() for step in self.steps if isinstance(step, Derive)}
+        derived = {step.name.casefold() for step in self._steps if isinstance(step, Derive)}
         return column.casefold() not in derived
 
     def _domains(self, columns: Sequence[str]) -> Any:

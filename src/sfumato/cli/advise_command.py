@@ -121,7 +121,7 @@ def _check_no_source(path: Path, questions: dict[str, Any], option: str) -> None
     from sfumato.files import check_no_source
 
     for one in questions.values():
-        check_no_source(path, one.table.engine.files, option)
+        check_no_source(path, one.table._engine.files, option)
 
 
 def _advise(

@@ -84,7 +84,7 @@ class Remote(Helpful, Displayed):
         made = method(*map(self._here, args), **{key: self._here(one) for key, one in given.items()})
         sent = {key: _sent(one) for key, one in given.items()}
         if isinstance(made, (Table, Top)) and not _plain(given.get("keys")):
-            sent["keys"] = _rows(made.public_keys)
+            sent["keys"] = _rows(made._public_keys)
         call = SentCall.of(name, map(_sent, args), sent)
         kind = next(remote for local, remote in _REMOTES.items() if isinstance(made, local))
         return kind(self._service, replace(self._recorded, calls=(*self._recorded.calls, call)), made)

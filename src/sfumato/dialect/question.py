@@ -223,7 +223,7 @@ class SqlQuery(Spelled):
         steps += [Derive(name, expression) for name, expression in derived]
         # Not by keyword, as `with_columns` and `agg` take them: a column may be called "self".
         table = replace(
-            table, steps=(*table.steps, *steps), notes=tuple(dict.fromkeys((*table.notes, *self.notes)))
+            table, _steps=(*table._steps, *steps), notes=tuple(dict.fromkeys((*table.notes, *self.notes)))
         )
         if self.public_groups is not None:
             assert groups_of is not None
@@ -235,7 +235,7 @@ class SqlQuery(Spelled):
         if self.grouping is not None:
             sets = tuple(tuple(final[name] for name in one) for one in self.grouping.sets)
             ordered = tuple(tuple(key for key in keys if key in one) for one in sets)
-            table = replace(table, grouping=replace(self.grouping, sets=ordered))
+            table = replace(table, _grouping=replace(self.grouping, sets=ordered))
         aggregates = tuple((name, _fitted(aggregate, columns, final)) for name, aggregate in self.aggregates)
         if self.largest is not None:
             return self._top(table, keys, [aggregate for _, aggregate in aggregates])
@@ -244,7 +244,7 @@ class SqlQuery(Spelled):
 
     def _top(self, table: Table[Any], keys: Sequence[str], by: Sequence[Aggregate]) -> Top:
         assert self.largest is not None
-        groups = PRIVATE if table.public_keys is None else table.public_keys
+        groups = PRIVATE if table._public_keys is None else table._public_keys
         k, candidates = self.largest.k, self.largest.candidates
         return table.top(*keys, k=k, by=next(iter(by), None), keys=groups, candidates=candidates)
 

@@ -175,7 +175,7 @@ class Asked:
         """
         for question in self.questions:
             if isinstance(question, Question):
-                check_nothing_left(question.aggregates, question.table.auto_limits, what)
+                check_nothing_left(question.aggregates, question.table._auto_limits, what)
 
     @property
     def looks(self) -> bool:
@@ -205,7 +205,7 @@ class Asked:
         assert not self.looks
         parts = trial.releases if isinstance(trial, ProcessedRelease) else (trial,)
         plans: list[Any] = [part.plan for part in parts]
-        made_up = all(question.engine.made_up for question in self.questions)
+        made_up = all(question._engine.made_up for question in self.questions)
         what = "; ".join(question.told for question in self.questions)
         paid = payment(budget, plans, what, form=trial.canonical, made_up=made_up)()
         for one in (*parts, trial):
@@ -222,7 +222,7 @@ class Asked:
         planned, computation = self._computed()
         claims = list(map(_claim, planned, questions, self.queries))
         what = "; ".join(question.told for question in questions)
-        made_up = all(question.engine.made_up for question in questions)
+        made_up = all(question._engine.made_up for question in questions)
         form = ProcessedRelease([one.trial for one in planned], computation).canonical
         same = None if self.looks else self._same(form)
         paid = payment(budget, claims, what, form=form, same=same, made_up=made_up)()
@@ -241,9 +241,9 @@ class Asked:
 
     def _same(self, form: Form) -> Same:
         """Return by what the text is known again, as `Question.release` knows one question."""
-        read: list[Any] = [question.engine for question in self.questions]
+        read: list[Any] = [question._engine for question in self.questions]
         if self.query.outside is not None:
-            read += [table.engine for table in self.public.values()]
+            read += [table._engine for table in self.public.values()]
         queries = [question.query for question in self.questions if isinstance(question, Question)]
         return same_question(form, read, queries)
 
@@ -254,7 +254,7 @@ class Asked:
 
         query, questions = self.query, self.questions
         assert query.outside is not None
-        if not all(isinstance(question.engine, DuckDBEngine) for question in questions):
+        if not all(isinstance(question._engine, DuckDBEngine) for question in questions):
             raise SqlError(
                 "this text computes with released tables, which is done where rows are read in this process; "
                 "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
@@ -309,8 +309,8 @@ def _trial(question: Question[Any] | Top, asked: SqlQuery) -> Any:
     """Return the release of one private SELECT, as it is planned and nobody pays for it."""
     options = asked.release_options
     if isinstance(question, Top):
-        return question.engine.top(question.plan(**options))
-    return question.table.engine.release(question._checked_plan(**options))
+        return question._engine.top(question.plan(**options))
+    return question.table._engine.release(question._checked_plan(**options))
 
 
 def ask(

@@ -90,7 +90,7 @@ def checked(catalog: Declarations) -> CatalogCheck:
     for table in catalog.tables.values():
         try:
             engine: Any = (
-                without_unit(table) if table.privacy_unit is None else opened(catalog, table.name).engine
+                without_unit(table) if table.privacy_unit is None else opened(catalog, table.name)._engine
             )
         except SfumatoError as error:
             findings.append(Finding(table.where, str(error).removeprefix(f"{table.where}: "), True))
@@ -207,11 +207,11 @@ def _of_owners(
     except SfumatoError as error:
         yield Finding(where, str(error), True)
         return
-    if name == owners.unit or not isinstance(owners.engine, DuckDBEngine):
+    if name == owners.unit or not isinstance(owners._engine, DuckDBEngine):
         return
     quoted, unit = identifier(name), identifier(owners.unit)
     units = f"SELECT count(DISTINCT {unit}) AS n FROM {{}} WHERE {quoted} IS NOT NULL GROUP BY {quoted}"
-    ((several, most),) = _ask(owners.engine, f"SELECT count(*) FILTER (WHERE n > 1), max(n) FROM ({units})")
+    ((several, most),) = _ask(owners._engine, f"SELECT count(*) FILTER (WHERE n > 1), max(n) FROM ({units})")
     if several:
         text = (
             f"{several:,} of these values are of several {owners.unit}, up to {most:,}: rows that have them "

@@ -65,11 +65,11 @@ def opened(
             encoding=declared.encoding,
             **limits,
         )
-    check_columns(table.engine, declared)
-    table.engine.titled(declared.name)
-    notes = _renamed(table.notes, table.engine, declared)
+    check_columns(table._engine, declared)
+    table._engine.titled(declared.name)
+    notes = _renamed(table.notes, table._engine, declared)
     return DeclaredTable(
-        table.engine, table.unit, notes=notes, unit_parts=table.unit_parts, declared=declared
+        table._engine, table.unit, notes=notes, _unit_parts=table._unit_parts, declared=declared
     )
 
 
@@ -114,13 +114,13 @@ def _owned(
     """Give a table the units of the one that its foreign key names."""
     engine, unit = without_unit(declared, resources), declared.privacy_unit or ""
     with said_where(declared):
-        if owners.engine.name != engine.name:
+        if owners._engine.name != engine.name:
             raise CatalogError(
-                f"foreign_keys: rows of {key.table} are read by {owners.engine.name}, and these by "
+                f"foreign_keys: rows of {key.table} are read by {owners._engine.name}, and these by "
                 f"{engine.name}; private tables are all read by one"
             )
         column = spelled(engine, key.column, "foreign_keys")
-        name = spelled(owners.engine, key.key, f"foreign_keys: {key.table}")
+        name = spelled(owners._engine, key.key, f"foreign_keys: {key.table}")
         taken = {known.casefold() for known in engine.schema()}
         if key.key.casefold() == owners.unit.casefold():
             taken.discard(column.casefold())  # whose place the unit takes, with the same values
@@ -138,7 +138,7 @@ def _owned(
     notes = dict.fromkeys([*of_source, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
     made.titled(declared.name)
-    return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
+    return DeclaredTable(made, unit, notes=tuple(notes), _unit_parts=owners._unit_parts, declared=declared)
 
 
 def opened_public(
@@ -159,10 +159,10 @@ def opened_public(
             threads=threads,
             temp_directory=temp_directory,
         )
-    table = replace(table, engine=table.engine.in_timezone(declared.timezone))
-    check_columns(table.engine, declared)
-    table.engine.titled(declared.name)
-    return replace(table, notes=_renamed(table.notes, table.engine, declared))
+    table = replace(table, _engine=table._engine.in_timezone(declared.timezone))
+    check_columns(table._engine, declared)
+    table._engine.titled(declared.name)
+    return replace(table, notes=_renamed(table.notes, table._engine, declared))
 
 
 def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> tuple[str, ...]:

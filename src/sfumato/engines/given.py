@@ -42,8 +42,8 @@ def as_collection(name: str, source: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(source, PublicTable):
-        called = getattr(source.engine, "called", None)
-        return source if called is None else replace(source, engine=called(name))
+        called = getattr(source._engine, "called", None)
+        return source if called is None else replace(source, _engine=called(name))
     if not isinstance(source, pa.Schema):
         return source
     from sfumato.engines.beam.engine import named
@@ -66,7 +66,7 @@ def zone_of(query: SqlQuery, timezone: str | None) -> str | None:
 
 def in_zone(table: Any, zone: str | None) -> Any:
     """Return a table that reads times with a zone in another one; the same where none is named."""
-    return table if zone is None else replace(table, engine=table.engine.in_timezone(zone))
+    return table if zone is None else replace(table, _engine=table._engine.in_timezone(zone))
 
 
 def of_tables(

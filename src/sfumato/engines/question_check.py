@@ -187,14 +187,14 @@ def checked(
         RefusalError: the table was opened for analysts.
     """
     splits, removed = positive_int(splits, "splits"), positive_int(removed, "removed")
-    engine = question.table.engine
+    engine = question.table._engine
     if not isinstance(engine, DuckDBEngine):
         raise QueryError(
             f"check: rows are looked at in this process, and those of {engine.name} are with workers; ask on "
             "a file, or on an Arrow table of some units with all their rows"
         )
     engine.check_shown("check")
-    part, salt = Part(engine, question.table.steps, question.table.unit), secrets.randbits(64)
+    part, salt = Part(engine, question.table._steps, question.table.unit), secrets.randbits(64)
     everybody, tables = Units(salt, "true"), tables_of(part)
     steps = _Steps(4 + min(len(tables), REPEATED) + 2 * splits + removed, progress)
     with in_own_words(), lent(resources=engine.resources) as session:

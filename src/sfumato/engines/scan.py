@@ -169,7 +169,7 @@ def unit_table(
         own = own_name(unit, engine.schema()) if isinstance(unit, str) else unit
         return Table(engine, own, notes=notes)
     made, units = engine.composite(parts, timezone)
-    return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), unit_parts=units)
+    return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), _unit_parts=units)
 
 
 def read_elsewhere(

@@ -72,11 +72,11 @@ def canonical(plan: Plan, engine: Evaluator) -> dict[str, Any]:
 def canonical_top(plan: Plan[Top, TopMeasurement]) -> dict[str, Any]:
     """Return the canonical form of a plan for the largest groups."""
     question = plan.query
-    told = question.engine.content(question.steps)
+    told = question._engine.content(question._steps)
     return {
         "version": VERSION,
         "asks": "largest groups",
-        **_rows(told, question.unit, question.keys, question.public_keys),
+        **_rows(told, question.unit, question.keys, question._public_keys),
         "k": question.k,
         "by": "units" if question.by is None else _output("sum", question.by, told["columns"]),
         "candidates": question.candidates,

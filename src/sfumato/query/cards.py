@@ -92,7 +92,7 @@ def table_card(table: Table[Any]) -> Card:
     schema = table.schema
     roles = {table.unit: "privacy unit"} | dict.fromkeys(table.keys, "grouped by")
     return Card(
-        f"Private table {_source(table.engine)}",
+        f"Private table {_source(table._engine)}",
         [_columns(schema, roles), Facts(_done(table)), Sentences([*table.notes, _FREE])],
     )
 
@@ -100,15 +100,15 @@ def table_card(table: Table[Any]) -> Card:
 def public_card(table: PublicTable) -> Card:
     """Return the columns of a public table."""
     return Card(
-        f"Public table {_source(table.engine)}",
-        [_columns(table.schema, {}), Facts(_steps(table.steps)), Sentences(table.notes)],
+        f"Public table {_source(table._engine)}",
+        [_columns(table.schema, {}), Facts(_steps(table._steps)), Sentences(table.notes)],
     )
 
 
 def question_card(question: Question[Any]) -> Card:
     """Return what is asked of each group, within which limits."""
     table = question.table
-    derived = {s.name: s.expression for s in table.steps if isinstance(s, Derive)}
+    derived = {s.name: s.expression for s in table._steps if isinstance(s, Derive)}
     rows = [
         [name, asked.meaning(derived), ", ".join(asked.outputs(name))] for name, asked in question.aggregates
     ]
@@ -117,7 +117,7 @@ def question_card(question: Question[Any]) -> Card:
         f"Question: {question.told}",
         [
             Rows(["name", "what is asked", "columns"], rows, left=3),
-            Facts([("of", f"private table {_source(table.engine)}"), *_done(table)]),
+            Facts([("of", f"private table {_source(table._engine)}"), *_done(table)]),
             Sentences([*table.notes, f"{_FREE} {next_step}"]),
         ],
     )
@@ -126,9 +126,9 @@ def question_card(question: Question[Any]) -> Card:
 def top_card(question: Top) -> Card:
     """Return which largest groups are asked for."""
     facts = [
-        ("of", f"private table {_source(question.engine)}"),
+        ("of", f"private table {_source(question._engine)}"),
         ("privacy unit", question.unit),
-        *_steps(question.steps),
+        *_steps(question._steps),
         ("groups", ", ".join(question.keys)),
         ("largest by", f"different {question.unit}" if question.by is None else question.by.meaning({})),
     ]
@@ -141,14 +141,14 @@ def top_card(question: Top) -> Card:
 def told_table(table: Table[Any]) -> str:
     """Say in a line what a table is, and what is done with it."""
     said = [f"{about} {text}" for about, text in _done(table)]
-    return visible("; ".join([f"<Table {_source(table.engine)}: {len(table.schema)} columns", *said]) + ">")
+    return visible("; ".join([f"<Table {_source(table._engine)}: {len(table.schema)} columns", *said]) + ">")
 
 
 def told_public(table: PublicTable) -> str:
     """Say in a line what a public table is, and what is done with it."""
-    said = [f"{about} {text}" for about, text in _steps(table.steps)]
+    said = [f"{about} {text}" for about, text in _steps(table._steps)]
     columns = f"{len(table.schema)} columns"
-    return visible("; ".join([f"<PublicTable {_source(table.engine)}: {columns}", *said]) + ">")
+    return visible("; ".join([f"<PublicTable {_source(table._engine)}: {columns}", *said]) + ">")
 
 
 def _source(engine: Any) -> str:
@@ -184,10 +184,10 @@ def _steps(steps: Sequence[Step]) -> list[tuple[str, str]]:
 
 def _done(table: Table[Any]) -> list[tuple[str, str]]:
     """Return what is said of rows, in order: whose they are, steps, groups, limits."""
-    parts = [part.text for part in table.unit_parts]
-    found = [("privacy unit", ", ".join(parts) or table.unit), *_steps(table.steps)]
+    parts = [part.text for part in table._unit_parts]
+    found = [("privacy unit", ", ".join(parts) or table.unit), *_steps(table._steps)]
     if table.keys:
-        public = table.public_keys
+        public = table._public_keys
         how = "chosen privately"
         if isinstance(public, BroughtKeys):
             how = "public"
@@ -195,7 +195,7 @@ def _done(table: Table[Any]) -> list[tuple[str, str]]:
             how = f"{public.num_rows:,} public groups"
         found.append(("group by", f"{', '.join(table.keys)} ({how})"))
     limits = [
-        f"{name}={'auto' if name in table.auto_limits else f'{limit:,}'}"
+        f"{name}={'auto' if name in table._auto_limits else f'{limit:,}'}"
         for name, limit in (("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows))
         if limit is not None
     ]

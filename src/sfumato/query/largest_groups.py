@@ -156,12 +156,9 @@ class Top(Helpful, Displayed):
     """The question for the k largest groups; made by `Table.top`.
 
     Args:
-        engine: what reads the rows.
-        schema: the columns after the steps.
+        schema: the columns, derived ones too.
         unit: the privacy unit's column.
-        steps: filters and derived columns.
         keys: the columns to group by.
-        public_keys: the groups, where they are public.
         k: how many.
         candidates: of private groups, how many of the largest may be shown.
         notes: what whoever asks should know of the source.
@@ -178,12 +175,12 @@ class Top(Helpful, Displayed):
 
     _foreign = foreign.QUESTION
 
-    engine: Engine[Any]
+    _engine: Engine[Any]
     schema: Schema
     unit: str
-    steps: tuple[Step, ...]
+    _steps: tuple[Step, ...]
     keys: tuple[str, ...]
-    public_keys: pa.Table | BroughtKeys | None
+    _public_keys: pa.Table | BroughtKeys | None
     k: int
     candidates: int | None = None
     notes: tuple[str, ...] = ()
@@ -202,7 +199,7 @@ class Top(Helpful, Displayed):
             raise QueryError(
                 f"top: the output has a column {name!r} of its own; give the key another name by with_columns"
             )
-        public = self.public_keys
+        public = self._public_keys
         if self.by is not None:
             self._check_by(self.by)
         if public is None:
@@ -224,7 +221,7 @@ class Top(Helpful, Displayed):
                 'sf.sum("price", lower=0, upper=50), without weights; or leave it out, for units'
             )
         by.check("by", self.schema)
-        if self.public_keys is None and by.lower < 0:
+        if self._public_keys is None and by.lower < 0:
             raise QueryError(
                 "top: where groups are private, a unit may only add to a sum: lower is at least 0; or give "
                 "the groups by keys=[...]"
@@ -266,10 +263,10 @@ class Top(Helpful, Displayed):
 
         Beside the candidates it has the largest group that is none, by which the end is placed.
         """
-        public = self.public_keys
+        public = self._public_keys
         groups = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
         largest = None if self.candidates is None else self.candidates + 1
-        return ExactQuery(self.steps, self.unit, self.keys, public, groups, statistics, largest=largest)
+        return ExactQuery(self._steps, self.unit, self.keys, public, groups, statistics, largest=largest)
 
     @property
     def told(self) -> str:
@@ -278,8 +275,8 @@ class Top(Helpful, Displayed):
 
     def passed_on(self) -> Top:
         """Return the question as it goes to another process: it says what reads the rows, and reads none."""
-        engine: Any = LeftBehind.of(self.engine, self.steps)
-        return replace(self, engine=engine)
+        engine: Any = LeftBehind.of(self._engine, self._steps)
+        return replace(self, _engine=engine)
 
     def _explanation(self, plan: Plan[Top, TopMeasurement]) -> TopExplanation:
         """Return each step of a plan of this question."""
@@ -379,10 +376,10 @@ class Top(Helpful, Displayed):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
         form = partial(canonical_top, plan)
-        same = None if unsafe_words is not None else same_question(form, [self.engine])
-        pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self.engine.made_up)
-        planned(self.engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
-        released: TopRelease = self.engine.top(plan, unsafe_words=unsafe_words, pay=pay)
+        same = None if unsafe_words is not None else same_question(form, [self._engine])
+        pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self._engine.made_up)
+        planned(self._engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
+        released: TopRelease = self._engine.top(plan, unsafe_words=unsafe_words, pay=pay)
         return released
 
 

@@ -68,26 +68,26 @@ class Question(Helpful, Displayed, Generic[Released]):
         """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
         table = self.table
         return Query(
-            table.engine.name,
+            table._engine.name,
             table.schema,
             table.unit,
-            table.steps,
+            table._steps,
             table.keys,
-            table.public_keys,
+            table._public_keys,
             table.groups,
             table.rows,
             stood_in(self.aggregates),
             table._all_notes,
             self._weights,
-            table.beyond,
+            table._beyond,
             table.total_rows,
-            grouping=table.grouping,
+            grouping=table._grouping,
         )
 
     @property
-    def engine(self) -> Engine[Released]:
+    def _engine(self) -> Engine[Released]:
         """What reads the rows."""
-        return self.table.engine
+        return self.table._engine
 
     @property
     def told(self) -> str:
@@ -98,7 +98,7 @@ class Question(Helpful, Displayed, Generic[Released]):
     def automatic(self) -> bool:
         """Whether the question leaves something to its release, which looks at the rows first."""
         bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
-        return bounds or bool(self.table.auto_limits)
+        return bounds or bool(self.table._auto_limits)
 
     def weigh(self, /, **weights: Number) -> Question[Released]:
         """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
@@ -215,9 +215,9 @@ class Question(Helpful, Displayed, Generic[Released]):
         delta = Fraction(1, 10**6) if self.query.private_groups else 0
         plan = make_plan(self.query, epsilon=epsilon, delta=delta)
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
-        self.table.engine.check_release(plan, unsafe_words)
+        self.table._engine.check_release(plan, unsafe_words)
         made = told.release(unsafe_words)
-        what, engine = f"diagnostics of {self.query.told}", self.table.engine
+        what, engine = f"diagnostics of {self.query.told}", self.table._engine
 
         def form() -> dict[str, Any]:
             return canonical(plan, engine) | {"asks": "diagnostics"}
@@ -277,7 +277,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             raise BudgetError(_NO_EPSILON)
         else:
             plans = plans_of(self.query, epsilon, options)
-        return previewed(self.query, self.table.engine, plans, units, rows, confidence, means)
+        return previewed(self.query, self.table._engine, plans, units, rows, confidence, means)
 
     def analyze(
         self,
@@ -321,8 +321,8 @@ class Question(Helpful, Displayed, Generic[Released]):
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.query.analysis.analyse import analysed
 
-        with NotebookBar("Reading rows, comparing limits", fraction_of(self.table.engine)):
-            return analysed(self.query, self.table.engine, groups, rows, total_rows, bounds, given)
+        with NotebookBar("Reading rows, comparing limits", fraction_of(self.table._engine)):
+            return analysed(self.query, self.table._engine, groups, rows, total_rows, bounds, given)
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
@@ -350,7 +350,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         from sfumato.query.previews.preview import smallest_epsilon
 
         return smallest_epsilon(
-            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}, means
+            self.query, self.table._engine, half_widths, units, rows, confidence, shown, options or {}, means
         )
 
     def release(
@@ -410,13 +410,13 @@ class Question(Helpful, Displayed, Generic[Released]):
         options["group_selection"] = group_selection
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table, looks = self.table, self._auto_share if auto_share is None else auto_share
-        made_up = table.engine.made_up
+        made_up = table._engine.made_up
         paid: list[Paid] = []  # by what pays before the first look
-        form = partial(canonical, engine=table.engine)
+        form = partial(canonical, engine=table._engine)
 
         def pay(one: Plan) -> Pay:
             asked = partial(form, one)
-            same = None if unsafe_words is not None else same_question(asked, [table.engine], [self.query])
+            same = None if unsafe_words is not None else same_question(asked, [table._engine], [self.query])
             return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
 
         if share is not None:
@@ -425,12 +425,12 @@ class Question(Helpful, Displayed, Generic[Released]):
             del options["delta"]
             if self.automatic:
                 means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
-                planned(self.engine.name, len(self.aggregates), share=share)
+                planned(self._engine.name, len(self.aggregates), share=share)
                 with looking():
                     found = Automatically(table, self.query, self.aggregates).plan(
                         means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
                     )
-                return table.engine.release(found, **drawing, pay=lambda: tuple(paid))
+                return table._engine.release(found, **drawing, pay=lambda: tuple(paid))
             plan, _ = Share.of(budget, share).best(self.query, options)
             plan = self._beside(plan, Fraction(0), sampling)
             return self._released(plan, **drawing, pay=pay(plan))
@@ -445,10 +445,10 @@ class Question(Helpful, Displayed, Generic[Released]):
 
             means = of_epsilon(whole, beside, looks, options, pay_all)
             check = partial(self._beside, beside=beside, sampling=sampling)
-            planned(self.engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
+            planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
             with looking():
                 plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table.engine.release(plan, **drawing, pay=lambda: tuple(paid))
+            return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
         plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
         return self._released(plan, **drawing, pay=pay(plan))
 
@@ -459,11 +459,11 @@ class Question(Helpful, Displayed, Generic[Released]):
         return visible(f"<Question: {self.told}>")
 
     def _released(self, plan: Plan, **drawing: Any) -> Released:
-        planned(self.engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
-        return self.table.engine.release(plan, **drawing)
+        planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
+        return self.table._engine.release(plan, **drawing)
 
     def _check_nothing_left(self, what: str) -> None:
-        check_nothing_left(self.aggregates, self.table.auto_limits, what)
+        check_nothing_left(self.aggregates, self.table._auto_limits, what)
 
     @property
     def _auto_share(self) -> Fraction:

@@ -64,24 +64,30 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a
     release is drawn.
+
+    Attributes:
+        unit: the privacy unit's column.
+        keys: the columns to group by.
+        groups, rows, total_rows: limits of what a unit contributes; None where not given.
+        notes: what whoever asks should know of the table.
     """
 
     _foreign = foreign.TABLE | foreign.ASKED
 
-    engine: Engine[Released]
+    _engine: Engine[Released]
     unit: str
-    steps: tuple[Step, ...] = ()
+    _steps: tuple[Step, ...] = ()
     keys: tuple[str, ...] = ()
-    public_keys: pa.Table | BroughtKeys | None = None
+    _public_keys: pa.Table | BroughtKeys | None = None
     groups: int | None = None
     rows: int | None = None
     notes: tuple[str, ...] = ()
-    beyond: BeyondChoice = "auto"
-    unit_parts: tuple[UnitPart, ...] = ()
+    _beyond: BeyondChoice = "auto"
+    _unit_parts: tuple[UnitPart, ...] = ()
     total_rows: int | None = None
-    grouping: GroupingSets | None = None
+    _grouping: GroupingSets | None = None
     # Of `groups` and `rows`, which stand in here for what a release is to find.
-    auto_limits: tuple[str, ...] = ()
+    _auto_limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -93,11 +99,11 @@ class Table(Helpful, Displayed, Generic[Released]):
                 self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
             )
         # A unit of several parts compares well; bytes too, but they print badly.
-        if not self.unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
+        if not self._unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
             check_flat("privacy_unit", self.unit, schema, "in the source, before scan")
 
     def _advice(self, name: str) -> Mapping[str, str]:
-        if "engine" not in vars(self) or name not in self.schema:
+        if "_engine" not in vars(self) or name not in self.schema:
             return self._foreign
         return {name: f"a column is named as text: group_by({name!r}), sf.count({name!r})"}
 
@@ -109,7 +115,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     @cached_property
     def schema(self) -> Schema:
         """The columns by name, with what is known of their types."""
-        return self.engine.schema(self.steps)
+        return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> Table[Released]:
         """Keep the rows where a SQL expression is true.
@@ -277,7 +283,7 @@ class Table(Helpful, Displayed, Generic[Released]):
                 )
             if isinstance(table, Table):
                 table._check_rows_alone("sql")
-        made: Table[Released] = self.engine.unit_local(text, known)
+        made: Table[Released] = self._engine.unit_local(text, known)
         return made
 
     def group_by(self, *columns: str, keys: Any = None) -> Table[Released]:
@@ -302,7 +308,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         >>> visits.group_by("town")
         <Table (read with DuckDB): 2 columns; privacy unit id; group by town (chosen privately)>
         """
-        if self.grouping is not None:
+        if self._grouping is not None:
             raise QueryError(
                 "group_by: totals were asked of the groups before, and would be lost; write totals behind "
                 "the last group_by"
@@ -325,8 +331,8 @@ class Table(Helpful, Displayed, Generic[Released]):
         if keys is not None and not columns:
             raise QueryError("group_by: public keys are given, but no column that they belong to")
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
-        table = None if chosen else self.engine.public_keys(columns, keys, self.steps)
-        return replace(self, keys=columns, public_keys=table)
+        table = None if chosen else self._engine.public_keys(columns, keys, self._steps)
+        return replace(self, keys=columns, _public_keys=table)
 
     def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
         """Ask for totals of public groups too, which agree with them: rows of which keys are NULL.
@@ -354,7 +360,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         """
         truth_value(cube, "cube")
         truth_value(integer, "integer")
-        return replace(self, grouping=grouping_sets(self.keys, sets, cube, integer))
+        return replace(self, _grouping=grouping_sets(self.keys, sets, cube, integer))
 
     def top(
         self,
@@ -393,12 +399,12 @@ class Table(Helpful, Displayed, Generic[Released]):
             raise QueryError('top: name the columns to group by, such as top("product", k=10)')
         table = self.group_by(*columns, keys=keys)
         return Top(
-            self.engine,
+            self._engine,
             self.schema,
             self.unit,
-            self.steps,
+            self._steps,
             columns,
-            table.public_keys,
+            table._public_keys,
             k,
             candidates,
             table._notes_of_top,
@@ -414,9 +420,9 @@ class Table(Helpful, Displayed, Generic[Released]):
     def _all_notes(self) -> tuple[str, ...]:
         """What the explanation of a release says of the source, and in which time zone it reads times."""
         zoned = any("TIME ZONE" in self.schema[key].type_name for key in self.keys)
-        if not zoned and not self.engine.reads_zone(self.steps):
+        if not zoned and not self._engine.reads_zone(self._steps):
             return self.notes
-        zone = self.engine.timezone
+        zone = self._engine.timezone
         return (*self.notes, f"Times with a zone are read in the time zone {zone} (timezone= names another).")
 
     def bound(
@@ -455,10 +461,10 @@ class Table(Helpful, Displayed, Generic[Released]):
         """
         limits = ("groups", groups), ("rows", rows), ("total_rows", total_rows)
         given: dict[str, Any] = {n: 1 if _is_auto(n, v) else _limit(v, n) for n, v in limits if v is not None}
-        kept = [n for n in self.auto_limits if n not in given]
-        given["auto_limits"] = (*kept, *(n for n, v in limits if _is_auto(n, v)))
+        kept = [n for n in self._auto_limits if n not in given]
+        given["_auto_limits"] = (*kept, *(n for n, v in limits if _is_auto(n, v)))
         if beyond is not None:
-            given["beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
+            given["_beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
         return replace(self, **given)
 
     def for_analysts(self) -> Table[Released]:
@@ -474,7 +480,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         Traceback (most recent call last):
         sfumato.errors.RefusalError: analyze: this table was opened for analysts, and this would show ...
         """
-        return replace(self, engine=self.engine.for_analysts())
+        return replace(self, _engine=self._engine.for_analysts())
 
     def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Table[Any]:
         """Return a table of made-up rows with the same columns, to write and try questions on, for free.
@@ -500,10 +506,10 @@ class Table(Helpful, Displayed, Generic[Released]):
         """
         self._check_rows_alone("dummy")
         making = Making.of(rows, units, seed)
-        columns = [part.text for part in self.unit_parts] or [self.unit]
-        unit = next((name for name in columns if name in self.engine.schema()), None)
-        made = self.engine.dummy(making, unit, self._known)
-        return replace(self, engine=made, notes=(MADE_UP, *self.notes))
+        columns = [part.text for part in self._unit_parts] or [self.unit]
+        unit = next((name for name in columns if name in self._engine.schema()), None)
+        made = self._engine.dummy(making, unit, self._known)
+        return replace(self, _engine=made, notes=(MADE_UP, *self.notes))
 
     @property
     def _known(self) -> Mapping[str, Known]:
@@ -536,7 +542,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         given = self.rows is not None or self.total_rows is not None
         if given or not any(a.needs_rows for a in asked):
             return self
-        unique = self.engine.unique(self.steps)
+        unique = self._engine.unique(self._steps)
         if not unique or not set(unique) <= {self.unit, *self.keys}:
             return self
         note = "rows was not given: as rows are made here, a privacy unit has at most one in a group."
@@ -554,7 +560,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return told_table(self)
 
     def _in_messages(self) -> str:
-        titles = self.engine.titles
+        titles = self._engine.titles
         return f"the table {titles[0]!r}" if len(titles) == 1 else "a table"
 
     @property
@@ -564,17 +570,17 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @property
     def _part(self) -> Part:
-        return Part(self.engine, self.steps, self.unit, self.unit_parts)
+        return Part(self._engine, self._steps, self.unit, self._unit_parts)
 
     def _combined(self, how: Combination, *notes: str) -> Table[Released]:
         notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))
         unit = how.unit if isinstance(how, Select) else self.unit
-        return replace(self, engine=self.engine.combined(how), unit=unit, steps=(), notes=notes)
+        return replace(self, _engine=self._engine.combined(how), unit=unit, _steps=(), notes=notes)
 
     @property
     def _rows_alone(self) -> Table[Released]:
         """The rows without groups and limits, and without those of a catalog."""
-        return Table(self.engine, self.unit, self.steps, notes=self.notes, unit_parts=self.unit_parts)
+        return Table(self._engine, self.unit, self._steps, notes=self.notes, _unit_parts=self._unit_parts)
 
     def _check_rows_alone(self, where: str) -> None:
         if self.keys:
@@ -583,7 +589,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     def _with_step(self, step: Step) -> Table[Released]:
         if self.keys:
             raise QueryError("filter and with_columns come before group_by")
-        return replace(self, steps=(*self.steps, step))
+        return replace(self, _steps=(*self._steps, step))
 
 
 def _limit(value: object, name: str) -> int:

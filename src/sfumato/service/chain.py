@@ -91,8 +91,8 @@ class AskedByChain:
         """Return the release that nobody pays for: to see what it would be, and never to be drawn."""
         question = self.question
         if isinstance(question, Top):
-            return question.engine.top(question.plan(**self.release_options))
-        return question.engine.release(question._checked_plan(**self.release_options))
+            return question._engine.top(question.plan(**self.release_options))
+        return question._engine.release(question._checked_plan(**self.release_options))
 
     def pay_for(self, trial: Any, budget: Budget) -> Any:
         """Pay for what `trial` gave, where nothing looks first, and return it: now it may be drawn.
@@ -100,7 +100,7 @@ class AskedByChain:
         Raises:
             BudgetError: it is more than is left; nothing is spent then.
         """
-        made_up = self.question.engine.made_up
+        made_up = self.question._engine.made_up
         pay = payment(budget, [trial.plan], self.question.told, form=trial.canonical, made_up=made_up)
         trial._paid = pay()
         return trial

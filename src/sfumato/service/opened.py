@@ -55,7 +55,7 @@ class AnalystsCatalog(Catalog):
     def table(self, name: str, **limits: Any) -> DeclaredTable[Any]:
         """Open a private table for releases alone; as `Catalog.table`."""
         table = super().table(name, **limits)
-        return replace(table, engine=table.engine.for_analysts())
+        return replace(table, _engine=table._engine.for_analysts())
 
     def described(self, **limits: Any) -> list[dict[str, Any]]:
         """Return what is publicly known of all tables, as what JSON has; sources are opened, no row is read.
@@ -79,7 +79,7 @@ class AnalystsCatalog(Catalog):
         told = {"name": declared.name, "public": declared.public, "columns": columns}
         told |= {"notes": list(opened.notes)}
         if not declared.public:
-            parts = [part.text for part in opened.unit_parts]
+            parts = [part.text for part in opened._unit_parts]
             told |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
             told |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
             told |= {"timezone": declared.timezone}

@@ -270,7 +270,7 @@ class Inside:
                 with self._deeper(source):
                     self._opened[key] = self._private(source, unit)
             if self._engine is None:
-                self._engine = self._opened[key].engine
+                self._engine = self._opened[key]._engine
         return self._opened[key]
 
     def is_public(self, source: Source, unit: str) -> bool:

@@ -218,7 +218,7 @@ class BeamEngine(DistributedEngine):
 
         stages = self.stages(plan.exact, positive_int(shards, "shards"))
         work = TopWork.of(plan, stages, sealed_apart(secret))
-        form, names = partial(canonical_top, plan), self._names_with(plan.query.public_keys)
+        form, names = partial(canonical_top, plan), self._names_with(plan.query._public_keys)
         made = PlannedTop(plan, work, form, names)
         made.paid = pay()
         return made

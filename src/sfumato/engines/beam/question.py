@@ -72,7 +72,7 @@ def Release(
     """
     if not isinstance(question, (Question, Top)):
         raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
-    engine = question.engine if isinstance(question, Top) else question.table.engine
+    engine = question._engine if isinstance(question, Top) else question.table._engine
     if not isinstance(engine, BeamEngine):
         raise QueryError(
             f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "

@@ -76,7 +76,7 @@ def rows_of(table: PublicTable) -> Given:
         EngineError: its rows cannot be read.
     """
     engine = _engine(table)
-    found = engine.rows_after(Part(engine, table.steps, None))
+    found = engine.rows_after(Part(engine, table._steps, None))
     names = [name for name, _ in found.source.columns]
     listed = ", ".join(sent(name, kind) for name, kind in _kinds(table.schema).items())
     source: Source | None = found.source
@@ -118,11 +118,11 @@ def _texts(schema: Schema) -> dict[str, str]:
 
 def _engine(table: PublicTable) -> DuckDBEngine:
     # Of a Spark frame, which is collected; Beam's rows come later.
-    brought = getattr(table.engine, "here", None)
-    engine = table.engine if brought is None else brought()
+    brought = getattr(table._engine, "here", None)
+    engine = table._engine if brought is None else brought()
     if not isinstance(engine, DuckDBEngine):
         raise QueryError(
             f"a public table whose groups are shown, or that is computed with, is read in this process: open "
-            f"it with sf.public of a file or an Arrow table, not of {table.engine.name}"
+            f"it with sf.public of a file or an Arrow table, not of {table._engine.name}"
         )
     return engine

@@ -67,7 +67,7 @@ class OutsideSql:
         self.resources = resources
         self.bars: list[Bars] = [bars for _, bars in planned]
         self.columns: tuple[tuple[str, str | None], ...] | None = outside.columns
-        self.files: tuple[str, ...] = tuple(file for table in public.values() for file in table.engine.files)
+        self.files: tuple[str, ...] = tuple(file for table in public.values() for file in table._engine.files)
         self._empty = {
             table.name: _empty(columns, table)
             for table, (columns, _) in zip(outside.released, planned, strict=True)
@@ -93,7 +93,7 @@ class OutsideSql:
             for one, bars in named
             if one.intervals
         ]
-        public = {name: table.engine.content(table.steps) for name, table in self.public.items()}
+        public = {name: table._engine.content(table._steps) for name, table in self.public.items()}
         return {"sql": self.outside.sql, "error_bars": ends, "public": public}
 
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:

@@ -88,7 +88,7 @@ class Model:
     @property
     def open(self) -> tuple[bool, bool]:
         """Which of these are to be found."""
-        auto, matter = self.asked.question.table.auto_limits, self.limited
+        auto, matter = self.asked.question.table._auto_limits, self.limited
         return "groups" in auto and matter[0], "rows" in auto and matter[1]
 
     @property
@@ -346,7 +346,7 @@ def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> A
     if not looks.parts:
         budgeted = replace(budgeted, look=Fraction(0))
     what = f"advice for {len(budgeted.asked)} questions"
-    made_up = all(one.question.table.engine.made_up for one in budgeted.asked)
+    made_up = all(one.question.table._engine.made_up for one in budgeted.asked)
     check_budget(budget)
     pay = free if looks.claim is None else payment(budget, [looks.claim], what, made_up=made_up)
     if budget is not None:
@@ -470,7 +470,7 @@ def _complete(m: Model, limits: Limits) -> Question[Any]:
     """Return the question with numbers in the place of all that was open."""
     question = m.asked.question
     known: dict[str, Any] = dict(zip(NAMES, (limits[0], limits[1] or 1), strict=True))
-    table = question.table.bound(**{name: known[name] for name in question.table.auto_limits})
+    table = question.table.bound(**{name: known[name] for name in question.table._auto_limits})
     aggregates = tuple(
         (name, a.bounded(*m.bounds[name]) if isinstance(a, Automatic) else a)
         for name, a in question.aggregates
@@ -565,5 +565,5 @@ def _notes(budgeted: Budgeted) -> tuple[str, ...]:
 
 def _same(one: Question[Any], other: Question[Any]) -> bool:
     """Whether two questions have one answer."""
-    limits = one.table.auto_limits == other.table.auto_limits
+    limits = one.table._auto_limits == other.table._auto_limits
     return limits and one.aggregates == other.aggregates and one.query == other.query

@@ -94,7 +94,7 @@ class Budgeted:
             raise ParameterError("unsafe_words", words, "a Words of sfumato.noise, in tests alone")
         for one, least in zip(self.asked, self.least, strict=True):
             plan = make_plan(one.question.query, epsilon=self.portion * least, delta=one.delta)
-            one.question.table.engine.check_release(plan, words)
+            one.question.table._engine.check_release(plan, words)
 
 
 def checked(
@@ -115,7 +115,7 @@ def checked(
     if table is not None:
         _check_table(table, named)
     for question in named.values():
-        check_looks(question.table.engine)
+        check_looks(question.table._engine)
         if question.query.brought_groups:
             raise QueryError(
                 "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
@@ -184,7 +184,7 @@ def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
         raise ParameterError("table", type(table).__name__, "a table that sf.scan has opened")
     known = units_of(engine, table.unit)
     for name, one in named.items():
-        if known.isdisjoint(units_of(one.table.engine, one.table.unit)):
+        if known.isdisjoint(units_of(one.table._engine, one.table.unit)):
             raise QueryError(
                 f"advise: {shown(name)} is asked of another table, whose rows and units may be others; ask "
                 "all questions of the one that is given, or of what is made of it by filter, with_columns, "

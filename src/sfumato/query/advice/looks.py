@@ -73,9 +73,9 @@ def distributed(asked: tuple[Asked, ...]) -> list[tuple[Distributed, list[Asked]
 
 def _alike(one: Question[Any], other: Question[Any]) -> bool:
     a, b = one.table, other.table
-    if (a.engine is not b.engine) or (a.unit, a.steps, a.keys) != (b.unit, b.steps, b.keys):
+    if (a._engine is not b._engine) or (a.unit, a._steps, a.keys) != (b.unit, b._steps, b.keys):
         return False
-    mine, theirs = a.public_keys, b.public_keys
+    mine, theirs = a._public_keys, b._public_keys
     if isinstance(mine, pa.Table) and isinstance(theirs, pa.Table):
         return bool(mine.equals(theirs))
     return mine is theirs
@@ -212,7 +212,7 @@ class Looks:
                         break
                 else:
                     table, query = one.question.table, one.question.query
-                    looking = Looking(table.engine, query, table._part, value, self.words)
+                    looking = Looking(table._engine, query, table._part, value, self.words)
                     shared.append((one.question, ValuesSeen(value, looking, self.of_values, self.claim)))
                     found[one.name, name] = shared[-1][1]
         different = [seen for _, seen in shared if seen.looking.known is None]
@@ -242,7 +242,7 @@ def open_values(question: Question[Any], rows: int | None) -> dict[str, Values]:
 
 def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
     a, b = one.table, other.table
-    same = a.engine is b.engine and (a.unit, a.steps) == (b.unit, b.steps)
+    same = a._engine is b._engine and (a.unit, a._steps) == (b.unit, b._steps)
     return same and (a.keys == b.keys or not value.totals)
 
 
@@ -255,7 +255,7 @@ def planned_looks(asked: tuple[Asked, ...], epsilon: Fraction, words: Words | No
     kinds = distributed(asked)
     # With one row of a unit a sum and a mean may have the same bounds; with two there are all that may be.
     rows = {
-        one.name: 2 if "rows" in one.question.table.auto_limits else one.question.query.max_rows
+        one.name: 2 if "rows" in one.question.table._auto_limits else one.question.query.max_rows
         for one in asked
     }
     values = Looks(kinds, [], epsilon, epsilon, words).values(rows)

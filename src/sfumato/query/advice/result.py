@@ -182,7 +182,7 @@ class Advice(Told):
         if confidence is not None:
             for one in self.questions.values():
                 output_columns(one.plan, confidence)
-        engines = [one.question.table.engine for one in self.questions.values()]
+        engines = [one.question.table._engine for one in self.questions.values()]
         plans = [one.plan for one in self.questions.values()]
         made_up = all(one.made_up for one in engines)
         forms = [partial(canonical, *pair) for pair in zip(plans, engines, strict=True)]
@@ -194,7 +194,7 @@ class Advice(Told):
             made_up=made_up,
         )()
         return {
-            name: one.question.table.engine.release(one.plan, confidence=confidence, pay=lambda: paid)
+            name: one.question.table._engine.release(one.plan, confidence=confidence, pay=lambda: paid)
             for name, one in self.questions.items()
         }
 

@@ -162,7 +162,7 @@ def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimit
         query: what is asked of them, with limits that stand in.
         epsilon: what it costs.
     """
-    wanted = "groups" in table.auto_limits, "rows" in table.auto_limits
+    wanted = "groups" in table._auto_limits, "rows" in table._auto_limits
     needs_rows = any(a.needs_rows for _, a in query.aggregates)
     free = wanted[0] and bool(query.keys), wanted[1] and needs_rows
     if not any(free):
@@ -233,5 +233,5 @@ def _query(table: Table[Any], what: dict[str, Any]) -> Query:
 
 
 def _drawn(plan: Plan, table: Table[Any], words: Words | None) -> dict[str, float]:
-    (row,) = Release(plan, table.engine, unsafe_words=words).to_arrow().to_pylist()
+    (row,) = Release(plan, table._engine, unsafe_words=words).to_arrow().to_pylist()
     return dict(row)

@@ -78,7 +78,7 @@ class Automatically:
     @property
     def engine(self) -> Engine[Any]:
         """What reads the rows."""
-        return self.table.engine
+        return self.table._engine
 
     def values(self, query: Query) -> dict[str, Values]:
         """Return what has bounds that are to be found, by the name of what is asked, with limits of rows."""
@@ -115,7 +115,7 @@ class Automatically:
         self.engine.check_release(check(trial), unsafe_words)
         values = self.values(self.query)
         of_limits = means.looks * (_OF_LIMITS if values else 1)
-        limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
+        limits = find_limits(self.table, self.query, of_limits) if self.table._auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
         looks, each = self._looks(values, for_bounds, unsafe_words)
         first = [] if limits is None else [*limits.look.plans]

@@ -100,12 +100,12 @@ class Diagnostics(Displayed, Owned):
         self._diagnosis, self._words = diagnosis, words
         self.paid: tuple[Paid, ...] = ()  # what a ledger entered for them alone
         self._turn = Turn()
-        people = diagnosis.people.engine
+        people = diagnosis.people._engine
         self._contributions = Release(diagnosis.contributions, people, unsafe_words=words)
         self._matched: Release | None = None
         if diagnosis.matched is not None:
             table, plan = diagnosis.matched
-            self._matched = Release(plan, table.engine, unsafe_words=words)
+            self._matched = Release(plan, table._engine, unsafe_words=words)
         self._parts: tuple[Release, ...] | None = None
         self._done = False
 
@@ -286,7 +286,7 @@ class Diagnostics(Displayed, Owned):
             (made.distinct(larger), made.pairs()),
         ]
         words = self._words
-        return tuple(Release(plan, at.engine, unsafe_words=words) for plan, at in plans if plan is not None)
+        return tuple(Release(plan, at._engine, unsafe_words=words) for plan, at in plans if plan is not None)
 
     def _shares(self, confidence: float) -> tuple[dict[str, float], dict[str, float]]:
         """Return the shares beyond limits, and their error bars."""

@@ -68,7 +68,7 @@ def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, 
             part = part.filter(f"{quoted(key)} IS {'' if null else 'NOT '}NULL")
         own = numbered.filter(pa.array([p == pattern for p in patterns])).select([*there, number])
         if there:
-            engine: Any = rows.engine.of_rows(own)
+            engine: Any = rows._engine.of_rows(own)
             parts.append(part.join(PublicTable(engine), on=there))
         else:
             parts.append(part.with_columns(**{number: f"CAST({own[number][0].as_py()} AS BIGINT)"}))

@@ -49,7 +49,7 @@ class TopRelease(NoisyTable):
 
     def __init__(self, plan: Plan[Top, TopMeasurement], words: Words | None = None) -> None:
         certified([plan])
-        super().__init__(plan.query.engine)
+        super().__init__(plan.query._engine)
         self.question = plan.query
         self.plan = plan
         self._words = words

@@ -27,14 +27,14 @@ class PublicTable(Helpful, Displayed):
     <PublicTable (read with DuckDB): 2 columns; keep rows where region = 'north'>
     """
 
-    engine: Engine[Any]
-    steps: tuple[Step, ...] = ()
+    _engine: Engine[Any]
+    _steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:
         """The columns by name, with what is known of their types."""
-        return self.engine.schema(self.steps)
+        return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> PublicTable:
         """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does.
@@ -67,14 +67,14 @@ class PublicTable(Helpful, Displayed):
         return told_public(self)
 
     def _in_messages(self) -> str:
-        titles = self.engine.titles
+        titles = self._engine.titles
         return f"the public table {titles[0]!r}" if len(titles) == 1 else "a public table"
 
     @property
     def _part(self) -> Part:
-        return Part(self.engine, self.steps, None)
+        return Part(self._engine, self._steps, None)
 
     def _with_step(self, step: Step) -> PublicTable:
-        table = replace(self, steps=(*self.steps, step))
+        table = replace(self, _steps=(*self._steps, step))
         table.schema  # noqa: B018  checks the step
         return table

@@ -99,7 +99,7 @@ class _Judged:
             raise AssertionError("a group is shown twice")
         numbers = [0] * len(keys) if self.drawn.law is None else table[self.measured].to_pylist()
         self.shown: dict[Group, Any] = dict(zip(keys, numbers, strict=True))
-        self.scores = self._competing(question.public_keys, name)
+        self.scores = self._competing(question._public_keys, name)
 
     def _truth(self, expected: Any, name: str, keys: Sequence[str]) -> dict[Group, Fraction]:
         """Read exact numbers, in steps."""
