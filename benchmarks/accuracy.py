@@ -45,7 +45,7 @@ from _runs import run
 
 import sfumato as sf
 from sfumato.noise.k_norm import SeparateNoise
-from sfumato.transformations.statistics.distinct import most_matched
+from sfumato.transformations.statistics.distinct_values import most_matched
 
 EPSILONS = (0.5, 1.0, 2.0)
 DELTA = 1e-6

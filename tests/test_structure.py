@@ -24,6 +24,7 @@ BELOW = {
     "dataclass": set(),
     "errors": set(),
     "certificate": set(),
+    "sql_text": set(),
     "names": {"errors", "exact"},
     "exact": {"errors"},
     "ownership": {"errors"},
@@ -32,7 +33,7 @@ BELOW = {
     "noise": {"names", "display", "errors", "exact", "ownership"},
     "framework": {"names", "display", "errors", "exact", "ownership"},
     "budget": {"names", "display", "errors", "exact", "ownership", "noise", "framework", "certificate"},
-    "transformations": {"names", "display", "errors", "exact", "framework"},
+    "transformations": {"names", "display", "errors", "exact", "framework", "sql_text"},
     "snapping": {"names", "errors", "exact", "noise", "framework", "transformations"},
     "measurements": {
         "names",
@@ -46,6 +47,7 @@ BELOW = {
         "transformations",
     },
     "query": {
+        "sql_text",
         "names",
         "display",
         "errors",
@@ -76,6 +78,7 @@ BELOW = {
         "query",
     },
     "engines": {
+        "sql_text",
         "names",
         "display",
         "errors",

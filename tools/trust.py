@@ -183,7 +183,7 @@ BASE = (
         "each unit adds to each number at most what is described, whatever its rows are",
         (
             "engines/duckdb/exact_sql.py",
-            "engines/duckdb/forms/*.py",
+            "transformations/row_sql.py",
             "engines/duckdb/group_limit.py",
             "engines/duckdb/row_limit.py",
             "engines/duckdb/scaled.py",
@@ -194,6 +194,7 @@ BASE = (
             "engines/duckdb/public_keys.py",
             "engines/duckdb/compared.py",
             "engines/duckdb/text.py",
+            "sql_text.py",
             "query/sizes.py",
         ),
         (

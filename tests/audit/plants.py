@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ import pytest
 
 from sfumato.engines.duckdb import distinct, exact_sql, matching
 from sfumato.engines.duckdb.exact_sql import ExactSql
-from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
-from sfumato.engines.duckdb.forms.values import Values
 from sfumato.framework import Body, Product, Segment
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Laplace
@@ -23,7 +20,18 @@ from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.query.plans import k_norm_plans
-from sfumato.transformations import Ball, Statistic
+from sfumato.transformations import (
+    Ball,
+    CrossMoments,
+    Moments,
+    Statistic,
+    UnitSum,
+    VectorSum,
+    WeightedSum,
+    WeightGrid,
+    WeightsInBins,
+)
+from sfumato.transformations.row_sql import RowSql
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -96,13 +104,13 @@ def without_row_limit(patch: pytest.MonkeyPatch) -> None:
 
 def uncounted_rows(patch: pytest.MonkeyPatch) -> None:
     """All of a unit's rows are counted."""
-    honest = counts.whole_number
+    honest = RowSql.whole_number
     patch.setattr(
-        counts,
+        RowSql,
         "whole_number",
-        lambda count, *given: honest("n" if count.startswith("least") else count, *given),
+        lambda self, count, *given: honest(self, "n" if count.startswith("least") else count, *given),
     )
-    patch.setattr(counts, "scaled_upwards", lambda total, *given: total)
+    patch.setattr(RowSql, "scaled_upwards", lambda self, total, *given: total)
 
 
 def without_group_limit(patch: pytest.MonkeyPatch) -> None:
@@ -122,20 +130,20 @@ def all_groups(patch: pytest.MonkeyPatch) -> None:
 
 def unclamped(patch: pytest.MonkeyPatch) -> None:
     """Values of a row are clamped to bounds that are four times too wide."""
-    honest = Values.steps
+    honest = RowSql.steps
 
-    def steps(self: Values, column: str, lower: int, upper: int, exponent: int) -> str:
+    def steps(self: RowSql, column: str, lower: int, upper: int, exponent: int) -> str:
         wide = 2 * (upper - lower)
         return honest(self, column, lower - wide, upper + wide, exponent)
 
-    patch.setattr(Values, "steps", steps)
+    patch.setattr(RowSql, "steps", steps)
 
 
 def one_end(patch: pytest.MonkeyPatch) -> None:
     """Values are clamped from above alone."""
-    honest = Values.steps
+    honest = RowSql.steps
     patch.setattr(
-        Values,
+        RowSql,
         "steps",
         lambda self, column, lower, upper, exponent: honest(
             self, column, lower - 3 * (upper - lower), upper, exponent
@@ -143,16 +151,16 @@ def one_end(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def within(module: ModuleType, form: str, kind: type[Statistic], **wrong: Callable[[Any], Any]) -> Plant:
+def within(kind: type[Statistic], form: str = "_sql_parts", **wrong: Callable[[Any], Any]) -> Plant:
     """The engine computes the statistic with another parameter than the plan's."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        honest = getattr(module, form)
+        honest = getattr(kind, form)
 
-        def other(values: Values, s: Any) -> Any:
-            return honest(values, replace(s, **{name: change(s) for name, change in wrong.items()}))
+        def other(self: Any, sql: RowSql) -> Any:
+            return honest(replace(self, **{name: change(self) for name, change in wrong.items()}), sql)
 
-        patch.setitem(FORMS, kind, other)
+        patch.setattr(kind, form, other)
 
     return plant
 
@@ -160,7 +168,7 @@ def within(module: ModuleType, form: str, kind: type[Statistic], **wrong: Callab
 def wide_sums(patch: pytest.MonkeyPatch) -> None:
     """What a unit has in a group is clamped to bounds that are three times too wide."""
     within(
-        sums, "unit_sum", FORMS_OF["UnitSum"],
+        UnitSum,
         lower=lambda s: s.lower - (s.upper - s.lower), upper=lambda s: s.upper + (s.upper - s.lower),
     )(patch)  # fmt: skip
 
@@ -186,10 +194,10 @@ def whole_values(patch: pytest.MonkeyPatch) -> None:
 
 def shares_of_values(patch: pytest.MonkeyPatch) -> None:
     """A unit is divided among its values, and brings a share with each row."""
-    honest = exact_sql.Part
+    honest = exact_sql.SqlPart
     patch.setattr(
         exact_sql,
-        "Part",
+        "SqlPart",
         lambda name, pair, added, **options: honest(
             name, pair.replace("count(", "count(DISTINCT "), added, **options
         ),
@@ -199,38 +207,41 @@ def shares_of_values(patch: pytest.MonkeyPatch) -> None:
 def bins_by_themselves(patch: pytest.MonkeyPatch) -> None:
     """Each bin, or leaf, has a limit of rows by itself."""
 
-    def scaled(total: str, rows: int, most: Any) -> str:
-        return total.replace("m::HUGEINT", f"least(m, {rows})::HUGEINT")
+    honest = RowSql.scaled
 
-    patch.setattr(exact_sql, "scaled", scaled)
+    def scaled(self: RowSql, total: str, rows: int, body: Body) -> str:
+        if "m::HUGEINT" in total:
+            return total.replace("m::HUGEINT", f"least(m, {rows})::HUGEINT")
+        return honest(self, total, rows, body)
+
+    patch.setattr(RowSql, "scaled", scaled)
 
 
 def other_ball(patch: pytest.MonkeyPatch) -> None:
     """Each entry of a vector is clamped, in place of its length."""
-    within(vectors, "vector_sum", FORMS_OF["VectorSum"], ball=lambda s: Ball.LINF)(patch)
+    within(VectorSum, ball=lambda s: Ball.LINF)(patch)
 
 
 def longer_vectors(patch: pytest.MonkeyPatch) -> None:
     """Vectors are shortened to twice the bound."""
-    within(vectors, "vector_sum", FORMS_OF["VectorSum"], radius=lambda s: 2 * s.radius)(patch)
+    within(VectorSum, radius=lambda s: 2 * s.radius)(patch)
 
 
 def untrimmed(patch: pytest.MonkeyPatch) -> None:
     """Weights are trimmed at twice the largest one."""
-    honest = bins._weight
 
-    def twice(s: Any) -> Any:
-        return replace(s.weights, most=2 * s.weights.most)
+    def twice(s: Any) -> WeightGrid:
+        return WeightGrid(s.weights.exponent, 2 * s.weights.most)
 
-    within(weighted, "weighted_sum", FORMS_OF["WeightedSum"], weights=twice)(patch)
-    patch.setattr(bins, "_weight", lambda values, s: honest(values, replace(s, weights=twice(s))))
+    within(WeightedSum, weights=twice)(patch)
+    within(WeightsInBins, "_added_sql", weights=twice)(patch)
 
 
 def uncentred_squares(patch: pytest.MonkeyPatch) -> None:
     """Squares are counted from zero, where the claim is of their distance from a centre."""
     axes = lambda s: tuple(replace(a, square_centre=0) for a in s.axes)  # noqa: E731
-    within(cross, "cross_moments", FORMS_OF["CrossMoments"], axes=axes)(patch)
-    within(sums, "moments", FORMS_OF["Moments"], square_centre=lambda s: 0)(patch)
+    within(CrossMoments, axes=axes)(patch)
+    within(Moments, square_centre=lambda s: 0)(patch)
 
 
 # Its noise.
@@ -283,6 +294,3 @@ def noise_in_common(patch: pytest.MonkeyPatch) -> None:
     """Two numbers get the same noise, which a difference of them then has no more."""
     kept: dict[int, np.ndarray] = {}
     noise_of(lambda noise, call: kept.setdefault(call // 2, noise))(patch)
-
-
-FORMS_OF = {kind.__name__: kind for kind in FORMS}

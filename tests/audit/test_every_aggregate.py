@@ -27,7 +27,7 @@ from sfumato.query.plans import planning
 from sfumato.query.plans.plan import Plan
 from sfumato.testing import assert_approx_equal, recording, release_mechanism
 from sfumato.transformations import Leaves, Margin, QuantileTree, Statistic, cone_of
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 from . import plants
 from .aggregates import CASES, Case

@@ -10,10 +10,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError
-from sfumato.query.aggregates.counts import CountEstimate
+from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.derived import CombinationEstimate
-from sfumato.query.aggregates.moments import MeanEstimate, SumEstimate, VarianceEstimate
-from sfumato.query.aggregates.vectors import VectorEstimate
+from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
+from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.bars import Bars
 from sfumato.query.released.chart import (
     FIRST_ENTRIES,

@@ -46,7 +46,7 @@ SOURCED = (
 SOURCE = re.compile(r"^ *(Source:$|Proof: docs/)", re.M)
 PLAIN = {
     "AbsoluteDistance", "Aggregate", "AtomDomain", "Axis", "Ball", "CategoryDomain", "ChangeOneDistance",
-    "ContributionDomain", "Coordinate", "DiscreteDistance", "Domain", "Edges", "FixedWords", "Grid",
+    "ContributionDomain", "Coordinate", "DiscreteDistance", "Domain", "Edges", "FixedWords", "Grid", "GroupMetric",
     "GroupedIntegers", "L1Distance", "L2Distance", "LInfDistance", "Linear", "Listed", "Measure",
     "Metric", "Norm", "Part", "PrivacyUnitDistance", "Product", "ProductDomain", "Role", "Row",
     "RowsDomain", "SeededWords", "Segment", "Selected", "Statistic", "StratifiedProportion", "SymmetricDistance",

@@ -10,8 +10,6 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb import exact_sql
-from sfumato.engines.duckdb.forms import bins
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import (
     Edges,
@@ -25,6 +23,8 @@ from sfumato.transformations import (
     bound_groups,
     per_group,
 )
+from sfumato.transformations.row_sql import RowSql
+from sfumato.transformations.statistics import rows_in_bins
 
 NUMBERS = [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, 2.0, 5e-324, -5e-324, 1e308, 2.5]
 TEXTS = ["", "a", "A", "é", "e\u0301", "it's", '"', "\\", None, "日本", "%s", "a ", "; --", "NULL"]
@@ -77,25 +77,27 @@ def test_bins_are_counted_as_defined(engine):
 @pytest.mark.long
 def test_planted_mistakes_are_seen(openers, monkeypatch):
     opened, honest = openers("duckdb"), defined()
-    between, listed, halved = bins._between, bins._listed, bins._halved
-    weight = bins._weight
-    for name, wrong in (
+    between, listed, halved = Edges._sql, Listed._sql, rows_in_bins._halved
+    weight = WeightsInBins._added_sql
+    for place, name, wrong in (
         # NULL is no number above the last edge, nor below the first.
-        ("_between", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
-        ("_between", lambda *given: between(*given).replace(" > ", " >= ", 1)),
-        ("_between", lambda *given: between(*given).replace(" < ", " <= ", 1)),
-        ("_between", lambda *given: f"coalesce({between(*given)}, 0)"),
-        ("_listed", lambda *given: f"coalesce({listed(*given)}, 0)"),
-        ("_listed", lambda *given: listed(*given).replace('COLLATE "binary"', 'COLLATE "nocase"')),
-        ("_halved", lambda x, bounds, places: halved(x, bounds, [*places[:1], *places[:-1]])),
-        ("_halved", lambda x, bounds, places: halved(x, bounds[::-1], places)),
-        ("scaled", lambda total, rows, most: total),
+        (Edges, "_sql", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
+        (Edges, "_sql", lambda *given: between(*given).replace(" > ", " >= ", 1)),
+        (Edges, "_sql", lambda *given: between(*given).replace(" < ", " <= ", 1)),
+        (Edges, "_sql", lambda *given: f"coalesce({between(*given)}, 0)"),
+        (Listed, "_sql", lambda *given: f"coalesce({listed(*given)}, 0)"),
+        (Listed, "_sql", lambda *given: listed(*given).replace('COLLATE "binary"', 'COLLATE "nocase"')),
+        (rows_in_bins, "_halved", lambda x, bounds, places: halved(x, bounds, [*places[:1], *places[:-1]])),
+        (rows_in_bins, "_halved", lambda x, bounds, places: halved(x, bounds[::-1], places)),
+        (RowSql, "scaled", lambda self, total, rows, body: total),
         # Rows without a weight count, weights are not trimmed, or each is one.
-        ("_weight", lambda values, s: f"CASE WHEN {values.valued(s.weight)} THEN {weight(values, s)} ELSE 1 END"),
-        ("_weight", lambda values, s: weight(values, replace(s, weights=WeightGrid(s.weights.exponent, 99)))),
-        ("each", lambda values, s: "1"),
+        (WeightsInBins, "_added_sql",
+         lambda s, sql: sql.value(f"CASE WHEN {sql.valued(s.weight)} THEN {weight(s, sql)} ELSE 1 END", "BIGINT")),
+        (WeightsInBins, "_added_sql",
+         lambda s, sql: weight(replace(s, weights=WeightGrid(s.weights.exponent, 99)), sql)),
+        (WeightsInBins, "_added_sql", lambda s, sql: "1"),
     ):  # fmt: skip
         with monkeypatch.context() as planted:
-            planted.setattr(exact_sql if name == "scaled" else bins, name, wrong)
+            planted.setattr(place, name, wrong)
             assert counted(opened) != honest, name
     assert counted(opened) == honest

@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.matching import Pruned, matched
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
-from sfumato.transformations.statistics.distinct import most_matched
+from sfumato.transformations.statistics.distinct_values import most_matched
 
 # Of each type, values of which none equals another, though DuckDB's own hash takes some for one.
 DIFFERENT = {

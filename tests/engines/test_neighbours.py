@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.query.plans.plan import Plan
 from sfumato.query.table import Table
 from sfumato.transformations import Moments, Norm, QuantileTree, Statistic, bound_groups, per_group
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 MANY, SOME = 10**5, 2000
 STRANGER = 10**9  # the unit that comes or goes

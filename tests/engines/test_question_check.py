@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb import combinations, combined, joins, shaped
-from sfumato.engines.duckdb.forms import FORMS, Part, counts
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.transformations import Count
+from sfumato.transformations.row_sql import RowSql, SqlPart
 
 from .tiers import some
 
@@ -160,9 +160,9 @@ def test_a_defect_in_a_join_is_found(monkeypatch, plant):
 
 def test_a_defect_in_bounding_is_found(monkeypatch):
     """No limit of rows: the rows are apart, and a unit moves numbers by more than is claimed."""
-    real = counts.whole_number
+    real = RowSql.whole_number
     monkeypatch.setattr(
-        counts, "whole_number", lambda count, *rest: real(count.replace("least(n, 2)", "n"), *rest)
+        RowSql, "whole_number", lambda sql, count, *rest: real(sql, count.replace("least(n, 2)", "n"), *rest)
     )
     asked = opened()[0].bound(rows=2).agg(n=sf.count())
     found = checked(asked, asked.plan(epsilon=1), 1, 60)
@@ -191,16 +191,16 @@ def test_an_order_that_is_left_open_is_found(monkeypatch):
 def test_a_failure_that_one_unit_decides_about_is_found(monkeypatch):
     """A number of rows in 8 bits: the query fails with the unit that has 200, and answers without it."""
 
-    def narrow(values, s):
-        return [Part("rows", "", "sum(CAST(n AS TINYINT))")]
+    def narrow(by: int):
+        return lambda *_: [SqlPart("rows", "", f"sum(CAST(n + {by} AS TINYINT))")]
 
-    monkeypatch.setitem(FORMS, Count, narrow)
+    monkeypatch.setattr(Count, "_sql_parts", narrow(0))
     rows = pa.table({"id": [1] * 200 + [2, 3, 4], "k": [1] * 203})
     asked = sf.scan(rows, privacy_unit="id").bound(rows=300).agg(n=sf.count())
     found = sf.check(asked)
     assert not found.ok and found.moved.count(math.inf) == 1
     assert "for 1 of 4 units, it decides whether the query fails" in str(found)
-    monkeypatch.setitem(FORMS, Count, lambda values, s: [Part("rows", "", "sum(CAST(n + 200 AS TINYINT))")])
+    monkeypatch.setattr(Count, "_sql_parts", narrow(200))
     with pytest.raises(EngineError, match="DuckDB stopped"):
         sf.check(asked)
 

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import exact_sql, scaled
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.forms import counts, sums
 from sfumato.engines.duckdb.restricted import PhysicalOrder, rearranged
 from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Derive, Filter
@@ -60,7 +59,8 @@ from sfumato.transformations import (
     per_group,
     scale_groups,
 )
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.row_sql import RowSql
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 
 def generated(examples: int, **strategies: Callable[[Any], Any]):
@@ -674,15 +674,11 @@ def test_parts_are_seen_to_differ_from_wholes(engine):
 
 @pytest.mark.long
 def test_planted_parts_of_another_limit_and_sums_that_are_rounded_otherwise_are_seen(openers, monkeypatch):
-    honest = in_three_groups(openers("duckdb"))
+    honest, whole_number = in_three_groups(openers("duckdb")), RowSql.whole_number
     for place, name, wrong in (
         (exact_sql, "weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
-        (sums, "scaled", lambda total, rows, most: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
-        (
-            counts,
-            "whole_number",
-            lambda count, exponent, in_part: scaled.whole_number(count, exponent - 1, in_part),
-        ),
+        (RowSql, "scaled", lambda sql, total, *_: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
+        (RowSql, "whole_number", lambda sql, count, exponent: whole_number(sql, count, exponent - 1)),
     ):
         with monkeypatch.context() as planted:
             planted.setattr(place, name, wrong)

@@ -7,7 +7,6 @@ from datetime import date
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb.forms import bins
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Listed, Row, Statistic, YesInStrata, bound_groups, per_group
 
@@ -43,13 +42,13 @@ def test_answers_are_counted_as_defined(engine):
 
 
 def test_planted_mistakes_are_seen(openers, monkeypatch):
-    opened, honest, place = openers("duckdb"), defined(), bins.place
+    opened, honest, place = openers("duckdb"), defined(), YesInStrata._place_sql
     for wrong in (
-        lambda values, s: place(values, s).replace(" THEN ", " IS NOT FALSE THEN ", 1),  # missing is yes
-        lambda values, s: place(values, s).replace("CASE WHEN ", "CASE WHEN NOT ", 1),  # no is yes
-        bins._listed,  # all answers count
+        lambda s, sql: place(s, sql).replace(" THEN ", " IS NOT FALSE THEN ", 1),  # missing is yes
+        lambda s, sql: place(s, sql).replace("CASE WHEN ", "CASE WHEN NOT ", 1),  # no is yes
+        lambda s, sql: s.bins._sql(sql, s.column),  # all answers count
     ):
         with monkeypatch.context() as planted:
-            planted.setattr(bins, "place", wrong)
+            planted.setattr(YesInStrata, "_place_sql", wrong)
             assert counted(opened) != honest
     assert counted(opened) == honest

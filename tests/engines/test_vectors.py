@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb import forms
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.forms import vectors
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
+from sfumato.transformations.statistics import vector_sum
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
 
 LENGTH = 3
@@ -96,10 +96,10 @@ def test_no_vector_of_many_large_entries_stops_a_release(ball, length):
         assert ball.holds(got, statistic.radius)
 
 
-def planted(name: str, old: str, new: str) -> Callable[..., Any]:
-    source = inspect.getsource(getattr(vectors, name))
+def planted(place: Any, name: str, old: str, new: str) -> Callable[..., Any]:
+    source = textwrap.dedent(inspect.getsource(getattr(place, name)))
     assert old in source
-    scope = dict(vars(vectors))
+    scope = dict(vars(vector_sum))
     exec("from __future__ import annotations\n" + source.replace(old, new), scope)
     return scope[name]
 
@@ -108,19 +108,18 @@ def planted(name: str, old: str, new: str) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("name", "old", "new", "seen"),
     [
-        ("_within", "for by in (2, 1)]", "for by in (3, 2, 1)]", None),  # one more look below changes nothing
-        ("_within", "{above} - {by}) >= {square}", "{above} - {by} + 2) > {square}", "outside"),  # a root below
-        ("_within", "sizes.BIGINT_ROOM // s.radius", "sizes.BIGINT_ROOM", "stopped"),  # beyond 64 bits
-        ("_within", "x * {s.radius}::BIGINT // {size}", "CAST(round(x * {s.radius}::DOUBLE / {size}) AS BIGINT)", "outside"),
-        ("_within", 'longer = f"{size} > {s.radius}"', 'longer = f"{size} > {s.radius + 1}"', "outside"),
-        ("_within", "{-FAR_STEPS}), {FAR_STEPS})", "{-FAR_STEPS}), {2 * FAR_STEPS})", "another"),
+        ("_within_sql", "for by in (2, 1)", "for by in (3, 2, 1)", None),  # one more look below changes nothing
+        ("_within_sql", "{above} - {by}) >= {square}", "{above} - {by} + 2) > {square}", "outside"),  # a root below
+        ("_within_sql", "room // radius", "room", "stopped"),  # beyond 64 bits
+        ("_within_sql", "x * {radius}::BIGINT // {size}", "CAST(round(x * {radius}::DOUBLE / {size}) AS BIGINT)", "outside"),
+        ("_within_sql", 'longer = f"{size} > {radius}"', 'longer = f"{size} > {radius + 1}"', "outside"),
+        ("_within_sql", "{-FAR_STEPS}), {FAR_STEPS})", "{-FAR_STEPS}), {2 * FAR_STEPS})", "another"),
     ],
 )  # fmt: skip
 def test_planted_forms_are_seen(openers, monkeypatch, name, old, new, seen):
     from sfumato.errors import EngineError
 
-    monkeypatch.setattr(vectors, name, planted(name, old, new))
-    monkeypatch.setitem(forms.FORMS, VectorSum, vectors.vector_sum)
+    monkeypatch.setattr(VectorSum, name, planted(VectorSum, name, old, new))
     try:
         found = wrong(openers("duckdb")(table(rows())), rows())
     except EngineError:
@@ -168,20 +167,16 @@ def test_rows_with_a_vector_are_counted_as_defined(engine):
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("_is_vector", "isnan(x)", "isinf(x)"),
-        ("_is_vector", "list_count({entries}) = {s.length}", "list_count({entries}) >= 0"),
-        ("_is_vector", "len({entries}) = {s.length}", "len({entries}) >= {s.length}"),
-        ("vector_count", "scaled(total, s.rows, values.most(s))", "total"),
-        (
-            "vector_count",
-            "count(*) FILTER ({values.value(f'({_is_vector(values, s)})', 'BOOLEAN')})",
-            "count(*)",
-        ),
+        ("_is_vector_sql", "isnan(x)", "isinf(x)"),
+        ("_is_vector_sql", "list_count({entries}) = {length}", "list_count({entries}) >= 0"),
+        ("_is_vector_sql", "len({entries}) = {length}", "len({entries}) >= {length}"),
+        ("_sql_parts", "sql.scaled(total, self.rows, self.body)", "total"),
+        ("_sql_parts", "count(*) FILTER ({sql.value(f'({present})', 'BOOLEAN')})", "count(*)"),
     ],
 )
 def test_planted_counts_of_vectors_are_seen(openers, monkeypatch, name, old, new):
-    monkeypatch.setattr(vectors, name, planted(name, old, new))
-    monkeypatch.setitem(forms.FORMS, VectorCount, vectors.vector_count)
+    place = VectorCount if name == "_sql_parts" else vector_sum
+    monkeypatch.setattr(place, name, planted(place, name, old, new))
     assert counted(openers("duckdb")) != 0
 
 

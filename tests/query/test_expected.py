@@ -22,7 +22,7 @@ from sfumato.query.noisy.noisy_statistics import LeafCounts, NoisyNumbers, noisy
 from sfumato.query.plans import planning
 from sfumato.query.plans.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.transformations import Lattice, Leaves, Margin
-from sfumato.transformations.statistics.quantile_tree import LEAVES
+from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 FIELDS = [pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
           pa.field("x", pa.float64(), nullable=False), pa.field("y", pa.float64()),

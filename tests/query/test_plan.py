@@ -16,6 +16,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.budget import Loss
 from sfumato.framework import Body, Norm, Segment, Transformation
+from sfumato.framework.bodies import SimplexBody
 from sfumato.noise import Gaussian, Laplace
 from sfumato.query.plans.plan import Plan
 from sfumato.transformations import (
@@ -28,7 +29,6 @@ from sfumato.transformations import (
     bound_groups,
     per_group,
 )
-from sfumato.transformations.statistics.histogram import HistogramBody
 from sfumato.transformations.statistics.moments import MomentsBody
 from tests.chains import same_loss
 
@@ -166,7 +166,7 @@ class ShortTree(QuantileTree):
 
     @property
     def body(self) -> Body:
-        class Short(HistogramBody):
+        class Short(SimplexBody):
             def size(self, norm: Norm, scales: Any) -> Fraction:
                 return super().size(norm, scales) * Fraction(3, 4)
 

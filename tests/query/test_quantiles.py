@@ -11,7 +11,7 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.aggregates.order_statistics import QuantileEstimate
 from sfumato.query.noisy.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.transformations import QuantileTree
-from sfumato.transformations.statistics.quantile_tree import LEAVES
+from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 RANKS = (0.04, 0.25, 0.5, 0.9)
 STEPS = 1 << 14

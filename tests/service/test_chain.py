@@ -22,7 +22,7 @@ from sfumato.errors import (
     UnknownNameError,
 )
 from sfumato.query.aggregates import FUNCTIONS
-from sfumato.query.aggregates.called import call_of
+from sfumato.query.aggregates.aggregate import call_of
 from sfumato.query.canonical_form import canonical, canonical_top
 from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question

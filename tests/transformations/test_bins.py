@@ -15,6 +15,7 @@ import pytest
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import WHOLE, AtomDomain, RowsDomain
+from sfumato.framework.bodies import SimplexBody
 from sfumato.transformations import (
     Count,
     Edges,
@@ -26,7 +27,6 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
-from sfumato.transformations.statistics.simplex import SimplexBody
 
 NAN = float("nan")
 ROWS = RowsDomain((("x", AtomDomain(float, nan=True, null=True)),))

@@ -23,8 +23,8 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
-from sfumato.transformations.statistics import cross as module
-from sfumato.transformations.statistics.cross import CrossBody, square_share
+from sfumato.transformations.statistics import cross_moments as module
+from sfumato.transformations.statistics.cross_moments import CrossBody, square_share
 
 NAN = float("nan")
 ROWS = RowsDomain(tuple((name, AtomDomain(float, nan=True, null=True)) for name in ("x", "y")))

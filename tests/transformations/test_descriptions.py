@@ -37,7 +37,7 @@ from sfumato.transformations import (
     WeightsInBins,
     cone_of,
 )
-from sfumato.transformations.statistics.cross import Axis
+from sfumato.transformations.statistics.cross_moments import Axis
 
 GRID, OTHER = ValueGrid(-1, 4, 30), ValueGrid(0, -3, 9)
 SQUARES = {"square_bits": 3, "square_centre": 13}

@@ -12,7 +12,7 @@ import pytest
 from sfumato.engines.duckdb.matching import matched
 from sfumato.framework import WHOLE
 from sfumato.transformations import DistinctMatched, DistinctShared
-from sfumato.transformations.statistics.distinct import most_matched
+from sfumato.transformations.statistics.distinct_values import most_matched
 
 # A unit has up to three rows with one of these values.
 UNITS = [rows for size in range(1, 4) for rows in combinations_with_replacement("abc", size)]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.framework.records import digest, group_key, ordered_bytes, record_key
+from sfumato.framework.record_keys import digest, group_key, ordered_bytes, record_key
 from sfumato.measurements import TruncatedGeometric, select_groups
 from sfumato.transformations import Row, bound_groups, bound_rows
 

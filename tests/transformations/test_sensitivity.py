@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.framework.bodies import Body, Segment, weighted
+from sfumato.framework.bodies import Body, Segment, SimplexBody, weighted
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -21,9 +21,8 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
 )
-from sfumato.transformations.statistics.histogram import HistogramBody
 from sfumato.transformations.statistics.moments import MomentsBody
-from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_counts import HEIGHT, LEAVES
 
 NORMS = [Norm.L1, Norm.L2]
 
@@ -208,7 +207,7 @@ class WideSum(UnitSum):
         return Segment(self.names[0], Fraction(abs(self.upper - self.lower), 2))
 
 
-class ShortTree(HistogramBody):
+class ShortTree(SimplexBody):
     """One level is forgotten."""
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:

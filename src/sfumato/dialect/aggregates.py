@@ -30,7 +30,7 @@ from sfumato.dialect.words import Place, refusal
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
-from sfumato.query.aggregates.called import counts
+from sfumato.query.aggregates.aggregate import counts
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import spelled
 

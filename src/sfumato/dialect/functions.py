@@ -10,7 +10,7 @@ from sfumato.errors import nearest
 from sfumato.names import foreign
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
-from sfumato.query.aggregates.called import sql_names
+from sfumato.query.aggregates.aggregate import sql_names
 
 
 def line(y: str, *x: str, bounds: Mapping[str, Any]) -> Aggregate:

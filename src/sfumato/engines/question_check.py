@@ -25,13 +25,13 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.exact import positive_int
 from sfumato.framework.metrics import Distance
-from sfumato.framework.records import group_key
+from sfumato.framework.record_keys import group_key
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 from sfumato.query.schema import Schema
 from sfumato.query.tables.part import Part
 from sfumato.transformations import Leaves, Statistic, per_group
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 NOT_PRIVATE = (
     "NOT PRIVATE: this was computed from exact rows, for the owner of the tables alone. Do not publish it, "

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.framework.bodies import Ball, BallBody, Body, Norm, Product, RowsBody, Segment
-    from sfumato.framework.centred import CentredDistance
+    from sfumato.framework.bodies import (
+        Ball,
+        BallBody,
+        Body,
+        ConeBody,
+        CubeBody,
+        Norm,
+        Product,
+        RowsBody,
+        Segment,
+    )
     from sfumato.framework.combinators import compose, postprocess, product
-    from sfumato.framework.cones import ConeBody, CubeBody, KNormDistance
     from sfumato.framework.core import Linear, Measurement, Transformation
     from sfumato.framework.domains import (
         WEIGHT_BITS,
@@ -30,7 +38,15 @@ if TYPE_CHECKING:
         TableDomain,
         VectorDomain,
     )
-    from sfumato.framework.levels import LevelsDistance
+    from sfumato.framework.group_metrics import (
+        CentredDistance,
+        GroupMetric,
+        KNormDistance,
+        LevelsDistance,
+        SeriesDistance,
+        TimeStepsDistance,
+        TreeDistance,
+    )
     from sfumato.framework.measures import (
         ApproximateDP,
         Filter,
@@ -49,15 +65,12 @@ if TYPE_CHECKING:
         LInfDistance,
         Metric,
         OneSidedDistance,
+        PrivacyUnitDistance,
         ProductMetric,
         SpreadDistance,
         SymmetricDistance,
     )
     from sfumato.framework.odometer import Odometer
-    from sfumato.framework.privacy_units import PrivacyUnitDistance
-    from sfumato.framework.series import SeriesDistance
-    from sfumato.framework.time_steps import TimeStepsDistance
-    from sfumato.framework.trees import TreeDistance
 
 __all__ = [
     "WEIGHT_BITS",
@@ -79,6 +92,7 @@ __all__ = [
     "Domain",
     "Filter",
     "GaussianDP",
+    "GroupMetric",
     "GroupedIntegers",
     "KNormDistance",
     "L1Distance",
@@ -118,27 +132,24 @@ __all__ = [
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "framework.bodies": "Ball BallBody Body Norm Product RowsBody Segment",
-    "framework.centred": "CentredDistance",
+    "framework.bodies": "Ball BallBody Body ConeBody CubeBody Norm Product RowsBody Segment",
     "framework.combinators": "compose postprocess product",
-    "framework.cones": "ConeBody CubeBody KNormDistance",
     "framework.core": "Linear Measurement Transformation",
     "framework.domains": (
         "WEIGHT_BITS WHOLE AtomDomain CategoryDomain ContributionDomain Domain GroupedIntegers Part "
         "ProductDomain Row RowsDomain TableDomain VectorDomain"
     ),
-    "framework.levels": "LevelsDistance",
+    "framework.group_metrics": (
+        "CentredDistance GroupMetric KNormDistance LevelsDistance SeriesDistance TimeStepsDistance "
+        "TreeDistance"
+    ),
     "framework.measures": "ApproximateDP Filter GaussianDP Measure PureDP ZeroConcentratedDP",
     "framework.metrics": (
         "AbsoluteDistance ChangeOneDistance ContributionDistance DiscreteDistance L1Distance "
-        "L2Distance LInfDistance Metric OneSidedDistance ProductMetric SpreadDistance "
-        "SymmetricDistance"
+        "L2Distance LInfDistance Metric OneSidedDistance PrivacyUnitDistance ProductMetric "
+        "SpreadDistance SymmetricDistance"
     ),
     "framework.odometer": "Odometer",
-    "framework.privacy_units": "PrivacyUnitDistance",
-    "framework.series": "SeriesDistance",
-    "framework.time_steps": "TimeStepsDistance",
-    "framework.trees": "TreeDistance",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

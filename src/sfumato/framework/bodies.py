@@ -1,4 +1,7 @@
-"""The body of contributions: all that one privacy unit may add to the numbers of one group."""
+"""The body of contributions: all that one privacy unit may add to the numbers of one group.
+
+A cone has a count beside numbers that it limits; noise of the same shape is K-norm noise.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from functools import cached_property
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
-from sfumato.exact import positive_int, root_up
+from sfumato.exact import as_fraction, positive_int, root_up
 
 
 class Ball(Enum):
@@ -306,3 +309,166 @@ class BallBody(Spelled, Body):
         if self.ball is Ball.L2 and norm is Norm.L1:
             return root_up(Fraction(self.entries))
         return Fraction(1)
+
+
+@dataclass(frozen=True, repr=False)
+class SimplexBody(Spelled, Body):
+    """Numbers that are not negative and come to at most `most` together: of rows that are each at one place.
+
+    Its size does not grow with the number of places: a vector of it is a mean of vectors with all of `most`
+    at one place, or at none, and the size of a mean is at most the largest size.
+
+    Args:
+        coordinates: a name for each place, or one that stands for all.
+        most: what they come to at most.
+        levels: how often each row is counted, once on each level of the places.
+
+    >>> body = SimplexBody(("young", "old"), Fraction(3))
+    >>> body.size(Norm.L1, [Fraction(2), Fraction(6)]), body.size(Norm.L2, [Fraction(2), Fraction(6)])
+    (Fraction(3, 2), Fraction(9, 4))
+    >>> tree = SimplexBody(("nodes",), Fraction(3), levels=4)
+    >>> tree.size(Norm.L1, [Fraction(2)]), tree.split(Norm.L2)
+    (Fraction(6, 1), (Fraction(6, 1),))
+
+    Proof: docs/proofs/rows_in_bins.md.
+    """
+
+    coordinates: tuple[str, ...]
+    most: Fraction
+    levels: int = 1
+    # How far one of them moves depends on the others.
+    spread = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coordinates."""
+        return self.coordinates
+
+    @property
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
+        """All in one coordinate."""
+        return (self.most,) * len(self.coordinates)
+
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return that of all at the place with the smallest scale, on each level."""
+        ratio = self.most / min(scales)
+        return self.levels * (ratio if norm is Norm.L1 else ratio**2)
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
+        """The same noise on each: what all levels come to."""
+        times = Fraction(self.levels) if norm is Norm.L1 else root_up(Fraction(self.levels))
+        return (self.most * times,) * len(self.coordinates)
+
+
+@dataclass(frozen=True, repr=False)
+class ConeBody(Spelled, Body):
+    """A count n from 0 to its bound, and signed numbers that it limits: |s| <= n (bound of s / bound of n).
+
+    So it is for sums of values of at most a bound, over n rows or units. With units, their number u from 0 to
+    its bound comes first, and limits n in the same way: n <= u (bound of n / bound of u).
+
+    Args:
+        coordinates: names: that of units, if there is one, that of the count, and those of signed numbers.
+        bounds: for each the largest size, a number greater than 0, in grid steps.
+        units: whether there is a number of units.
+    Raises:
+        ParameterError: bounds are not one above 0 for each coordinate, or a coordinate is named twice.
+    Source:
+        docs/proofs/k_norm.md.
+
+    >>> body = ConeBody(("rows", "visits"), (Fraction(2), Fraction(30)))
+    >>> body.holds((1, -15)), body.holds((1, -16)), body.sides((0, 30))
+    (True, False, (Fraction(1, 2), Fraction(1, 2)))
+    >>> scales = body.split(Norm.L1)
+    >>> scales, body.size(Norm.L1, scales)
+    ((Fraction(2, 1), Fraction(30, 1)), Fraction(2, 1))
+    """
+
+    coordinates: tuple[str, ...]
+    bounds: tuple[Fraction, ...]
+    units: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coordinates", tuple(self.coordinates))
+        bounds = tuple(as_fraction(bound, "bounds") for bound in self.bounds)
+        object.__setattr__(self, "bounds", bounds)
+        if len(self.coordinates) != len(bounds) or len(set(self.coordinates)) != len(bounds):
+            raise ParameterError("coordinates", self.coordinates, "a different name for each bound")
+        if len(bounds) <= self.units or min(bounds) <= 0:
+            raise ParameterError("bounds", bounds, "one for each coordinate, greater than 0")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coordinates."""
+        return self.coordinates
+
+    @property
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
+        """The bounds."""
+        return self.bounds
+
+    @cached_property
+    def signed(self) -> int:
+        """How many signed numbers there are."""
+        return len(self.bounds) - 1 - self.units
+
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return that of the corner where all numbers are at their bounds."""
+        return weighted(norm, self.bounds, scales)
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
+        """Return the bounds."""
+        return self.bounds
+
+    def sides(self, vector: Sequence[int | Fraction]) -> tuple[Fraction, Fraction]:
+        """Return the least (a, b) for which the vector is a times a contribution less b times another one.
+
+        Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
+
+        Args:
+            vector: a number for each coordinate, in grid steps.
+        """
+        x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
+        n = x[self.units]
+        a = (max(map(abs, x[self.units :])) + n) / 2
+        b = a - n
+        if self.units:
+            a = max(a, x[0] + b)
+            b = a - x[0]
+        return a, b
+
+    def holds(self, vector: Sequence[int | Fraction]) -> bool:
+        """Whether one unit may add this to a group.
+
+        Args:
+            vector: a number for each coordinate, in grid steps.
+        """
+        a, b = self.sides(vector)
+        return a <= 1 and b == 0
+
+
+@dataclass(frozen=True, repr=False)
+class CubeBody(ConeBody):
+    """Signed numbers that nothing limits but their own bounds.
+
+    A change of one group has the norm of the largest of them, over its bound: it is as a change of a cone
+    without units whose count is the first. Of several groups this holds by themselves alone.
+
+    Raises:
+        ParameterError: as of `ConeBody`; or units is True.
+
+    >>> body = CubeBody(("below", "above"), (Fraction(2), Fraction(3)))
+    >>> body.holds((-2, 3)), body.holds((0, 4)), sum(body.sides((-2, 3)))
+    (True, False, Fraction(1, 1))
+
+    Proof: docs/proofs/k_norm.md, "Signed numbers alone".
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.units:
+            raise ParameterError("units", self.units, "False, as no number limits others")
+
+    def holds(self, vector: Sequence[int | Fraction]) -> bool:
+        """Whether one unit may add this to a group."""
+        return all(abs(Fraction(value)) <= bound for value, bound in zip(vector, self.bounds, strict=True))

@@ -12,7 +12,7 @@ from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
-from sfumato.framework.records import group_key, ordered_bytes
+from sfumato.framework.record_keys import group_key, ordered_bytes
 from sfumato.measurements.selection import GroupSelection
 from sfumato.names.helpful import helpful
 

@@ -27,7 +27,7 @@ from sfumato.framework import (
     ZeroConcentratedDP,
 )
 from sfumato.framework.domains import check_length
-from sfumato.framework.records import ordered_bytes
+from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.coins import uniform_below
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words

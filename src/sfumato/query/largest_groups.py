@@ -24,7 +24,7 @@ from sfumato.exact.directed import exp_bounds
 from sfumato.measurements.peeling import MOST_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Gaussian, Laplace, Words
-from sfumato.query.aggregates.moments import Sum
+from sfumato.query.aggregates.sum_mean_variance import Sum
 from sfumato.query.bars import Bias
 from sfumato.query.canonical_form import canonical_top
 from sfumato.query.cards import top_card, top_explanation_card

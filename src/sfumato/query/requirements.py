@@ -49,7 +49,7 @@ from sfumato.transformations import (
     WeightGrid,
     body_in_all,
 )
-from sfumato.transformations.statistics.cross import square_share
+from sfumato.transformations.statistics.cross_moments import square_share
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 
@@ -270,21 +270,21 @@ class Design:
         half = (upper - lower) / 2
         return ValueGrid.around(lower, upper, Grid.for_noise(self.multiplier * self.rows * half))
 
-    def counted(self, column: str) -> tuple[str, str | None]:
+    def counted(self, column: str) -> tuple[str, str]:
         """Return the coordinates whose difference is the number of rows with a value."""
         if column in self.present:
-            return self.present[column], None
+            return self.present[column], ""
         if not self.missing(column):
             if self.base is None:
                 raise AssertionError("a count of rows is part of the design")
-            return self.base, None
+            return self.base, ""
         if self.base is not None:
             for statistic in self.statistics.values():
                 if isinstance(statistic, Moments) and statistic.column == column:
                     for coordinate in statistic.coordinates:
                         if coordinate.role is Role.NULL_COUNT:
                             return self.base, coordinate.name
-        return self.count_values(column), None
+        return self.count_values(column), ""
 
     def count_values(self, column: str) -> str:
         """Take the number of rows with a value of a column."""

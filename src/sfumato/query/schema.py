@@ -16,10 +16,10 @@ INTEGERS = {
     "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
     "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
 }  # fmt: skip
-# With a sign or without.
-INT128 = Fraction(-(2**127)), Fraction(2**128 - 1)
 # 0.0 and -0.0 are equal, and all NaN.
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
+# With a sign or without.
+INT128 = Fraction(-(2**127)), Fraction(2**128 - 1)
 # A list of what is no list, or an array, whose length is in its type.
 _LIST = re.compile(r"([^\[\]]+)\[(\d*)\]")
 # Where an expression goes that takes the place of a column, whichever way a question is asked.

@@ -25,8 +25,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown, with_article
-from sfumato.query.aggregates.aggregate import Aggregate
-from sfumato.query.aggregates.called import call_of
+from sfumato.query.aggregates.aggregate import Aggregate, call_of
 
 MOST_CALLS = 200  # of a question, with those of the tables that it joins
 MOST_TABLES = 20

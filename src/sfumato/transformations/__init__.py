@@ -27,28 +27,24 @@ if TYPE_CHECKING:
         variance,
     )
     from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
-    from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
-    from sfumato.transformations.statistics.cone import cone_of
     from sfumato.transformations.statistics.count import Count, CountUnits
-    from sfumato.transformations.statistics.cross import Axis, CrossMoments
-    from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
-    from sfumato.transformations.statistics.leaves import Leaves
-    from sfumato.transformations.statistics.margin import Margin
+    from sfumato.transformations.statistics.cross_moments import Axis, CrossMoments
+    from sfumato.transformations.statistics.distinct_values import DistinctMatched, DistinctShared
     from sfumato.transformations.statistics.moments import Moments
-    from sfumato.transformations.statistics.quantile_tree import QuantileTree
-    from sfumato.transformations.statistics.statistic import (
-        Coordinate,
-        Role,
-        Statistic,
-        body_in_all,
-        per_group,
+    from sfumato.transformations.statistics.per_group import body_in_all, cone_of, per_group
+    from sfumato.transformations.statistics.quantile_counts import Leaves, Margin, QuantileTree
+    from sfumato.transformations.statistics.rows_in_bins import (
+        Edges,
+        Listed,
+        RowsInBins,
+        UnitsInBins,
+        WeightsInBins,
+        YesInStrata,
     )
-    from sfumato.transformations.statistics.strata import YesInStrata
+    from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
     from sfumato.transformations.statistics.unit_sum import UnitSum
-    from sfumato.transformations.statistics.vector_count import VectorCount
-    from sfumato.transformations.statistics.vector_sum import VectorSum
-    from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
-    from sfumato.transformations.statistics.weighted_bins import WeightsInBins
+    from sfumato.transformations.statistics.vector_sum import VectorCount, VectorSum
+    from sfumato.transformations.statistics.weighted_sum import WeightedSum, WeightGrid
     from sfumato.transformations.stratified import (
         make_lipschitz_sized_proportion_ci_mean,
         make_lipschitz_sized_proportion_ci_variance,
@@ -118,22 +114,19 @@ _HOMES = {
     "transformations.records.sums": "bounded_sum count count_by_categories covariance histogram mean "
     "variance",
     "transformations.rows": "bound_groups bound_rows bound_total_rows scale_groups",
-    "transformations.statistics.bins": "Edges Listed RowsInBins UnitsInBins",
-    "transformations.statistics.cone": "cone_of",
     "transformations.statistics.count": "Count CountUnits",
-    "transformations.statistics.cross": "Axis CrossMoments",
-    "transformations.statistics.distinct": "DistinctMatched DistinctShared",
-    "transformations.statistics.leaves": "Leaves",
-    "transformations.statistics.margin": "Margin",
+    "transformations.statistics.cross_moments": "Axis CrossMoments",
+    "transformations.statistics.distinct_values": "DistinctMatched DistinctShared",
     "transformations.statistics.moments": "Moments",
-    "transformations.statistics.quantile_tree": "QuantileTree",
-    "transformations.statistics.statistic": "Coordinate Role Statistic body_in_all per_group",
-    "transformations.statistics.strata": "YesInStrata",
+    "transformations.statistics.per_group": "body_in_all cone_of per_group",
+    "transformations.statistics.quantile_counts": "Leaves Margin QuantileTree",
+    "transformations.statistics.rows_in_bins": (
+        "Edges Listed RowsInBins UnitsInBins WeightsInBins YesInStrata"
+    ),
+    "transformations.statistics.statistic": "Coordinate Role Statistic",
     "transformations.statistics.unit_sum": "UnitSum",
-    "transformations.statistics.vector_count": "VectorCount",
-    "transformations.statistics.vector_sum": "VectorSum",
-    "transformations.statistics.weighted": "WeightedSum WeightGrid",
-    "transformations.statistics.weighted_bins": "WeightsInBins",
+    "transformations.statistics.vector_sum": "VectorCount VectorSum",
+    "transformations.statistics.weighted_sum": "WeightedSum WeightGrid",
     "transformations.stratified": (
         "make_lipschitz_sized_proportion_ci_mean make_lipschitz_sized_proportion_ci_variance stratum_sums"
     ),

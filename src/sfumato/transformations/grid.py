@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -199,3 +201,23 @@ def scaled_down_upwards(values: int, rows: int, limit: int, exponent: int, weigh
     if rows > limit and values:
         limited = min(-(-limited * limit // rows) + 1, limit << -exponent)
     return -(-limited * weight >> WEIGHT_BITS)
+
+
+def scaled_counts(
+    places: Sequence[int | None], limit: int, exponent: int, weight: int = WHOLE
+) -> Counter[int]:
+    """Return what a unit adds at each place: limit/n for each of its n rows, at most 1, cut to the grid.
+
+    Args:
+        places: of all its rows; None where a row has no value, which counts among the n alone.
+        limit: the limit of rows.
+        exponent: log2 of the step in which rows are counted, at most 0.
+        weight: how much of the unit counts.
+
+    >>> scaled_counts([3, 3, 5, None], limit=2, exponent=-3)
+    Counter({3: 8, 5: 4})
+    """
+    counts = Counter(place for place in places if place is not None)
+    return Counter(
+        {place: scaled_down(n << -exponent, len(places), limit, weight) for place, n in counts.items()}
+    )

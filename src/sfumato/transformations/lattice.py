@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
+from sfumato.sql_text import double
 from sfumato.transformations.grid import as_double
 
 # Significant bits of a place: neighbours are at most 2^-13 of their size apart, and of the bounds' distance.
@@ -101,6 +102,25 @@ class Lattice:
         """
         number = as_double(value)
         return None if number is None else float(self.all_nearest(np.array([number]))[0])
+
+    def _sql(self, value: str) -> str:
+        """Write `nearest` of a DOUBLE: the same operations on float64, in the same order.
+
+        Args:
+            value: an expression.
+        """
+        number = f"least(greatest({value}, {double(self.lower)}), {double(self.upper)})"
+
+        def whole_steps(exponent: int) -> str:
+            return f"floor({number} * {double(2.0**-exponent)} + 0.5::DOUBLE) * {double(2.0**exponent)}"
+
+        small = f"({number} * {double(self.shrunk)})"
+        shifted = f"({small} * {double(self.splitter)})"
+        return (
+            f"(CASE WHEN abs({number}) < {double(self.near)} THEN {whole_steps(self.finest)} "
+            f"WHEN abs({number}) >= {double(self.far)} THEN {whole_steps(self.coarsest)} "
+            f"ELSE ({shifted} - ({shifted} - {small})) / {double(self.shrunk)} END + 0.0::DOUBLE)"
+        )
 
     def all_nearest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the value of the place of each value, none of which is NaN.

@@ -18,7 +18,7 @@ from sfumato.framework import (
     RowsDomain,
     Transformation,
 )
-from sfumato.framework.records import digest, group_key, ordered_bytes, record_key
+from sfumato.framework.record_keys import digest, group_key, ordered_bytes, record_key
 from sfumato.names.helpful import helpful
 
 Values = Mapping[str, Any]

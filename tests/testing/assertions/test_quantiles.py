@@ -22,7 +22,7 @@ from sfumato.query.noisy.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.quantiles import NOISES, Walk
 from sfumato.testing.tolerances.numbers import per_partition_k
-from sfumato.transformations.statistics.quantile_tree import LEAVES
+from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded words")

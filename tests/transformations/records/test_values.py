@@ -26,7 +26,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.core import Linear
-from sfumato.framework.records import record_key
+from sfumato.framework.record_keys import record_key
 from sfumato.measurements import gaussian, laplace
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=150)

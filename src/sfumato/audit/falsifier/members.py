@@ -18,7 +18,7 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.records import record_key
+from sfumato.framework.record_keys import record_key
 
 T = TypeVar("T")
 SHARES = 1 << 20

@@ -31,6 +31,7 @@ from sfumato.audit.falsifier.number_pairs import (
 )
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
+from sfumato.framework import PrivacyUnitDistance
 from sfumato.framework.domains import (
     AtomDomain,
     ContributionDomain,
@@ -53,7 +54,6 @@ from sfumato.framework.metrics import (
     ProductMetric,
     SymmetricDistance,
 )
-from sfumato.framework.privacy_units import PrivacyUnitDistance
 
 MOST_ROWS = 192  # of a unit
 _APART = 10**6  # names of units that one table alone has begin here

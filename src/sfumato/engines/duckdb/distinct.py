@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.text import identifier
 from sfumato.framework import WHOLE
-from sfumato.query.schema import FLOATS, INTEGERS
+from sfumato.query.schema import INTEGERS
 from sfumato.transformations import DistinctMatched, DistinctShared
 
 Distinct = DistinctMatched | DistinctShared
@@ -34,25 +34,6 @@ class Rows:
     values: str
     pairs: str
     whole: bool = False
-
-
-def code(value: str, type_name: str) -> str:
-    """Return what stands for a value: equal for equal values, also for the two zeros."""
-    if type_name in FLOATS:
-        return f"hash({value} + 0.0)"
-    text = f"CAST({value} AS VARCHAR)"
-    if type_name == "INTERVAL":
-        # DuckDB's hash of intervals mixes their parts too little; those of equal length are equal.
-        days = f"(12 * year({value})::HUGEINT + month({value})) * 30 + day({value})"
-        minutes = f"(({days}) * 24 + hour({value})) * 60 + minute({value})"
-        return f"hash(CAST(({minutes}) * 60000000 + microsecond({value}) AS VARCHAR))"
-    if type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION")):
-        # DuckDB's hash does not tell [] from [NULL], [[1], [2]] from [[1, 2]]; text tells two zeros apart.
-        same = f"replace(replace({text}, '-0.0', '0.0'), '-nan', 'nan')"
-        return f"hash([hash({value}), hash({same})])"
-    # DuckDB's hash of 128 bits is the same where the two halves change places.
-    wide = type_name.startswith(("HUGEINT", "UHUGEINT", "UUID", "DECIMAL"))
-    return f"hash({text})" if wide else f"hash({value})"
 
 
 def plain(type_name: str) -> bool:

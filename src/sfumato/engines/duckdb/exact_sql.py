@@ -8,47 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from sfumato.engines.duckdb import distinct, group_limit
 from sfumato.engines.duckdb.compared import canonical
-from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.row_limit import kept_rows
-from sfumato.engines.duckdb.scaled import scaled, weighted
+from sfumato.engines.duckdb.scaled import weighted
 from sfumato.engines.duckdb.steps import stepped
-from sfumato.engines.duckdb.text import double, identifier
+from sfumato.engines.duckdb.text import identifier
 from sfumato.query import sizes
 from sfumato.query.engine import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
-from sfumato.transformations import (
-    DistinctMatched,
-    DistinctShared,
-    Leaves,
-    QuantileTree,
-    RowsInBins,
-)
-from sfumato.transformations.lattice import Lattice
-from sfumato.transformations.statistics.quantile_tree import LEAVES
-
-
-def nearest(value: str, lattice: Lattice) -> str:
-    """Write `Lattice.nearest`: the same operations on float64, in the same order."""
-    number = f"least(greatest({value}, {double(lattice.lower)}), {double(lattice.upper)})"
-
-    def whole_steps(exponent: int) -> str:
-        return f"floor({number} * {double(2.0**-exponent)} + 0.5::DOUBLE) * {double(2.0**exponent)}"
-
-    small = f"({number} * {double(lattice.shrunk)})"
-    shifted = f"({small} * {double(lattice.splitter)})"
-    return (
-        f"(CASE WHEN abs({number}) < {double(lattice.near)} THEN {whole_steps(lattice.finest)} "
-        f"WHEN abs({number}) >= {double(lattice.far)} THEN {whole_steps(lattice.coarsest)} "
-        f"ELSE ({shifted} - ({shifted} - {small})) / {double(lattice.shrunk)} END + 0.0::DOUBLE)"
-    )
-
+from sfumato.transformations import DistinctMatched, DistinctShared, Leaves, QuantileTree, RowsInBins
+from sfumato.transformations.row_sql import RowSql, SqlPart, after, value_hash
 
 PUBLIC_KEYS = "public_keys"
 # Types of columns that have the same name in every query, where they are.
@@ -56,7 +32,6 @@ TYPES = group_limit.TYPES | {"shard": "INTEGER", "leaves": "UBIGINT[]"}
 TYPES |= dict.fromkeys(("n", "m", "w", "sure", "copy", "start"), "BIGINT")
 # What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
 Counts = QuantileTree | Leaves | RowsInBins
-_BY_VALUE = (QuantileTree, Leaves, RowsInBins, *distinct.KINDS)
 
 
 class ExactSql:
@@ -95,23 +70,23 @@ class ExactSql:
         self._used: set[str] = {column for s in query.statistics for column in s.columns}
         self.rows: str = stepped(relation, query.steps, columns)
         self.keys: list[str] = [f"k{i}" for i in range(len(query.keys))]
-        self.values: Values = Values(schema, query.scaled)
-        self.parts: list[Part] = [
-            part
-            for s in query.statistics
-            if not isinstance(s, _BY_VALUE)
-            for part in FORMS[type(s)](self.values, s)
+        types = {name: column.type_name for name, column in schema.items()}
+        self.values: RowSql = RowSql(types, query.scaled, sizes.BIGINT_ROOM, sizes.LISTED_BINS)
+        self.parts: list[SqlPart] = [
+            part for s in query.statistics if not s.by_value for part in s._sql_parts(self.values)
         ]
-        trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
-        leaves = {tree: self.values.value(self._leaf(tree), leaf_type(tree)) for tree in trees}
-        each = {tree: bins.each(self.values, tree) for tree in trees}
+        trees: list[Any] = [s for s in query.statistics if s.by_value]
+        leaves = {tree: self.values.value(tree._place_sql(self.values), tree.place_type) for tree in trees}
+        each = {tree: tree._added_sql(self.values) for tree in trees}
         self.query = left
         self.trees: list[Counts | DistinctMatched | DistinctShared] = [t for t in trees if t not in known]
         self.leaves: list[str] = [leaves[tree] for tree in self.trees]
         self.each: list[str] = [each[tree] for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
-                self.parts.append(Part(having(index), f"count({self.leaves[index]})", "", pair_type="BIGINT"))
+                self.parts.append(
+                    SqlPart(having(index), f"count({self.leaves[index]})", "", pair_type="BIGINT")
+                )
 
     def text(self) -> str:
         """Return the whole statement."""
@@ -138,7 +113,7 @@ class ExactSql:
         if plain := self.query.total_rows is None and distinct.plain(kind):
             leaf = self.values.value(self.values.column(statistic.column), kind)
         else:
-            leaf = self.values.value(self._leaf(statistic), leaf_type(statistic))
+            leaf = self.values.value(statistic._place_sql(self.values), statistic.place_type)
         ctes, _ = self._bounded()
         del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
         # To read the units takes longer than to find a few values more, which no unit brings.
@@ -147,7 +122,7 @@ class ExactSql:
         return distinct.Rows(
             f"WITH {written(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
             f"WITH {written(ctes, self.combined)}\n"
-            f"SELECT {leaf} AS leaf, {distinct.code('u', unit)} AS unit {chosen}",
+            f"SELECT {leaf} AS leaf, {value_hash('u', unit)} AS unit {chosen}",
             whole=plain and kind in INTEGERS,
         )
 
@@ -168,13 +143,13 @@ class ExactSql:
         for part in self.parts:
             add(part.coordinate, *part.types)
         for index, tree in enumerate(self.trees):
-            leaf, first = leaf_type(tree), f"first{index}"
-            entries = f"STRUCT(leaf {leaf}, m BIGINT)", f"STRUCT(leaf {leaf}, weight {weight_type(tree)})"
+            leaf, first = tree.place_type, f"first{index}"
+            entries = f"STRUCT(leaf {leaf}, m BIGINT)", f"STRUCT(leaf {leaf}, weight {tree.weight_type})"
             add("leaf", leaf, *entries)
             add(first, leaf)
             add(each_of(first), "BIGINT")
             add("one", "BIGINT", "HUGEINT")
-            add("weight", weight_type(tree), "HUGEINT")
+            add("weight", tree.weight_type, "HUGEINT")
             add(tree.names[0], *(f"{entry}[]" for entry in entries))
             if isinstance(tree, DistinctMatched):
                 add("u", "UBIGINT")
@@ -302,21 +277,6 @@ class ExactSql:
         stages = [stage for p in self.parts for stage in p.stages]
         return f"SELECT {columns} FROM {after(source, stages)}{grouping}"
 
-    def _leaf(self, tree: Counts | distinct.Distinct) -> str:
-        """Return the leaf of a row's value; NULL where it has none."""
-        if isinstance(tree, distinct.KINDS):
-            code = distinct.code(self.values.column(tree.column), self.schema[tree.column].type_name)
-            return f"CASE WHEN {self.values.valued(tree.column)} THEN {code} END"
-        if isinstance(tree, RowsInBins):
-            return bins.place(self.values, tree)
-        value = self.values.number(tree.column)
-        if isinstance(tree, Leaves):
-            return f"CASE WHEN {self.values.valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
-        lower, upper = double(tree.lower), double(tree.upper)
-        place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
-        leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
-        return f"CASE WHEN {self.values.valued(tree.column)} THEN {leaf} END"
-
     def _leaf_of_rows(self, index: int) -> str:
         """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
         leaf = self.leaves[index]
@@ -327,7 +287,7 @@ class ExactSql:
         keys = "".join(f"pair.{k}, " for k in self.keys)
         source = f"({of_units}) AS unit JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         if isinstance(s, DistinctMatched):
-            unit = distinct.code("pair.u", self.schema[self.query.unit].type_name)
+            unit = value_hash("pair.u", self.schema[self.query.unit].type_name)
             return f"SELECT DISTINCT {keys}{unit} AS u, leaf FROM {source}"
         each = distinct.shares(s, f"pair.{having(index)}", self._in_part)
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
@@ -361,7 +321,7 @@ class ExactSql:
         """
 
         def weight(m: str) -> str:
-            return scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, self.values.most(tree))
+            return self.values.scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, tree.body)
 
         keys = "".join(f"pair.{k}, " for k in self.keys)
         weights = (
@@ -376,7 +336,7 @@ class ExactSql:
         return {
             f"{name}_of_units": of_units,
             f"{name}_of_groups": (
-                f"SELECT {self._columns}leaf, CAST(sum(one) AS {weight_type(tree)}) AS weight "
+                f"SELECT {self._columns}leaf, CAST(sum(one) AS {tree.weight_type}) AS weight "
                 f"FROM ({weights}) GROUP BY ALL"
             ),
             name: self._listed(tree, f"{name}_of_groups"),
@@ -439,18 +399,6 @@ class ExactSql:
 
     def _match(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
-
-
-def leaf_type(tree: Counts | distinct.Distinct) -> str:
-    """Return the type of a row's leaf."""
-    if isinstance(tree, distinct.KINDS):
-        return "UBIGINT"
-    return "DOUBLE" if isinstance(tree, Leaves) else "BIGINT"
-
-
-def weight_type(tree: Counts | distinct.Distinct) -> str:
-    """Return the type of a leaf's weight; many units in one bin, in fine steps, may be more than a BIGINT."""
-    return "HUGEINT" if isinstance(tree, RowsInBins) else "BIGINT"
 
 
 def each_of(first: str) -> str:

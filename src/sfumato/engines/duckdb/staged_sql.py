@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.engines.duckdb import distinct
-from sfumato.engines.duckdb.exact_sql import Counts, ExactSql, weight_type, written
+from sfumato.engines.duckdb.exact_sql import Counts, ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, written_out
 from sfumato.engines.duckdb.scaled import weighted
@@ -152,7 +152,7 @@ class StagedSql(ExactSql):
                 ctes[f"leaves{index}"] = of_distinct(tree, self.keys, TOTALS)
                 continue
             column = identifier(tree.names[0])
-            weight = f"CAST(sum(leaf.weight) AS {weight_type(tree)}) AS weight"
+            weight = f"CAST(sum(leaf.weight) AS {tree.weight_type}) AS weight"
             leaves = (
                 f"SELECT {self._columns}leaf.leaf AS leaf, {weight} FROM "
                 f"(SELECT {self._columns}unnest({column}) AS leaf FROM {TOTALS}) GROUP BY ALL"

@@ -1,29 +1,5 @@
-"""Pieces of SQL text."""
+"""Pieces of SQL text, as `sfumato.sql_text` writes them."""
 
-from __future__ import annotations
+from sfumato.sql_text import double, identifier, literal, same_name
 
-import re
-
-
-def identifier(name: str) -> str:
-    """Quote a name."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def same_name(name: str) -> str:
-    """Return what is equal for names that DuckDB takes for one: it ignores the case of ASCII alone.
-
-    >>> same_name("Jahr") == same_name("JAHR"), same_name("Ära") == same_name("ära")
-    (True, False)
-    """
-    return re.sub("[A-Z]", lambda found: found[0].lower(), name)
-
-
-def literal(text: str) -> str:
-    """Quote a text."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def double(value: float) -> str:
-    """Write a float64 such that it is read back exactly: with an exponent it is no decimal."""
-    return f"({value:.17e})"
+__all__ = ["double", "identifier", "literal", "same_name"]

@@ -13,18 +13,16 @@ from sfumato.query.aggregates.aggregate import (
     checked_bounds,
 )
 from sfumato.query.aggregates.automatic import LARGEST_MAGNITUDE, Automatic
-from sfumato.query.aggregates.bins import MOST_BINS, InBins, histogram, value_counts
-from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
-from sfumato.query.aggregates.cross import (
-    MOST_EXPLAINING,
-    Correlation,
-    Covariance,
-    LinearRegression,
-    OfColumns,
-    correlation,
-    covariance,
-    linear_regression,
+from sfumato.query.aggregates.counting import (
+    MOST_VALUES,
+    CountDistinct,
+    CountPrivacyUnits,
+    CountRows,
+    count,
+    count_distinct,
+    count_units,
 )
+from sfumato.query.aggregates.cumulative_totals import Cumulative, cumulative
 from sfumato.query.aggregates.derived import (
     Combination,
     Derived,
@@ -34,9 +32,21 @@ from sfumato.query.aggregates.derived import (
     difference,
     ratio,
 )
-from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
 from sfumato.query.aggregates.estimate import Estimate
-from sfumato.query.aggregates.moments import (
+from sfumato.query.aggregates.histograms import MOST_BINS, InBins, histogram, value_counts
+from sfumato.query.aggregates.order_statistics import Quantiles, max, median, min, quantile, quantiles
+from sfumato.query.aggregates.regression import (
+    MOST_EXPLAINING,
+    Correlation,
+    Covariance,
+    LinearRegression,
+    OfColumns,
+    correlation,
+    covariance,
+    linear_regression,
+)
+from sfumato.query.aggregates.stratified_proportion import Stratified
+from sfumato.query.aggregates.sum_mean_variance import (
     Mean,
     StandardDeviation,
     Sum,
@@ -48,10 +58,7 @@ from sfumato.query.aggregates.moments import (
     sum,
     variance,
 )
-from sfumato.query.aggregates.order_statistics import Quantiles, max, median, min, quantile, quantiles
-from sfumato.query.aggregates.series import Cumulative, cumulative
-from sfumato.query.aggregates.strata import Stratified
-from sfumato.query.aggregates.vectors import VectorMean, VectorSum, vector_mean, vector_sum
+from sfumato.query.aggregates.vector_aggregates import VectorMean, VectorSum, vector_mean, vector_sum
 from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.

@@ -1,4 +1,4 @@
-"""What is asked of each group: its columns, its outputs, and what it needs."""
+"""What is asked of each group: its columns, its outputs, what it needs, and the call that made it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard, TypeVar, cast
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.display.fields import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
-from sfumato.names import Suggesting, foreign, not_a_column
-from sfumato.query.aggregates.called import call_of
+from sfumato.names import Suggesting, foreign, helpful, not_a_column
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 if TYPE_CHECKING:
@@ -22,11 +23,91 @@ if TYPE_CHECKING:
     from sfumato.query.aggregates.weighted import Weighted
     from sfumato.query.requirements import Design
 
+F = TypeVar("F", bound=Callable[..., Any])
+_CALL = "_called_by"
 # A column with its bounds: aggregates of the same one may share statistics.
 Block = tuple[str, Fraction, Fraction]
 AUTO = "auto"
 _NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
 _MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer", "none", "?")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function that makes an aggregate.
+
+    Args:
+        function: its name.
+        args, named: what it was given, by place and by name.
+    """
+
+    function: str
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+def asked(*sql_names: str, counts: bool = False) -> Callable[[F], F]:
+    """Decorate a public function that makes an aggregate: the aggregate records its call.
+
+    The call is not one of its fields, so aggregates of two different calls can be equal.
+
+    Args:
+        sql_names: the names of the function in SQL.
+        counts: whether it counts, so that a bound in SQL is a limit of rows.
+
+    >>> from sfumato.query.aggregates import median
+    >>> call_of(median("age", lower=0, upper=100))
+    Call(function='median', args=('age',), named={'lower': 0, 'upper': 100})
+    """
+
+    def marked(function: F) -> F:
+        made: Any = helpful(_remembered(function))
+        made.sql_names, made.counts = sql_names, counts
+        return cast(F, made)
+
+    return marked
+
+
+def sql_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names in SQL of a function that makes an aggregate."""
+    names: tuple[str, ...] = vars(function)["sql_names"]
+    return names
+
+
+def counts(function: Callable[..., Any]) -> bool:
+    """Whether a function makes an aggregate that counts."""
+    return vars(function).get("counts", False) is True
+
+
+def _remembered(function: F) -> F:
+    note = _note
+
+    def call(*args: Any, **named: Any) -> Any:
+        return note(function(*args, **named), function.__name__, args, named)
+
+    # With the globals of the function's own module: doctest looks there for the examples of what it holds.
+    own: dict[str, Any] = function.__globals__
+    made = FunctionType(call.__code__, own, function.__name__, None, call.__closure__)
+    return cast(F, wraps(function)(made))
+
+
+def call_of(made: object) -> Call | None:
+    """Return the call that made an aggregate; None where no function of ours did, as after a change of it."""
+    found: Call | None = vars(made).get(_CALL)
+    return found
+
+
+def _note(made: Any, function: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    found = Call(function, tuple(map(_kept, args)), {name: _kept(one) for name, one in named.items()})
+    object.__setattr__(made, _CALL, found)
+    return made
+
+
+def _kept(value: Any) -> Any:
+    """Return a value that does not change with a list or dict that the caller goes on to use."""
+    if isinstance(value, list):
+        return tuple(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True, repr=False)

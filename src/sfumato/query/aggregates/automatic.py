@@ -13,6 +13,8 @@ from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates.aggregate import (
     AUTO,
     Aggregate,
+    Unbounded,
+    bounds_of,
     column_name,
     is_auto,
     refuse_meant_auto,
@@ -85,27 +87,54 @@ class Automatic(Aggregate):
         return f"{self.make.__name__} of {written.get(self.column, self.column)}, automatic bounds"
 
 
-def automatic(
+def with_bounds(
     make: Callable[..., Aggregate],
     column: object,
+    bounds: tuple[Number | None, Number | None],
+    magnitudes: object,
+    of: Callable[[str, Fraction, Fraction], Aggregate],
+    options: Mapping[str, Any] | None = None,
+) -> Aggregate:
+    """Return an aggregate of a column: with its bounds, or one whose catalog or release has them.
+
+    Args:
+        make: the function that makes it, and takes `options`.
+        column: whose values are bounded.
+        bounds: lower and upper, as they were given.
+        magnitudes: between which the sizes of bounds are, that are to be found.
+        of: makes the aggregate of a column with exact bounds.
+        options: what else the function was given.
+    Raises:
+        QueryError: one bound is missing, or there are magnitudes beside bounds that are given.
+        ParameterError: a bound, or `magnitudes`, is not admissible.
+    """
+    lower, upper = bounds
+    name, given = column_name(make.__name__, column), tuple((options or {}).items())
+    if lower is None and upper is None:
+        return Unbounded(make, name, given)
+    if is_auto(lower) or is_auto(upper):
+        return _automatic(make, name, lower, upper, magnitudes, given)
+    if magnitudes is not None:
+        raise QueryError(
+            f"{make.__name__}: magnitudes= is for bounds that are to be found; write lower='auto' or "
+            "upper='auto' beside it, or leave it out"
+        )
+    return of(name, *bounds_of(make.__name__, name, lower, upper))
+
+
+def _automatic(
+    make: Callable[..., Aggregate],
+    name: str,
     lower: Number | None,
     upper: Number | None,
     magnitudes: object,
-    given: Mapping[str, Any] | None = None,
+    options: tuple[tuple[str, Any], ...],
 ) -> Aggregate:
-    """Return an aggregate of which a release finds bounds; `given` is what else its function was given.
-
-    Raises:
-        QueryError: the other bound is missing.
-        ParameterError: the other bound, or `magnitudes`, is not admissible.
-    """
-    name = column_name(make.__name__, column)
     what = f"{make.__name__}({shown(name)})"
     if lower is None or upper is None:
         missing = "lower" if lower is None else "upper"
         raise QueryError(f"{what}: {missing} missing; write {missing}='auto', or a number")
     refuse_meant_auto(what, lower, upper)
-    options = tuple((given or {}).items())
     low, high = (
         None if is_auto(end) else as_fraction(end, f"{what} {which}")
         for which, end in (("lower", lower), ("upper", upper))
@@ -113,19 +142,6 @@ def automatic(
     asked = Automatic(make, name, low, high, _magnitudes(what, magnitudes), options)
     asked.stand_in  # noqa: B018  checks the bound that is given, and the options
     return asked
-
-
-def refuse_magnitudes(make: Callable[..., Aggregate], magnitudes: object) -> None:
-    """Refuse a range of magnitudes beside bounds that are given.
-
-    Raises:
-        QueryError: there is one.
-    """
-    if magnitudes is not None:
-        raise QueryError(
-            f"{make.__name__}: magnitudes= is for bounds that are to be found; write lower='auto' or "
-            "upper='auto' beside it, or leave it out"
-        )
 
 
 def _magnitudes(what: str, given: Any) -> tuple[Fraction, Fraction] | None:

@@ -14,8 +14,7 @@ from sfumato.display.fields import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import Aggregate
-from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.aggregate import Aggregate, asked
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ class Estimate(ABC):
 
     Args:
         name: the output's name.
-        count: the coordinate that counts, where there is one.
-        null_count: the coordinate of missing values to be taken off the count, where there is one.
+        count: the coordinate that counts; this and the next are empty where there is none.
+        null_count: the coordinate of missing values to be taken off the count.
         total, squares: coordinates of the sum and of the squares.
         centre: what a value was counted from, in the column's unit.
         square_centre: what a squared distance was counted from, in squared units.
@@ -48,10 +48,10 @@ class Estimate(ABC):
     derived: ClassVar[bool] = False
 
     name: str
-    count: str | None = None
-    null_count: str | None = None
-    total: str | None = None
-    squares: str | None = None
+    count: str = ""
+    null_count: str = ""
+    total: str = ""
+    squares: str = ""
     centre: float = 0.0
     square_centre: float = 0.0
     lower: float = 0.0
@@ -84,7 +84,7 @@ class Estimate(ABC):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The noisy numbers that the output depends on."""
-        return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c is not None)
+        return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c)
 
     @property
     def factors(self) -> dict[str, float] | None:
@@ -132,9 +132,9 @@ class Estimate(ABC):
 
     def counted(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy count, of rows with a value where some have none."""
-        if self.count is None:
+        if not self.count:
             return np.zeros(1)
-        if self.null_count is None:
+        if not self.null_count:
             return numbers.values[self.count]
         # No statistic counts fewer than zero missing values; clipping halves their noise. But totals would
         # not agree.
@@ -144,7 +144,7 @@ class Estimate(ABC):
     @property
     def signs(self) -> dict[str, float]:
         """The coordinates of the count, with their signs in it."""
-        return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n is not None}
+        return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n}
 
 
 def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:

@@ -21,14 +21,14 @@ from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
     Unbounded,
+    asked,
     bounds_of,
     column_name,
 )
-from sfumato.query.aggregates.called import asked
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Kind
 from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
     from sfumato.query.noisy.noisy_statistics import NoisyNumbers
@@ -95,7 +95,7 @@ class Quantiles(BoundedAggregate):
             found.append(
                 ChosenQuantile(
                     output,
-                    count=design.base or ("units" if design.units else None),
+                    count=design.base or ("units" if design.units else ""),
                     total=leaves.names[0],
                     lower=lower,
                     upper=upper,
@@ -311,14 +311,12 @@ class QuantileEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return where the walk down the tree ended."""
-        assert self.total is not None
         tree = numbers.trees[self.total]
         share = tree.values[:, tree.ranks.index(self.rank)]
         return self.lower + share * (self.upper - self.lower)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the ends of leaves that are surely below the rank, and surely above."""
-        assert self.total is not None
         tree = numbers.trees[self.total]
         # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
         noise = NoiseSum([(1.0, numbers.laws[self.total])] * _TREE_TERMS)
@@ -374,11 +372,9 @@ class ChosenQuantile(Estimate):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The counts that places are chosen from, and the number beside them."""
-        assert self.total is not None
         return (self.total, self.margin) if self.margin else (self.total,)
 
     def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
-        assert self.total is not None
         places = numbers.chosen[self.total].places[:, self.at]
         return places[:, 0], places[:, places.shape[1] // 2], places[:, -1]
 
@@ -387,10 +383,9 @@ class ChosenQuantile(Estimate):
         first, middle, last = self._places(numbers)
         if not self.margin:
             return middle
-        assert self.total is not None
         aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
         few, times = np.zeros(len(middle), bool), EVENLY_UNCOUNTED
-        if self.count is not None:
+        if self.count:
             few, times = self.counted(numbers) * builtins.min(self.rank, 1 - self.rank) < MANY * aimed, EVENLY
         # Where many rows have the same value two places are often the same, and their mean is no row's value.
         before, after = middle - first, last - middle

@@ -94,7 +94,7 @@ def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
         return set()
     if isinstance(e, DerivedEstimate):
         return {atom for _, one in e.parts for atom in atoms_of(one, made)}
-    sums = [{n: 1.0} for n in (e.total, e.squares) if n is not None]
+    sums = [{n: 1.0} for n in (e.total, e.squares) if n]
     found = set()
     for numbers in [e.signs, *sums] if e.linear is None else [e.linear]:
         total: dict[Atom, float] = {}

@@ -15,7 +15,7 @@ from sfumato.display.text import visible
 from sfumato.noise import Words
 from sfumato.noise.law import Law
 from sfumato.ownership import Owned, Turn
-from sfumato.query.aggregates.vectors import VectorEstimate
+from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.diagnostics.contributions import Distribution, distributions
 from sfumato.query.diagnostics.shifts import Noisy, Shift
 from sfumato.query.payment import telling

@@ -40,7 +40,7 @@ from sfumato.query.aggregates import (
     Weights,
     vector_sum,
 )
-from sfumato.query.aggregates.strata import LimitEstimate, StandardErrorEstimate
+from sfumato.query.aggregates.stratified_proportion import LimitEstimate, StandardErrorEstimate
 from sfumato.query.diagnostics.records import Column, Columns, Counting, Records, if_all, number_of
 from sfumato.query.diagnostics.shifts import (
     ZERO,

@@ -26,9 +26,7 @@ from sfumato.framework import (
     TimeStepsDistance,
     TreeDistance,
 )
-from sfumato.framework.levels import levels_moved
-from sfumato.framework.series import series_moved
-from sfumato.framework.trees import tree_moved
+from sfumato.framework.group_metrics import levels_moved, series_moved, tree_moved
 from sfumato.measurements.centred_gaussian import centred_moved
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm_loss
 from sfumato.measurements.noise import NOISES, IndependentNoise, Law, NoiseKind

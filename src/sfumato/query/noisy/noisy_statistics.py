@@ -26,7 +26,7 @@ from sfumato.noise.mixtures import laplaces_tolerance
 from sfumato.noise.values import Floats
 from sfumato.query.group_totals import Totals
 from sfumato.query.noisy.choosing import Places
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 # Children with less than this share of their siblings' total, and less than so many deviations of the
 # noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.

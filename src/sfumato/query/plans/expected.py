@@ -54,18 +54,18 @@ def factors(e: Estimate) -> dict[str, float]:
     """Return what the deviation of each number, in its own unit, does to the error of an output."""
     if e.factors is not None:
         return e.factors
-    total = e.total or ""
+    total = e.total
     if isinstance(e, QuantileEstimate):
         return {total: OFF_BY_TREE}
     if isinstance(e, ChosenQuantile):
         return {total: OFF_OF_THREE if e.margin else 1.0}
     if e.entries:  # of each of them, which of a mean are half the bound
         return {total: 1.0} | dict.fromkeys(e.signs, e.upper / 2)
-    if e.kind == "count" or e.total is None:
+    if e.kind == "count" or not e.total:
         each, sums = 1.0, dict[str, float]()
     elif e.kind in ("sum", "cumulative total"):
         each, sums = e.centre, {total: 1.0}
-    elif e.squares is None:
+    elif not e.squares:
         each, sums = (e.upper - e.lower) / 4, {total: 1.0}
     else:
         each, sums = e.square_centre + e.half_range**2 / 4, {total: e.half_range, e.squares: 1.0}

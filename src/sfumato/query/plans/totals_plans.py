@@ -26,7 +26,7 @@ from sfumato.noise.levels_gaussian import LevelsGaussian, of_complete, variances
 from sfumato.noise.series_gaussian import inverse
 from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query.aggregates import Estimate, Sum, Weighted
-from sfumato.query.aggregates.series import CumulativeEstimate
+from sfumato.query.aggregates.cumulative_totals import CumulativeEstimate
 from sfumato.query.group_totals import Series, Totals
 from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.expected import Errors, expected_errors, ratio, split

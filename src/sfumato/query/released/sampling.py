@@ -32,7 +32,7 @@ from sfumato.query.aggregates import (
     Variance,
 )
 from sfumato.query.aggregates.estimate import linear_interval
-from sfumato.query.aggregates.moments import StandardDeviationEstimate, VarianceEstimate
+from sfumato.query.aggregates.sum_mean_variance import StandardDeviationEstimate, VarianceEstimate
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.noisy.measurement import NoisyBatch
 from sfumato.query.noisy.noisy_statistics import NoisyNumbers
@@ -283,7 +283,7 @@ class Sampled:
                 return one
             case Sum():
                 signed = asked.lower < 0 < asked.upper
-                return (one or asked.per != "row") and not (signed and estimate.count is None)
+                return (one or asked.per != "row") and not (signed and not estimate.count)
         return False
 
     def interval_of(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
@@ -413,5 +413,4 @@ class Sampled:
 
 def _less(estimate: Estimate, bound: float) -> dict[str, float]:
     """Return the weights of numbers in the sum of what values have above a bound."""
-    assert estimate.total is not None
     return {estimate.total: 1.0} | {n: sign * (estimate.centre - bound) for n, sign in estimate.signs.items()}

@@ -206,13 +206,13 @@ class Place:
 
     def _rows_slack(self, e: Estimate) -> float:
         """What rounding each row's value to the grid moves a sum by, at most."""
-        return 0.0 if e.total is None or e.count is None else self._ratio_slack(e, e.total, 0.0)
+        return 0.0 if not (e.total and e.count) else self._ratio_slack(e, e.total, 0.0)
 
     def share(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a share of all that is in bins."""
         whole, steps = sum(self.values[n] for n in e.coordinates), [self.steps[n] for n in e.coordinates]
         weights = {n: -truth * self.steps[n] for n in e.coordinates}
-        weights[str(e.count)] += self.steps[str(e.count)]
+        weights[e.count] += self.steps[e.count]
         noise = self._noise({n: w for n, w in weights.items() if w})
         # A unit that is scaled down is cut to a step in each bin.
         slack = abs(whole) * (steps[0] + truth * sum(steps)) + _FLOATS * sum(map(abs, self.values.values()))
@@ -226,7 +226,6 @@ class Place:
 
     def variance(self, e: Estimate, truth: float, mean: float | None, actual: float, k: float) -> Judgement:
         """Judge a variance or a standard deviation; the true mean helps where it is known."""
-        assert e.total is not None and e.squares is not None
         power = 1 if e.kind == "variance" else 2
         each = k if mean is not None else k + _LOG2
         low_mean, high_mean = self._mean_range(e, mean, each)
@@ -269,7 +268,7 @@ class Place:
             else:
                 power = 1 if e.kind == "variance" else 2
                 clipped = actual in (0.0, e.upper)
-                if mean is None or e.total is None:
+                if mean is None or not e.total:
                     return None
                 total, at = e.squares, truth**power - e.square_centre + (mean - e.centre) ** 2
                 value = actual**power - e.square_centre + (self.values[e.total] / self._used_count(e)) ** 2
@@ -284,14 +283,14 @@ class Place:
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         # Of a vector each entry is one number.
-        weights = e.linear if e.linear is not None else {str(e.total): 1.0}
+        weights = e.linear if e.linear is not None else {e.total: 1.0}
         return {n: w * self.steps[n] for n, w in weights.items() if w}
 
-    def _ratio_weights(self, e: Estimate, total: str | None, at: float) -> dict[str, float]:
+    def _ratio_weights(self, e: Estimate, total: str, at: float) -> dict[str, float]:
         weights = {total: 1.0, e.count: -at, e.null_count: at}
-        return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
+        return {n: w * self.steps[n] for n, w in weights.items() if n and w}
 
-    def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum | DependentSum | LevelSum:
+    def _ratio_noise(self, e: Estimate, total: str, at: float) -> NoiseSum | DependentSum | LevelSum:
         return self._noise(self._ratio_weights(e, total, at))
 
     def _noise(self, weights: Mapping[str, float]) -> NoiseSum | DependentSum | LevelSum:
@@ -301,12 +300,11 @@ class Place:
         return DependentSum(terms) if isinstance(terms[0][1], Marginal) else NoiseSum(terms)
 
     def _count(self, e: Estimate) -> float:
-        assert e.count is not None
-        return self.values[e.count] - (self.values[e.null_count] if e.null_count is not None else 0.0)
+        return self.values[e.count] - (self.values[e.null_count] if e.null_count else 0.0)
 
     def _clipped(self, e: Estimate) -> float:
         """What taking a negative number of missing values as 0 adds to the count; at most 0."""
-        if e.null_count is None or self.levels is not None:
+        if not e.null_count or self.levels is not None:
             return 0.0
         return min(self.values[e.null_count], 0.0)
 
@@ -317,7 +315,6 @@ class Place:
         """Return where the true mean lies, from the centre of its bounds."""
         if mean is not None:
             return mean - e.centre, mean - e.centre
-        assert e.total is not None
         count, total = self._count(e), self.values[e.total]
         reach = self._ratio_noise(e, e.total, e.half_range).tolerance(k) + self._ratio_slack(
             e, e.total, e.half_range
@@ -327,13 +324,12 @@ class Place:
         low, high = ((total + side * reach) / count for side in (-1, 1))
         return min(max(low, -e.half_range), e.half_range), max(min(high, e.half_range), -e.half_range)
 
-    def _ratio_slack(self, e: Estimate, total: str | None, at: float) -> float:
+    def _ratio_slack(self, e: Estimate, total: str, at: float) -> float:
         """Values are rounded to their grid, and so is a unit that is scaled down: a step for each row."""
-        assert total is not None
         step = self.steps[total]
         if e.entries:  # which are cut twice by less than a step where the vector is shortened
             step *= 3
-        if total == e.squares and e.total is not None:
+        if total == e.squares and e.total:
             step += 2 * e.half_range * self.steps[e.total]
         count = abs(self._count(e))
         return count * step + _FLOATS * (abs(at) * count + abs(self.values[total]))

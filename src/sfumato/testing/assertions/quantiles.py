@@ -25,7 +25,7 @@ from sfumato.query.noisy.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, 
 from sfumato.testing.assertions.cells import is_number, is_whole
 from sfumato.testing.assertions.places import Judgement
 from sfumato.testing.tolerances.numbers import per_partition_k
-from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:
     from sfumato.measurements.noise import Law

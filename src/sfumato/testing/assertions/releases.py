@@ -239,9 +239,7 @@ class ReleasedCells:
             shown = [output for output in expected if self.estimates[output].kind in SHOWN]
             for output in sorted(shown, key=lambda o: SHOWN.index(self.estimates[o].kind)):
                 e = self.estimates[output]
-                fresh = [
-                    c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
-                ]
+                fresh = [c for c in (e.squares, e.total, e.count, e.null_count) if c and c not in used]
                 used |= set(() if e.entries else e.coordinates)  # each entry has a noise of its own
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
@@ -293,7 +291,7 @@ class ReleasedCells:
         units = [
             truth[o]
             for o, e in self.estimates.items()
-            if o in truth and e.kind == "count" and e.count == "units" and e.null_count is None
+            if o in truth and e.kind == "count" and e.count == "units" and not e.null_count
         ]
         rule: Any = self.plan.selection
         if not units or rule is None:

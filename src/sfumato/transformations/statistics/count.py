@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
+from sfumato.sql_text import identifier
 from sfumato.transformations.grid import Grid, has_value, scaled_down, scaled_down_upwards
+from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -27,6 +29,8 @@ class CountUnits(Statistic):
 
     Proof: docs/proofs/count_units.md.
     """
+
+    counts_units: ClassVar[bool] = True
 
     exponent: int = 0
 
@@ -54,6 +58,11 @@ class CountUnits(Statistic):
         """One."""
         return Segment("units", Fraction(1 << -self.exponent))
 
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Count units, or parts of them."""
+        one = sql.whole_number("1", self.exponent)
+        return [SqlPart("units", "", "count(*)" if one == "1" else f"sum({one})", pair_type="BIGINT")]
+
 
 @dataclass(frozen=True)
 class Count(Statistic):
@@ -76,6 +85,9 @@ class Count(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    counts_rows: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
+    never_negative: ClassVar[bool] = True
 
     rows: int
     column: str | None = None
@@ -97,6 +109,16 @@ class Count(Statistic):
         counted = scaled_down_upwards(values, len(rows), self.rows, self.exponent, weight)
         return Counter({self.names[0]: counted})
 
+    def _limits(self, other: Statistic) -> bool:
+        """Whether the other is a sum over the same rows, each at most a row's.
+
+        Rows that are scaled down are cut towards zero in all sums; they count as a whole number, and those
+        with a value are rounded up.
+        """
+        if not other.limited or getattr(other, "rows", None) != self.rows:
+            return False
+        return self.column is None or other._values_of == self.column
+
     @property
     def divisible(self) -> bool:
         """Whether parts of a row are whole numbers of steps."""
@@ -114,3 +136,15 @@ class Count(Statistic):
     def body(self) -> Body:
         """As many rows as the limit."""
         return Segment(self.names[0], Fraction(self.rows << -self.exponent))
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Count rows, or rows with a value."""
+        if self.column is None:
+            counted = sql.whole_number(f"least(n, {self.rows})", self.exponent)
+            return [SqlPart("rows", "", f"sum({counted})")]
+        name, valued = self.names[0], sql.value(sql.valued(self.column), "BOOLEAN")
+        present = f"count(*) FILTER ({valued})"
+        shifted = f"({identifier(name)}::HUGEINT * {1 << -self.exponent})"
+        limit = self.rows << -self.exponent
+        added = f"sum({sql.scaled_upwards(shifted, self.rows, limit, self.body)})"
+        return [SqlPart(name, present, added, pair_type="BIGINT")]

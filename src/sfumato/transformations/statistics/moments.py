@@ -10,7 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
+from sfumato.sql_text import identifier
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
+from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -53,6 +55,7 @@ class Moments(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
 
     label: str
     column: str
@@ -171,6 +174,35 @@ class Moments(Statistic):
             self.largest_square,
             self.square_centre,
         )
+
+    @property
+    def _values_of(self) -> str | None:
+        """The column, unless rows without a value are counted."""
+        return self.column if self.null_count_exponent is None else None
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Add up values within bounds, and their squares."""
+        grid = self.grid
+        offset = grid.centre if self.centred else 0
+        # NULL where the row has no value.
+        steps = sql.steps(self.column, grid.lower, grid.upper, grid.exponent)
+        x = sql.value(f"{steps} - {offset}", "BIGINT")
+        parts = []
+        for coordinate in self.coordinates:
+            name, quoted = coordinate.name, identifier(coordinate.name)
+            total, pair_type = f"coalesce({quoted}, 0)::HUGEINT", "HUGEINT"
+            if coordinate.role is Role.NULL_COUNT:
+                pair, pair_type = f"count(*) - {sql.counted(self.column)}", "BIGINT"
+                total = f"({quoted}::HUGEINT * {1 << -(self.null_count_exponent or 0)})"
+            elif coordinate.role is Role.SQUARES:  # of values from the centre
+                bits = self.square_bits or 0
+                half = (1 << bits) >> 1
+                pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {self.square_centre})"
+            else:
+                pair = f"sum({x})"
+            added = f"sum({sql.scaled(total, self.rows, self.body)})"
+            parts.append(SqlPart(name, pair, added, pair_type=pair_type))
+        return parts
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,20 @@
-"""What a statistic is: integers that add up over units, and how large one unit's can be."""
+"""What a statistic is: integers that add up over units, how large one unit's can be, and their SQL."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
-from sfumato.errors import ParameterError
-from sfumato.exact import root_up
-from sfumato.framework import (
-    WHOLE,
-    Body,
-    CentredDistance,
-    ContributionDistance,
-    ContributionDomain,
-    GroupedIntegers,
-    KNormDistance,
-    L1Distance,
-    L2Distance,
-    LevelsDistance,
-    Linear,
-    Metric,
-    Norm,
-    Part,
-    PrivacyUnitDistance,
-    Product,
-    RowsBody,
-    TimeStepsDistance,
-    Transformation,
-)
-from sfumato.names.helpful import helpful
-from sfumato.transformations.rows import Contributions, Parts, Values
+from sfumato.framework import WHOLE, Body
+from sfumato.transformations.row_sql import RowSql, SqlPart
+from sfumato.transformations.rows import Values
 
 
 class Role(Enum):
@@ -109,6 +86,20 @@ class Statistic(ABC):
     listed: ClassVar[bool] = False
     # Whether what a unit adds is the sum of what its rows add, each by itself, up to a limit `rows` of them.
     by_rows: ClassVar[bool] = False
+    # Whether it is the number of units, or a number of rows.
+    counts_units: ClassVar[bool] = False
+    counts_rows: ClassVar[bool] = False
+    # Whether a number of the same rows limits all of its numbers, each row of them by itself.
+    limited: ClassVar[bool] = False
+    # Whether it is a signed number that no count limits, so that it is in a cube and in no cone.
+    signed_alone: ClassVar[bool] = False
+    # Whether it is one number that is never negative, or its first one limits the others.
+    never_negative: ClassVar[bool] = False
+    # Whether engines count its values first, by the place that each has, and what units add after that.
+    by_value: ClassVar[bool] = False
+    # DuckDB's types of a place, and of what is counted there of all units.
+    place_type: ClassVar[str] = "BIGINT"
+    weight_type: ClassVar[str] = "BIGINT"
 
     @property
     @abstractmethod
@@ -147,6 +138,48 @@ class Statistic(ABC):
         return {"kind": type(self).__name__}  # which the certificate refuses
 
     @property
+    def _no_cone(self) -> str | None:
+        """Why no cone holds what a unit adds, where that is so."""
+        return "no cone holds the nodes of a quantile tree" if self.listed else None
+
+    @property
+    def _values_of(self) -> str | None:
+        """The column of which rows with a value alone add to it; None where others do."""
+        return None
+
+    def _limits(self, other: Statistic) -> bool:
+        """Whether what a unit adds to this number limits what it adds to each of another statistic's.
+
+        Args:
+            other: of the same group.
+        """
+        return False
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Write how it is computed: what is aggregated of a unit's rows in a group, and then of units.
+
+        Args:
+            sql: writes expressions over rows.
+        """
+        raise AssertionError(f"{type(self).__name__} is counted by value")
+
+    def _place_sql(self, sql: RowSql) -> str:
+        """Write the place of a row's value, where it is counted by value; NULL where the row has none.
+
+        Args:
+            sql: writes expressions over rows.
+        """
+        raise AssertionError(f"{type(self).__name__} is not counted by value")
+
+    def _added_sql(self, sql: RowSql) -> str:
+        """Write what a row adds at its place: a number, or the name of a value of the row.
+
+        Args:
+            sql: writes expressions over rows.
+        """
+        return "1"
+
+    @property
     def divisible(self) -> bool:
         """Whether a part of a unit may count."""
         return True
@@ -181,159 +214,3 @@ class Statistic(ABC):
     def names(self) -> tuple[str, ...]:
         """The names of the coordinates."""
         return tuple(c.name for c in self.coordinates)
-
-
-@helpful
-def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
-    """Return what one unit may add to each of its groups; or to all together, with a limit of rows in all.
-
-    Args:
-        statistics: what is added up.
-        groups: the most groups of a unit.
-        total: the most rows of a unit in all groups, as many as any statistic scales down to; or None.
-    Returns:
-        A body of all groups, a `RowsBody`, where a unit's rows may be in several: else the statistics' own.
-    Raises:
-        ParameterError: a statistic scales a unit down to other than `total` rows.
-    Source:
-        docs/proofs/bound_total_rows.md.
-
-    >>> from sfumato.transformations import Count
-    >>> body_in_all([Count(rows=1)], 3)
-    Product(factors=(Segment(name='rows', bound=1),))
-    """
-    most = Product(tuple(s.body for s in statistics))
-    for statistic in statistics if total is not None else ():
-        if statistic.by_rows and getattr(statistic, "rows", None) != total:
-            raise ParameterError("total", total, f"the limit of rows of {', '.join(statistic.names)}")
-    if total is None or min(groups, total) == 1:
-        return most
-    given: Sequence[Any] = statistics
-    of_one = (replace(s, rows=1) if s.by_rows else s for s in given)
-    return RowsBody(Product(tuple(s.body for s in of_one)), most, total)
-
-
-@overload
-@helpful
-def per_group(
-    statistics: Sequence[Statistic],
-    *,
-    groups: int,
-    rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None = None,
-    scaled: bool = False,
-    total: int | None = None,
-) -> Transformation: ...
-@overload
-def per_group(
-    statistics: Sequence[Statistic],
-    norm: Norm,
-    scales: Sequence[Fraction],
-    groups: int,
-    rows: int | None = None,
-    *,
-    scaled: bool = False,
-    total: int | None = None,
-) -> Transformation: ...
-def per_group(
-    statistics: Sequence[Statistic],
-    norm: Norm | None = None,
-    scales: Sequence[Fraction] = (),
-    groups: int = 1,
-    rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None = None,
-    scaled: bool = False,
-    total: int | None = None,
-) -> Transformation:
-    """Add up statistics per group.
-
-    Args:
-        statistics: what to add up, with distinct coordinates.
-        norm: how outputs are compared: L1 for Laplace noise, L2 for Gaussian noise; without it by the
-            number of units' contributions between them, which noise of each number can use.
-        scales: with a norm, one noise scale for each coordinate of all statistics, in grid steps.
-        groups: the limit that `bound_groups`, or `scale_groups`, enforced.
-        rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
-        together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
-            moves them by at most 1. Or as Gaussian noise with a part in common, on series, or with
-            totals, sees them.
-        scaled: whether units come in parts, as `scale_groups` leaves them.
-        total: the limit that `bound_total_rows` enforced; statistics are of as many rows at least.
-    Returns:
-        A Transformation from contributions to integers per group. A unit changes at most `groups`
-        groups, in each by one contribution: L1 sensitivities add over statistics and groups,
-        squares of L2 sensitivities do. Parts of units are means of such changes.
-    Raises:
-        ParameterError: `together` is of other numbers, of fewer groups, or of a body that does not hold what
-            a unit adds, as far as its bounds tell; or a unit moves by more than 1; or a statistic is not a
-            sum over units; or a count has no steps for parts of a unit, or fewer rows than `total`.
-
-    >>> from sfumato.transformations import Row, bound_groups, Count
-    >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
-    >>> count([Row(1, "a", {}), Row(2, "a", {})]), count.map(1)
-    ({'a': Counter({'rows': 2})}, Fraction(2, 1))
-    >>> (bound_groups(2) >> per_group([Count(rows=1)], groups=2)).map(1)
-    Fraction(1, 1)
-
-    Source:
-        Triangle inequality, Pythagoras. Proof: docs/proofs/per_group.md.
-    """
-    statistics, scales = tuple(statistics), tuple(scales)
-    if not all(s.additive for s in statistics):
-        raise ParameterError("statistics", statistics, "sums over units")
-    body = body_in_all(statistics, groups, total)
-    for statistic in statistics:
-        if scaled and not statistic.divisible:
-            raise ParameterError("statistics", statistic, "in steps of 2^-20 of a unit or of a row, or less")
-    times = groups if body.groups == 1 else 1
-    metric: Metric
-    if together is not None:
-        if isinstance(together, CentredDistance | LevelsDistance | TimeStepsDistance):
-            known = body.groups == 1 and together.moved(body, groups) <= 1
-        else:
-            within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
-            known = (together.groups or times) >= times and all(most <= bound for most, bound in within)
-            # Of rows in several groups each has its part of the norm; units have all of it in each group.
-            known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
-        if isinstance(together, LevelsDistance | TimeStepsDistance):
-            names = together.names
-        else:
-            names = together.body.names
-        if names != body.names or not known:
-            raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
-        metric, d_out = together, Fraction(1)
-    elif norm is None:
-        metric, d_out = ContributionDistance(body, times, scaled), Fraction(1)
-    else:
-        named = tuple(zip(body.names, scales, strict=True))
-        metric, d_out = L1Distance(named), times * body.size(norm, scales)
-        if norm is Norm.L2:
-            metric, d_out = L2Distance(named), root_up(d_out)
-
-    def function(contributions: Contributions | Parts) -> dict[Hashable, Counter[Any]]:
-        totals: dict[Hashable, Counter[Any]] = {}
-        for key, units in contributions.items():
-            # The falsifier puts one contribution in a group some 70,000 times: it is computed once.
-            times = Counter(map(id, units))
-            parts = [
-                (unit if isinstance(unit, Part) else (unit,), times[which])
-                for which, unit in {id(unit): unit for unit in units}.items()
-            ]
-            totals[key] = Counter()
-            for statistic in statistics:
-                added: Counter[Hashable] = Counter()
-                for part, as_often in parts:
-                    for name, steps in statistic.contribution(*part).items():
-                        added[name] += as_often * steps
-                totals[key].update(statistic.of_added(added))
-        return totals
-
-    return Transformation(
-        f"per_group({', '.join(body.names)})",
-        ContributionDomain(groups, rows, scaled, total),
-        GroupedIntegers(body.names),
-        PrivacyUnitDistance(groups, rows, scaled, total),
-        metric,
-        function,
-        Linear(d_out),
-    )

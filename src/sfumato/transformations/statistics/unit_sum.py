@@ -9,7 +9,9 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE, Body, Segment
+from sfumato.sql_text import identifier
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
+from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -105,3 +107,27 @@ class UnitSum(Statistic):
         """The larger distance of an end from the centre: what a unit that comes or goes can change."""
         bound = max(abs(end - self.centre) for end in self.ends)
         return Segment(self.names[0], Fraction(bound))
+
+    @property
+    def never_negative(self) -> bool:  # type: ignore[override]
+        """Where no sum is below the centre."""
+        return self.ends[0] >= self.centre
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Add up what each unit has in a group, within bounds."""
+        name = self.names[0]
+        if self.integer:
+            value = sql.column(self.column)
+            if sql.columns[self.column] == "UHUGEINT":
+                value = f"least({value}, {HUGE_STEPS}::UHUGEINT)"
+            value = f"CAST({value} AS HUGEINT)"
+            clamped = f"least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS})"
+            row = f"CASE WHEN {value} IS NOT NULL THEN {clamped} END"
+        else:
+            row = sql.steps(self.column, -HUGE_STEPS, HUGE_STEPS, self.exponent)
+        total = f"least(greatest({identifier(name)}, {self.lower}), {self.upper})"
+        nothing = 0 if self.missing else min(max(0, self.lower), self.upper)
+        total = f"CASE WHEN {identifier(name)} IS NULL THEN {nothing} ELSE {total} END"
+        value = sql.value(f"CAST({row} AS BIGINT)", "BIGINT")
+        added = sql.scaled(f"({total} - {self.centre})::HUGEINT", None, self.body)
+        return [SqlPart(name, f"sum({value})", f"sum({added})")]

@@ -1,17 +1,19 @@
-"""The sum of a column of vectors, with a bound on the length of what each unit, or each row, adds."""
+"""Sums of vectors, with a bound on the length of what each unit, or each row, adds; and their number."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from math import isqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.framework import WHOLE, Ball, BallBody, Body
+from sfumato.framework import WEIGHT_BITS, WHOLE, Ball, BallBody, Body, Segment
+from sfumato.sql_text import double, identifier
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
+from sfumato.transformations.row_sql import RowSql, SqlPart, sums_of
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
@@ -141,6 +143,78 @@ class VectorSum(Statistic):
         """The ball, or one as many times as large as rows count."""
         return BallBody(self.names[0], self.length, Fraction(self.radius * (self.rows or 1)), self.ball)
 
+    @property
+    def _no_cone(self) -> str:
+        """What a unit adds is in a ball."""
+        return (
+            "noise: K-norm noise is for single numbers, and not for vectors; take 'laplace', 'gaussian' or "
+            "'auto'"
+        )
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Add up lists of whole numbers, of which units' sums, or those of rows, are in the ball."""
+        row, stages = sql.earlier(self._steps_sql(sql), "BIGINT[]"), list[tuple[str, str]]()
+        name = self.names[0]
+
+        def stage(expression: str, type_name: str) -> str:
+            stage_name = f"{name} {len(stages)}"
+            sql.types[stage_name] = type_name
+            stages.append((identifier(stage_name), expression))
+            return stages[-1][0]
+
+        if self.rows is None:
+            added = self._within_sql(stage, identifier(name), sql.room)
+            if sql.in_part:
+                part = sql.scaled("x::HUGEINT", None, self.body)
+                added = stage(_each(added, f"CAST({part} AS BIGINT)"), "BIGINT[]")
+        else:
+            row = self._within_sql(sql.earlier, row, sql.room)
+            part = sql.scaled("coalesce(x, 0)::HUGEINT", self.rows, self.body)
+            added = stage(_each(identifier(name), part), "HUGEINT[]")
+        pair = sums_of(sql.value(row, "BIGINT[]"), self.length)
+        return [SqlPart(name, pair, sums_of(added, self.length), tuple(stages), self.length, "HUGEINT[]")]
+
+    def _steps_sql(self, sql: RowSql) -> str:
+        """Write a row's vector in steps; NULL where it has none."""
+        huge = HUGE_STEPS * 2.0**self.exponent
+        clamped = f"least(greatest(x, {double(-huge)}), {double(huge)})"
+        steps = f"CAST(round({clamped} * {double(2.0**-self.exponent)}) AS BIGINT)"
+        entries, present = _entries(sql, self.column), _is_vector_sql(sql, self.column, self.length)
+        return f"CASE WHEN {present} THEN {_each(entries, steps)} END"
+
+    def _within_sql(self, stage: Callable[[str, str], str], vector: str, room: int) -> str:
+        """Write `within`; `stage` names an expression that those after it use.
+
+        The root is found from a float, but none that is too small: with any s > 0, (s + q // s) // 2 + 1 is
+        above (s + q / s) / 2, which is at least the root of q; of numbers below, only those are taken whose
+        squares are not below q. Where the float is right to 2^-31, one of the three is the least.
+        """
+        radius = self.radius
+        if self.ball is Ball.LINF:
+            clamped = f"least(greatest(coalesce(x, 0), {-radius}), {radius})"
+            return stage(_each(vector, f"CAST({clamped} AS BIGINT)"), "BIGINT[]")
+        clamped = f"least(greatest(coalesce(x, 0), {-FAR_STEPS}), {FAR_STEPS})"
+        near = stage(_each(vector, f"CAST({clamped} AS BIGINT)"), "BIGINT[]")
+        if self.ball is Ball.L1:
+            size = stage(f"list_sum({_each(near, 'abs(x)')})::HUGEINT", "HUGEINT")
+            longer = f"{size} > {radius}"
+        else:
+            square = stage(f"list_sum({_each(near, 'x::HUGEINT * x')})", "HUGEINT")
+            root = stage(f"greatest(1, CAST(sqrt(CAST({square} AS DOUBLE)) AS HUGEINT))::HUGEINT", "HUGEINT")
+            above = stage(f"({root} + {square} // {root}) // 2 + 1", "HUGEINT")
+            less = [
+                f"WHEN ({above} - {by}) * ({above} - {by}) >= {square} THEN {above} - {by}" for by in (2, 1)
+            ]
+            size = stage(f"CASE {' '.join(less)} ELSE {above} END", "HUGEINT")
+            longer = f"{square} > {radius**2}::HUGEINT"
+        shortened = f"CAST(x::HUGEINT * {radius} // {size} AS BIGINT)"
+        if self.ball is Ball.L2 or self.length * FAR_STEPS <= room:
+            # HUGEINTs take several times as long to divide as BIGINTs.
+            size, narrow = stage(f"CAST({size} AS BIGINT)", "BIGINT"), room // radius
+            few = f"x BETWEEN {-narrow} AND {narrow} THEN x * {radius}::BIGINT // {size}"
+            shortened = f"CASE WHEN {few} ELSE {shortened} END"
+        return stage(f"CASE WHEN {longer} THEN {_each(near, shortened)} ELSE {near} END", "BIGINT[]")
+
 
 NORMS = {Ball.L1: "L1", Ball.L2: "L2", Ball.LINF: "L-infinity"}
 
@@ -159,3 +233,89 @@ def within(vector: Sequence[int], radius: int, ball: Ball) -> list[int]:
     # Of L2 the least whole number that is not below the root.
     size = sum(map(abs, near)) if ball is Ball.L1 else isqrt(sum(x * x for x in near) - 1) + 1
     return [abs(x) * radius // size * (1 if x > 0 else -1) for x in near]
+
+
+@dataclass(frozen=True)
+class VectorCount(Statistic):
+    """The number of rows whose list has a length, and no entry that is NULL or NaN: those of `VectorSum`.
+
+    A unit with n rows, m of them with a vector, counts m * min(1, rows/n), cut to the grid as sums are.
+
+    Args:
+        column: the column of lists.
+        length: of the vectors.
+        rows: the limit of rows per unit and group.
+        exponent: log2 of the step, at most 0: of one row, or of a fraction of one.
+
+    >>> VectorCount("x", 2, rows=2, exponent=-2).contribution([{"x": [1, 2]}, {"x": [1]}, {"x": [0, 0]}])
+    Counter({'x[2].vectors': 5})
+
+    Proof: docs/proofs/vector_count.md.
+    """
+
+    by_rows: ClassVar[bool] = True
+
+    column: str
+    length: int
+    rows: int
+    exponent: int = 0
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The number of rows with a vector."""
+        name, what = f"{self.column}[{self.length}].vectors", f"rows with a vector of {self.column}"
+        return (Coordinate(name, Role.PRESENT, Grid(self.exponent).step, "rows", what),)
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return the unit's rows with a vector, scaled down to the limit."""
+        count = sum(is_vector(row[self.column], self.length) for row in rows) << -self.exponent
+        return Counter({self.names[0]: scaled_down(count, len(rows), self.rows, weight)})
+
+    @property
+    def divisible(self) -> bool:
+        """Whether parts of a row are whole numbers of steps."""
+        return self.exponent <= -WEIGHT_BITS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return {"kind": "vector_rows", **counted}
+
+    @property
+    def body(self) -> Body:
+        """As many rows as the limit."""
+        return Segment(self.names[0], Fraction(self.rows << -self.exponent))
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Count rows with a vector."""
+        name, present = self.names[0], _is_vector_sql(sql, self.column, self.length)
+        total = f"({identifier(name)}::HUGEINT * {1 << -self.exponent})"
+        counted = f"count(*) FILTER ({sql.value(f'({present})', 'BOOLEAN')})"
+        added = f"sum({sql.scaled(total, self.rows, self.body)})"
+        return [SqlPart(name, counted, added, pair_type="BIGINT")]
+
+
+def is_vector(value: Any, length: int) -> bool:
+    """Whether a row's list is a vector of a length.
+
+    >>> [is_vector(x, 2) for x in ([1, 2], [1], None, [1, None], [1, float("nan")], [1, float("inf")])]
+    [True, False, False, False, False, True]
+    """
+    return value is not None and len(value) == length and all(as_double(entry) is not None for entry in value)
+
+
+def _each(vector: str, x: str) -> str:
+    """Write what is made of each entry `x`."""
+    return f"list_transform({vector}, lambda x: {x})"
+
+
+def _entries(sql: RowSql, column: str) -> str:
+    return f"CAST({sql.column(column)} AS DOUBLE[])"
+
+
+def _is_vector_sql(sql: RowSql, column: str, length: int) -> str:
+    """Write `is_vector` of a column of lists."""
+    entries = _entries(sql, column)
+    valued = [f"len({entries}) = {length}", f"list_count({entries}) = {length}"]
+    return " AND ".join([*valued, f"NOT list_bool_or({_each(entries, 'isnan(x)')})"])

@@ -14,12 +14,11 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, asked, column_name
 from sfumato.query.aggregates.automatic import Automatic
-from sfumato.query.aggregates.called import asked
-from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows
+from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_UNITS, Estimate
-from sfumato.query.aggregates.moments import Sum
+from sfumato.query.aggregates.sum_mean_variance import Sum
 from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class CumulativeEstimate(Estimate):
     @property
     def weights(self) -> dict[str, float]:
         """What each number is taken times: a sum is of distances from a centre, beside what was counted."""
-        if self.total is None:
+        if not self.total:
             return self.signs
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items() if self.centre}
 

@@ -15,18 +15,8 @@ from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import (
-    Aggregate,
-    BoundedAggregate,
-    Unbounded,
-    bounds_of,
-    column_name,
-    is_auto,
-)
-from sfumato.query.aggregates.automatic import automatic, refuse_magnitudes
-from sfumato.query.aggregates.called import asked
-from sfumato.query.aggregates.cross import count as cross_count
-from sfumato.query.aggregates.cross import term as cross_term
+from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, asked, column_name
+from sfumato.query.aggregates.automatic import with_bounds
 from sfumato.query.aggregates.estimate import (
     LARGEST_WHOLE,
     MOST_SCALES,
@@ -34,7 +24,8 @@ from sfumato.query.aggregates.estimate import (
     Estimate,
     linear_interval,
 )
-from sfumato.query.aggregates.strata import stratified
+from sfumato.query.aggregates.regression import cross_count, cross_term
+from sfumato.query.aggregates.stratified_proportion import stratified
 from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
@@ -74,7 +65,7 @@ class Sum(BoundedAggregate):
             return (self._of_units(design, name, integer, wide),)
         block = self.block
         moments = design.moments(block)
-        count, null_count, centre = None, None, 0.0
+        count, null_count, centre = "", "", 0.0
         if block not in design.lone_sums:
             count, null_count = design.counted(self.column)
             centre = float(moments.grid.centre * moments.grid.step)
@@ -111,7 +102,7 @@ class Sum(BoundedAggregate):
         design.add(made)
         return SumEstimate(
             name,
-            "units" if design.units else None,
+            "units" if design.units else "",
             total=made.names[0],
             centre=float(made.centre * grid.step),
             whole=integer,
@@ -155,7 +146,7 @@ class Mean(BoundedAggregate):
             term = cross_term(cross, place)
             bounds = float(self.lower), float(self.upper)
             rows = cross_count(design, cross)
-            return (MeanEstimate(name, rows, None, term.total, None, term.centre, 0.0, *bounds),)
+            return (MeanEstimate(name, rows, "", term.total, "", term.centre, 0.0, *bounds),)
         moments = design.moments(self.block)
         count, null_count = design.counted(self.column)
         return (
@@ -247,17 +238,16 @@ def sum(
     weights = weights_of("sum", weight, max_weight)
     if weights is not None and per == "unit":
         raise QueryError("sum: with weights, bounds are of each row; leave per='unit' out")
-    if lower is None and upper is None:
-        given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
-        return Unbounded(sum, column_name("sum", column), (("per", per), *given))
-    if is_auto(lower) or is_auto(upper):
-        options: dict[str, Any] = {"per": per}
-        if weights is not None:
-            options |= {"per": "row", "weight": weight, "max_weight": max_weight}
-        return automatic(sum, column, lower, upper, magnitudes, options)
-    refuse_magnitudes(sum, magnitudes)
-    bounds = bounds_of("sum", column, lower, upper)
-    return weighted(Sum(column_name("sum", column), *bounds, per if weights is None else "row"), weights)
+    own: Bounded | None = per if weights is None else "row"
+    options = {"per": per} if weights is None else {"per": per, "weight": weight, "max_weight": max_weight}
+    return with_bounds(
+        sum,
+        column,
+        (lower, upper),
+        magnitudes,
+        lambda name, low, high: weighted(Sum(name, low, high, own), weights),
+        options,
+    )
 
 
 @asked("COUNTIF", "COUNT_IF", counts=True)
@@ -309,15 +299,10 @@ def mean(
     Weights(column='w', most=50)
     """
     weights = weights_of("mean", weight, max_weight)
-    if lower is None and upper is None:
-        given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
-        return Unbounded(mean, column_name("mean", column), given)
-    if is_auto(lower) or is_auto(upper):
-        options = {} if weights is None else {"weight": weight, "max_weight": max_weight}
-        return automatic(mean, column, lower, upper, magnitudes, options)
-    refuse_magnitudes(mean, magnitudes)
-    bounds = bounds_of("mean", column, lower, upper)
-    return weighted(Mean(column_name("mean", column), *bounds), weights)
+    options = {} if weights is None else {"weight": weight, "max_weight": max_weight}
+    return with_bounds(
+        mean, column, (lower, upper), magnitudes, lambda *of: weighted(Mean(*of), weights), options
+    )
 
 
 @asked("STRATIFIED_PROPORTION")
@@ -392,12 +377,7 @@ def variance(
     >>> variance("docvis", lower=0, upper=60)
     Variance(column='docvis', lower=0, upper=60)
     """
-    if lower is None and upper is None:
-        return Unbounded(variance, column_name("variance", column))
-    if is_auto(lower) or is_auto(upper):
-        return automatic(variance, column, lower, upper, magnitudes)
-    refuse_magnitudes(variance, magnitudes)
-    return Variance(column_name("variance", column), *bounds_of("variance", column, lower, upper))
+    return with_bounds(variance, column, (lower, upper), magnitudes, Variance)
 
 
 @asked("STDDEV", "STDDEV_POP", "ANON_STDDEV_POP")
@@ -424,12 +404,7 @@ def stddev(
     >>> stddev("docvis", lower=0, upper=60)
     StandardDeviation(column='docvis', lower=0, upper=60)
     """
-    if lower is None and upper is None:
-        return Unbounded(stddev, column_name("stddev", column))
-    if is_auto(lower) or is_auto(upper):
-        return automatic(stddev, column, lower, upper, magnitudes)
-    refuse_magnitudes(stddev, magnitudes)
-    return StandardDeviation(column_name("stddev", column), *bounds_of("stddev", column, lower, upper))
+    return with_bounds(stddev, column, (lower, upper), magnitudes, StandardDeviation)
 
 
 @dataclass(frozen=True)
@@ -440,13 +415,11 @@ class MeanEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the mean, within the bounds."""
-        assert self.total is not None
         mean = numbers.values[self.total] / np.maximum(self.counted(numbers), self.least)
         return np.clip(mean + self.centre, self.lower, self.upper)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval, within the bounds."""
-        assert self.total is not None
         within = self.lower - self.centre, self.upper - self.centre
         mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
         return mean.map(lambda x: x + self.centre)
@@ -460,14 +433,12 @@ class VarianceEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the variance, from 0 to its largest possible value."""
-        assert self.total is not None and self.squares is not None
         count = np.maximum(self.counted(numbers), 1.0)
         mean = numbers.values[self.total] / count
         return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return what intervals of the mean and of the mean square leave."""
-        assert self.total is not None and self.squares is not None
         # Mean and mean square lie in their intervals together but with half the failure of each.
         noises, values = numbers.noises, numbers.values
         within = -self.half_range, self.half_range
@@ -479,7 +450,6 @@ class VarianceEstimate(Estimate):
     @property
     def sum_of_squares(self) -> dict[str, float]:
         """The weights of noisy numbers of which the sum of squares, of values themselves, is the sum."""
-        assert self.total is not None and self.squares is not None
         each = self.square_centre + self.centre**2
         weights = {self.squares: 1.0, self.total: 2 * self.centre}
         return weights | {n: sign * each for n, sign in self.signs.items()}
@@ -508,13 +478,11 @@ class SumEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy sum."""
-        assert self.total is not None
         return numbers.values[self.total] + self.centre * self.counted(numbers)
 
     @property
     def linear(self) -> Mapping[str, float]:
         """The sum of distances, and the centre for each that was counted."""
-        assert self.total is not None
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:

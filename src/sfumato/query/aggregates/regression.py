@@ -15,8 +15,7 @@ from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import Aggregate, check_numeric, checked_bounds, column_name
-from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, checked_bounds, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema
 from sfumato.transformations import CrossMoments
@@ -86,8 +85,8 @@ class OfColumns(Aggregate):
             for i, j in cross.pairs
             if i in order and j in order and self._uses(order[i], order[j])
         )
-        terms = tuple(term(cross, places[i]) for i in wanted)
-        return {"count": count(design, cross), "terms": terms, "products": products}
+        terms = tuple(cross_term(cross, places[i]) for i in wanted)
+        return {"count": cross_count(design, cross), "terms": terms, "products": products}
 
 
 @dataclass(frozen=True, repr=False)
@@ -498,14 +497,14 @@ class _System:
         return self.numbers.noises.tolerance(found, failure)
 
 
-def count(design: Design, cross: CrossMoments) -> str:
+def cross_count(design: Design, cross: CrossMoments) -> str:
     """Return the coordinate that counts the rows."""
     found = design.base if cross.complete_exponent is None else cross.complete
     assert found is not None
     return found
 
 
-def term(cross: CrossMoments, place: int) -> Term:
+def cross_term(cross: CrossMoments, place: int) -> Term:
     """Return a column of those that are asked together."""
     axis = cross.axes[place]
     step, square = axis.grid.step, axis.square_centre * axis.square_step

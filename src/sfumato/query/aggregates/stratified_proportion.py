@@ -17,8 +17,8 @@ from sfumato.exact import Number, as_fraction
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
-from sfumato.query.aggregates.bins import MOST_BINS, InBins, value_counts
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
+from sfumato.query.aggregates.histograms import MOST_BINS, InBins, value_counts
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified import StratifiedDesign

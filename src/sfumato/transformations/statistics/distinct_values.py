@@ -10,12 +10,40 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
 from sfumato.transformations.grid import Grid, has_value, scaled_down
+from sfumato.transformations.row_sql import RowSql, value_hash
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 
 @dataclass(frozen=True)
-class DistinctMatched(Statistic):
+class DistinctValues(Statistic):
+    """A number of different values, of which each unit brings a limited number.
+
+    Args:
+        column: whose values are counted; NULL and NaN are none.
+        values: the most values that a unit brings.
+    """
+
+    by_value: ClassVar[bool] = True
+    never_negative: ClassVar[bool] = True
+    place_type: ClassVar[str] = "UBIGINT"
+
+    column: str
+    values: int
+
+    @property
+    def per_unit(self) -> str:
+        """With a few values."""
+        return f"with at most {_many(self.values)} of {self.column}"
+
+    def _place_sql(self, sql: RowSql) -> str:
+        """Write what stands for a row's value."""
+        code = value_hash(sql.column(self.column), sql.columns[self.column])
+        return f"CASE WHEN {sql.valued(self.column)} THEN {code} END"
+
+
+@dataclass(frozen=True)
+class DistinctMatched(DistinctValues):
     """The most different values that are counted where each is brought by one unit, and a unit brings few.
 
     That is a maximum matching of units, each with up to `values` partners, to the values that they have. It
@@ -35,9 +63,6 @@ class DistinctMatched(Statistic):
         docs/proofs/distinct_matched.md.
     """
 
-    column: str
-    values: int
-
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The number of values."""
@@ -52,11 +77,6 @@ class DistinctMatched(Statistic):
         """Return the size of a maximum matching."""
         sets = [own for own, units in _places(added, self.names[0]) for _ in range(units)]
         return Counter({self.names[0]: most_matched(sets, self.values)})
-
-    @property
-    def per_unit(self) -> str:
-        """With a few values."""
-        return f"with at most {_many(self.values)} of {self.column}"
 
     @property
     def divisible(self) -> bool:
@@ -76,7 +96,7 @@ class DistinctMatched(Statistic):
 
 
 @dataclass(frozen=True)
-class DistinctShared(Statistic):
+class DistinctShared(DistinctValues):
     """The number of different values, to each of which the units that have it bring shares.
 
     A unit with n rows brings values/n with each of them, at most 1, to the row's value; a value of which all
@@ -99,8 +119,6 @@ class DistinctShared(Statistic):
 
     EXPONENT: ClassVar[int] = -WEIGHT_BITS
 
-    column: str
-    values: int
     exponent: int = EXPONENT
 
     @property
@@ -120,11 +138,6 @@ class DistinctShared(Statistic):
         """Return the sum over values of what is brought to each, at most one."""
         brought = (steps for _, steps in _places(added, self.names[0]))
         return Counter({self.names[0]: sum(min(steps, 1 << -self.exponent) for steps in brought)})
-
-    @property
-    def per_unit(self) -> str:
-        """With a few values."""
-        return f"with at most {_many(self.values)} of {self.column}"
 
     @property
     def divisible(self) -> bool:

@@ -19,9 +19,8 @@ from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction, one_of, truth_value
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import Aggregate, check_numeric, column_name
-from sfumato.query.aggregates.called import asked
-from sfumato.query.aggregates.counts import CountEstimate
+from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, column_name
+from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted import Weighted, Weights, weighted, weights_of
 from sfumato.query.choices import Bounded
@@ -335,14 +334,12 @@ class ShareEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the share, from 0 to 1."""
-        assert self.count is not None
         total = np.sum([numbers.values[name] for name in self.bins], axis=0)
         share: Floats = np.clip(numbers.values[self.count] / np.maximum(total, self.least), 0.0, 1.0)
         return share
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval: a bin's own noise is in the sum too."""
-        assert self.count is not None
         whole = dict.fromkeys(self.bins, 1.0)
         return numbers.noises.ratio(numbers.values, {self.count: 1.0}, whole, (0.0, 1.0), failure)
 

@@ -14,8 +14,7 @@ from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.framework import AtomDomain
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates.aggregate import Aggregate, column_name, short
-from sfumato.query.aggregates.called import asked
+from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
@@ -219,12 +218,10 @@ class VectorEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy sums, of shape (groups, entries)."""
-        assert self.total is not None
         return numbers.values[self.total]
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return each entry, give or take the tolerance of its noise."""
-        assert self.total is not None
         exact = self.value(numbers)
         half = numbers.noises.tolerance({self.total: np.ones(1)}, failure)
         return Interval(exact - half, exact + half)
@@ -238,14 +235,12 @@ class VectorMeanEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the means within the bounds, of shape (groups, entries)."""
-        assert self.total is not None
         count = np.maximum(self.counted(numbers), self.least)[:, None]
         mean: Floats = np.clip(numbers.values[self.total] / count, self.lower, self.upper)
         return mean
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval of each entry, within the bounds."""
-        assert self.total is not None and self.count is not None
         sums = numbers.values[self.total]
         given = {self.total: sums.ravel(), self.count: np.repeat(numbers.values[self.count], sums.shape[1])}
         within = self.lower, self.upper

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Product, Segment
+from sfumato.sql_text import identifier
 from sfumato.transformations.grid import Grid, ValueGrid, as_double, has_value, scaled_down, steps_half_away
+from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -63,6 +65,10 @@ class WeightGrid:
             return None
         return steps_half_away(min(max(number, 0.0), float(self.most * self.step)), self.exponent)
 
+    def _sql(self, sql: RowSql, column: str) -> str:
+        """Write `steps` of a column."""
+        return sql.steps(column, 0, self.most, self.exponent)
+
 
 @dataclass(frozen=True)
 class WeightedSum(Statistic):
@@ -91,6 +97,8 @@ class WeightedSum(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
+    never_negative: ClassVar[bool] = True
 
     label: str
     weight: str
@@ -188,3 +196,26 @@ class WeightedSum(Statistic):
         sizes = (most, most * self.largest)
         parts = (Segment(name, Fraction(size)) for name, size in zip(self.names, sizes, strict=False))
         return Product(tuple(parts))
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Add up weights of rows with a value, and products, which are in 64 bits."""
+        weight = self.weights._sql(sql, self.weight)
+        if self.column is not None:
+            weight = f"CASE WHEN {sql.valued(self.column)} THEN {weight} END"
+        w, name = sql.value(weight, "BIGINT"), identifier(self.names[0])
+        total = f"coalesce({name}, 0)::HUGEINT"
+        upwards = f"CASE WHEN n <= {self.rows} THEN {total} ELSE ({total} * {self.rows} + n - 1) // n END"
+        found = [SqlPart(self.names[0], f"sum({w})", f"sum({upwards})")]
+        if self.grid is None or self.column is None:
+            return found
+        grid = self.grid
+        x = f"{sql.steps(self.column, grid.lower, grid.upper, grid.exponent)} - {grid.centre}"
+        product = f"({w} * {sql.value(x, 'BIGINT')})"
+        if self.bits:
+            # Shifted as a number that is not negative: any other is not said to round down.
+            least = self.weights.most * self.largest
+            half = 1 << (self.bits - 1)
+            product = f"((({product} + {(least << self.bits) + half}) >> {self.bits}) - {least})"
+        total = f"coalesce({identifier(self.names[1])}, 0)::HUGEINT"
+        added = f"sum({sql.scaled(total, self.rows, self.body)})"
+        return [*found, SqlPart(self.names[1], f"sum({product})", added)]

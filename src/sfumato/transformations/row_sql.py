@@ -1,4 +1,9 @@
-"""Values of rows as a query computes them, each once, and what units add of them."""
+"""SQL over rows, with which each statistic says how it is computed: by unit and group, then by group.
+
+HUGEINTs take several times as long to divide as BIGINTs, so what a BIGINT holds is divided as one.
+
+A pair of a unit and a group has a number of rows `n`; where units count in part, a weight `w` of `WHOLE` too.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,8 @@ from dataclasses import field
 from fractions import Fraction
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.text import double, identifier
-from sfumato.query.schema import FLOATS, Column
-from sfumato.transformations import Statistic
+from sfumato.framework import WEIGHT_BITS, WHOLE, Body
+from sfumato.sql_text import FLOATS, double, identifier
 
 
 def sums_of(lists: str, entries: int) -> str:
@@ -28,8 +32,27 @@ def after(source: str, stages: Sequence[tuple[str, str]]) -> str:
     return source
 
 
+def value_hash(value: str, type_name: str) -> str:
+    """Return what stands for a value: equal for equal values, also for the two zeros."""
+    if type_name in FLOATS:
+        return f"hash({value} + 0.0)"
+    text = f"CAST({value} AS VARCHAR)"
+    if type_name == "INTERVAL":
+        # DuckDB's hash of intervals mixes their parts too little; those of equal length are equal.
+        days = f"(12 * year({value})::HUGEINT + month({value})) * 30 + day({value})"
+        minutes = f"(({days}) * 24 + hour({value})) * 60 + minute({value})"
+        return f"hash(CAST(({minutes}) * 60000000 + microsecond({value}) AS VARCHAR))"
+    if type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION")):
+        # DuckDB's hash does not tell [] from [NULL], [[1], [2]] from [[1, 2]]; text tells two zeros apart.
+        same = f"replace(replace({text}, '-0.0', '0.0'), '-nan', 'nan')"
+        return f"hash([hash({value}), hash({same})])"
+    # DuckDB's hash of 128 bits is the same where the two halves change places.
+    wide = type_name.startswith(("HUGEINT", "UHUGEINT", "UUID", "DECIMAL"))
+    return f"hash({text})" if wide else f"hash({value})"
+
+
 @dataclass(frozen=True)
-class Part:
+class SqlPart:
     """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate.
 
     Args:
@@ -67,17 +90,21 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Values:
+class RowSql:
     """Expressions over rows that may count.
 
     Args:
-        schema: the columns after the steps.
+        columns: DuckDB's type of each column, after the steps.
         in_part: whether a unit that is in more groups than the limit counts in part in each.
+        room: up to which size numbers are divided as BIGINTs; the answer is the same for any.
+        listed: how many values are compared one by one, and not looked up in a list; the answer is the same.
         types: the type of each named value. A test compares it with the one that DuckDB binds.
     """
 
-    schema: Mapping[str, Column]
+    columns: Mapping[str, str]
     in_part: bool
+    room: int
+    listed: int
     types: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _earlier: dict[str, str] = field(default_factory=dict)
@@ -114,15 +141,15 @@ class Values:
 
     def valued(self, column: str) -> str:
         """Return the condition that a row has a value, which NULL and NaN are not."""
-        if self.schema[column].type_name in FLOATS:
+        if self.columns[column] in FLOATS:
             return f"NOT isnan({self.number(column)})"
         return f"{self.column(column)} IS NOT NULL"
 
     def counted(self, column: str) -> str:
         """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
-        if self.schema[column].type_name in FLOATS:
+        if self.columns[column] in FLOATS:
             return f"count(*) FILTER ({self.value(self.valued(column), 'BOOLEAN')})"
-        return f"count({self.value(self.column(column), self.schema[column].type_name)})"
+        return f"count({self.value(self.column(column), self.columns[column])})"
 
     def steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
         """Return a column clamped and rounded to steps; every float64 in it is exact."""
@@ -132,6 +159,55 @@ class Values:
         rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
         return f"CASE WHEN {self.valued(column)} THEN {rounded} END"
 
-    def most(self, s: Statistic) -> Fraction | None:
-        """Return the largest number that a unit adds, where parts of it are made."""
-        return max(s.body.linf_sensitivities) if self.in_part else None
+    def scaled(self, total: str, rows: int | None, body: Body) -> str:
+        """Write `grid.scaled_down`: integer division cuts towards zero.
+
+        Args:
+            total: a HUGEINT.
+            rows: the limit of rows, or None for what has none.
+            body: what a unit within the limit of rows adds at most.
+        """
+        if rows is not None:
+            limit = self.room // rows
+            total = (
+                f"CASE WHEN n <= {rows} THEN {total} "
+                f"WHEN {total} BETWEEN {-limit} AND {limit} THEN (CAST({total} AS BIGINT) * {rows}) // n "
+                f"ELSE ({total} * {rows}) // n END"
+            )
+        if not self.in_part:
+            return total
+        if self._narrow(body):
+            return f"(CAST({total} AS BIGINT) * w) // {WHOLE}"
+        return f"CASE WHEN w = {WHOLE} THEN {total} ELSE (({total}) * w) // {WHOLE} END"
+
+    def scaled_upwards(self, total: str, rows: int, limit: int, body: Body) -> str:
+        """Write `grid.scaled_down_upwards`.
+
+        Args:
+            total: a HUGEINT, in steps, not negative.
+            rows, limit: the limit of rows, and the same in steps.
+            body: as of `scaled`.
+        """
+
+        def cut(number: str) -> str:
+            return f"least(({number} * {rows} + n - 1) // n + 1, {limit})"
+
+        narrow = self.room // rows
+        limited = (
+            f"CASE WHEN n <= {rows} OR {total} = 0 THEN {total} "
+            f"WHEN {total} <= {narrow} THEN {cut(f'CAST({total} AS BIGINT)')} ELSE {cut(total)} END"
+        )
+        if not self.in_part:
+            return limited
+        limited = f"CAST({limited} AS BIGINT)" if self._narrow(body) else f"({limited})"
+        return f"({limited} * w + {WHOLE - 1}) // {WHOLE}"
+
+    def whole_number(self, count: str, exponent: int) -> str:
+        """Write the same for a whole number within the limit, in steps of 2^exponent; and its parts."""
+        if self.in_part:
+            count, exponent = f"{count} * w", exponent + WEIGHT_BITS
+        return f"({count})::HUGEINT * {1 << -exponent}" if exponent else count
+
+    def _narrow(self, body: Body) -> bool:
+        """Whether a BIGINT holds `WHOLE` times what a unit adds."""
+        return max(body.linf_sensitivities, default=Fraction(0)) * WHOLE < self.room

@@ -12,7 +12,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
 from sfumato.framework.bodies import weighted
+from sfumato.sql_text import identifier
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
+from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -75,6 +77,7 @@ class CrossMoments(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
 
     label: str
     axes: tuple[Axis, ...]
@@ -192,6 +195,30 @@ class CrossMoments(Statistic):
             self.pairs,
             None if self.complete_exponent is None else 1 << -self.complete_exponent,
         )
+
+    def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
+        """Add up values within bounds, and their products, which are in 64 bits."""
+        complete = sql.value(" AND ".join(f"({sql.valued(column)})" for column in self.columns), "BOOLEAN")
+        x = []
+        for axis in self.axes:
+            grid = axis.grid
+            steps = sql.steps(axis.column, grid.lower, grid.upper, grid.exponent)
+            x.append(sql.value(f"{steps} - {grid.centre}", "BIGINT"))  # NULL where the row has no value
+        only = f"FILTER ({complete})"
+        pairs = [f"sum({one}) {only}" for one in x]
+        for i, j in self.pairs:
+            taken = f" - {self.axes[i].square_centre}" if i == j else ""
+            pairs.append(f"sum({x[i]} * {x[j]}{taken}) {only}")
+        names, parts = list(self.names), []
+        if self.complete_exponent is not None:
+            name = names.pop(0)
+            total = f"({identifier(name)}::HUGEINT * {1 << -self.complete_exponent})"
+            added = f"sum({sql.scaled(total, self.rows, self.body)})"
+            parts.append(SqlPart(name, f"count(*) {only}", added, pair_type="BIGINT"))
+        for name, pair in zip(names, pairs, strict=True):
+            total = f"coalesce({identifier(name)}, 0)::HUGEINT"
+            parts.append(SqlPart(name, pair, f"sum({sql.scaled(total, self.rows, self.body)})"))
+        return parts
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,355 @@
+"""Counts of values from which quantiles are found: a tree with noise, or places that are chosen by them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.display.fields import Spelled
+from sfumato.errors import ParameterError
+from sfumato.framework import (
+    WHOLE,
+    Body,
+    GroupedIntegers,
+    L1Distance,
+    Linear,
+    Segment,
+    Transformation,
+)
+from sfumato.framework.bodies import SimplexBody
+from sfumato.sql_text import double
+from sfumato.transformations.grid import Grid, as_double, scaled_counts
+from sfumato.transformations.lattice import Lattice
+from sfumato.transformations.row_sql import RowSql
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
+
+BRANCHING = 16
+HEIGHT = 4
+LEAVES = 65_536  # BRANCHING ** HEIGHT
+
+
+@dataclass(frozen=True)
+class QuantileTree(Statistic):
+    """Counts of values in the 65,536 leaves of [lower, upper] and in the three levels above them.
+
+    Engines count leaves alone; a node above is the sum of its leaves. A row adds one to one node on
+    each of the four levels that carry noise (the root's total is not needed). A unit with n rows
+    adds rows/n for each, cut to the grid.
+
+    Args:
+        label, column: prefix of the coordinate's name, and the column.
+        rows: the limit of rows per unit and group.
+        lower, upper: the bounds, as float64.
+        exponent: log2 of the step in which rows are counted.
+
+    >>> import numpy as np
+    >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
+    >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
+    Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})
+    >>> tree.leaf(2.5), tree.leaf(None), tree.all_leaves(np.array([2.5, 1e9])).tolist()
+    (2, None, [2, 65535])
+    >>> tree.leaves([{"x": 2.5}, {"x": 1e9}])
+    Counter({2: 1, 65535: 1})
+
+    Proof: docs/proofs/quantile_tree.md.
+    """
+
+    by_rows: ClassVar[bool] = True
+    by_value: ClassVar[bool] = True
+    listed: ClassVar[bool] = True
+
+    label: str
+    column: str
+    rows: int
+    lower: float
+    upper: float
+    exponent: int
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One for all nodes, which share a noise scale."""
+        what = f"tree of counts of {self.column}, four levels, leaves {self.leaf_width:.4g} wide"
+        step, bounds = Grid(self.exponent).step, (self.lower, self.upper)
+        return (Coordinate(f"{self.label}.tree", Role.LEAVES, step, "rows", what, bounds),)
+
+    @property
+    def factor(self) -> float:
+        """Leaves per unit of the column, as the float64 that every engine multiplies by."""
+        return LEAVES / (self.upper - self.lower)
+
+    @property
+    def leaf_width(self) -> float:
+        """The width of a leaf, in the column's unit: values in one leaf are not told apart."""
+        return (self.upper - self.lower) / LEAVES
+
+    @property
+    def note(self) -> str | None:
+        """That leaves are wide, where they are."""
+        if self.leaf_width <= 1:
+            return None
+        return (
+            f"Quantiles of {self.column}: between {self.lower:g} and {self.upper:g}, values closer than "
+            f"{self.leaf_width:.4g} are not told apart, and error bars are at least about as wide. "
+            "Narrower bounds, from public knowledge, make that smaller."
+        )
+
+    def leaf(self, value: Any) -> int | None:
+        """Return the leaf of a value, computed in float64 as written; None for NULL and NaN.
+
+        Args:
+            value: of a row; None for NULL.
+        """
+        number = as_double(value)
+        if number is None:
+            return None
+        return int(self.all_leaves(np.array([number]))[0])
+
+    def all_leaves(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the leaf of each value, none of which is NaN.
+
+        Args:
+            values: of float64.
+        """
+        clamped = np.clip(values, self.lower, self.upper)
+        return np.minimum(((clamped - self.lower) * self.factor).astype(np.int64), LEAVES - 1)
+
+    def leaves(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[int]:
+        """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit.
+
+        Args:
+            rows: of one unit in a group.
+            weight: how much of the unit counts, of `WHOLE`.
+        """
+        return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent, weight)
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
+        name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows, weight)
+        for level in range(1, HEIGHT + 1):
+            for leaf, counted in leaves.items():
+                nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += counted
+        return nodes
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return {"kind": "nodes", **counted, "levels": HEIGHT}
+
+    @property
+    def body(self) -> Body:
+        """All rows in one node of each level, or in several."""
+        return SimplexBody(self.names, Fraction(self.rows << -self.exponent), levels=HEIGHT)
+
+    def _place_sql(self, sql: RowSql) -> str:
+        """Write the leaf of a row's value; NULL where it has none."""
+        value, lower, upper = sql.number(self.column), double(self.lower), double(self.upper)
+        place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(self.factor)})"
+        leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
+        return f"CASE WHEN {sql.valued(self.column)} THEN {leaf} END"
+
+
+@dataclass(frozen=True)
+class Leaves(Statistic):
+    """Counts of values at each place of a lattice.
+
+    A row with a value counts one at its place. A unit with n rows adds rows/n for each, cut to the grid.
+
+    Args:
+        label, column: prefix of the coordinate's name, and the column.
+        rows: the limit of rows per unit and group.
+        lattice: the places.
+        exponent: log2 of the step in which rows are counted, at most 0.
+
+    >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True), exponent=-1)
+    >>> leaves.contribution([{"x": 2}, {"x": 1e9}])
+    Counter({('x.leaves', 2): 1, ('x.leaves', 30): 1})
+
+    Proof: docs/proofs/leaves.md.
+    """
+
+    by_rows: ClassVar[bool] = True
+    by_value: ClassVar[bool] = True
+    listed: ClassVar[bool] = True
+    place_type: ClassVar[str] = "DOUBLE"
+
+    label: str
+    column: str
+    rows: int
+    lattice: Lattice
+    exponent: int = 0
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One for all places."""
+        bounds = self.lattice.lower, self.lattice.upper
+        what = f"counts of values of {self.column}"
+        return (
+            Coordinate(f"{self.label}.leaves", Role.LEAVES, Grid(self.exponent).step, "rows", what, bounds),
+        )
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return what the unit adds, as (coordinate, place)."""
+        places = [self.lattice.place(r[self.column]) for r in rows]
+        counts = scaled_counts(places, self.rows, self.exponent, weight)
+        return Counter({(self.names[0], place): n for place, n in counts.items()})
+
+    @property
+    def body(self) -> Body:
+        """All rows at one place, or at several."""
+        return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
+
+    def _place_sql(self, sql: RowSql) -> str:
+        """Write the value of the place of a row's value; NULL where it has none."""
+        return f"CASE WHEN {sql.valued(self.column)} THEN {self.lattice._sql(sql.number(self.column))} END"
+
+
+@dataclass(frozen=True, repr=False)
+class Margin(Spelled, Statistic):
+    """The rows by which two places are beyond a rank, one below it and one above, whichever is fewer.
+
+    The smaller of the rank less the rows below the first place, and the rows up to the last place less the
+    rank: where it is positive, the quantile is between the two. It is no sum over units, but one unit more or
+    less moves it by no more than its rows.
+
+    Args:
+        leaves: the counts that it is made of.
+        rank: the share of all rows, from 0 to 1. Rows are counted in parts of 2^-BITS: below it by the
+            multiple of that next below it, above it by the one next above.
+        at: the two places, rising; None where they are still to be chosen.
+
+    >>> from sfumato.transformations import Lattice
+    >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True))
+    >>> margin = Margin(leaves, Fraction(1, 2), at=(4, 6))
+    >>> margin.total({3: 10, 5: 20, 7: 11}) / 2**20  # 10 below 4, 30 up to 6, and half of all are 20.5
+    9.5
+    >>> margin.between(below=10, upto=30, counted=41) / 2**20
+    9.5
+
+    Proof: docs/proofs/margin.md.
+    """
+
+    leaves: Leaves
+    rank: Fraction
+    at: tuple[int, int] | None = None
+
+    BITS = 20
+    additive: ClassVar[bool] = False
+    limited: ClassVar[bool] = True
+    signed_alone: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> int:
+        """The limit of rows per unit and group."""
+        return self.leaves.rows
+
+    @property
+    def column(self) -> str:
+        """The column."""
+        return self.leaves.column
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One, counted in parts of the steps of `leaves`."""
+        step = Grid(self.leaves.exponent - self.BITS).step
+        what = f"rows by which places are on both sides of rank {float(self.rank):g} of {self.column}"
+        return (
+            Coordinate(f"{self.leaves.label}.{float(self.rank)!r}.margin", Role.MARGIN, step, "rows", what),
+        )
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return the margin of one unit alone.
+
+        Raises:
+            ParameterError: no two places are chosen yet.
+        """
+        added = self.leaves.contribution(rows, weight)
+        counts = {key[1]: n for key, n in added.items()}  # type: ignore[index]
+        return Counter({self.names[0]: self.total(counts)})
+
+    def total(self, counts: Mapping[int, int]) -> int:
+        """Return the margin for counts of all units, by place, in the steps of `leaves`.
+
+        Args:
+            counts: of all units, by place.
+        Raises:
+            ParameterError: no two places are chosen yet.
+        """
+        if self.at is None:
+            raise ParameterError("at", None, "two places, once they are chosen")
+        first, last = self.at
+        below = sum(n for place, n in counts.items() if place < first)
+        upto = sum(n for place, n in counts.items() if place <= last)
+        return self.between(below, upto, sum(counts.values()))
+
+    def between(self, below: int, upto: int, counted: int) -> int:
+        """Return the margin of so many rows below the first place, up to the last one, and in all.
+
+        Args:
+            below, upto, counted: numbers of rows, in steps of the counts.
+        """
+        least, most = self._shares
+        return min(least * counted - (below << self.BITS), (upto << self.BITS) - most * counted)
+
+    @property
+    def _shares(self) -> tuple[int, int]:
+        """The rank in parts, rounded down and up."""
+        parts = self.rank * (1 << self.BITS)
+        return math.floor(parts), math.ceil(parts)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        counted = {"name": self.names[0], "one": str(1 << -self.leaves.exponent), "rows": self.rows}
+        return {"kind": "margin", **counted, "rank": str(self.rank), "bits": self.BITS}
+
+    @property
+    def body(self) -> Body:
+        """All rows on the side of a place that counts most."""
+        least, high = self._shares
+        most = max(high, (1 << self.BITS) - least)
+        return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
+
+    def by_group(self, keys: Iterable[Hashable]) -> Transformation:
+        """Take the margin of counts of values in each group.
+
+        Args:
+            keys: the groups.
+        Returns:
+            A Transformation from integers by group, the counts, to integers by group. Both metrics are L1
+            distances in steps; its map multiplies by what one step of the counts moves the margin by.
+        Raises:
+            ParameterError: when it is called, no two places are chosen yet.
+
+        >>> from sfumato.transformations import Lattice
+        >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True))
+        >>> median = Margin(leaves, Fraction(1, 2), at=(4, 6)).by_group(["a"])
+        >>> median({"a": {("x.leaves", 3): 10, ("x.leaves", 5): 20}}), median.map(1)
+        ({'a': Counter({'x.0.5.margin': 5242880})}, Fraction(524288, 1))
+
+        Proof: docs/proofs/margin.md.
+        """
+        (counted,), (name,), shown = self.leaves.names, self.names, tuple(keys)
+
+        def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, Counter[Any]]:
+            empty: Mapping[Any, int] = {}
+            own = {key: {k[1]: n for k, n in groups.get(key, empty).items()} for key in shown}
+            return {key: Counter({name: self.total(counts)}) for key, counts in own.items()}
+
+        return Transformation(
+            f"margin({name})",
+            GroupedIntegers((counted,)),
+            GroupedIntegers((name,)),
+            L1Distance(((counted, Fraction(1)),)),
+            L1Distance(((name, Fraction(1)),)),
+            function,
+            Linear(self.body.linf_sensitivities[0] / self.leaves.body.linf_sensitivities[0]),
+        )

@@ -1,0 +1,470 @@
+"""Numbers of rows, or of units, or sums of weights, in bins of a column's values: all bins share one limit.
+
+The bin of a row's value is found in SQL by halving, so that a thousand bins take ten comparisons.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import field
+from datetime import date
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError
+from sfumato.framework import WEIGHT_BITS, WHOLE, Body
+from sfumato.framework.bodies import SimplexBody
+from sfumato.sql_text import double, literal
+from sfumato.transformations.grid import Grid, as_double, has_value, scaled_counts, scaled_down
+from sfumato.transformations.row_sql import RowSql
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
+from sfumato.transformations.statistics.weighted_sum import WeightGrid
+
+
+class Places(ABC):
+    """Public bins, of which each value is in one or in none."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def place(self, value: Any) -> int | None:
+        """Return the bin of a row's value, from 0; None for none, as NULL and NaN have."""
+
+    @abstractmethod
+    def _sql(self, sql: RowSql, column: str) -> str:
+        """Write `place` of a column's value."""
+
+
+@dataclass(frozen=True)
+class Edges(Places):
+    """Numbers between edges: each bin holds its lower edge, the last one its upper edge too, as NumPy has it.
+
+    Args:
+        edges: increasing float64 numbers, infinities too.
+        below, above: whether numbers outside of them have a bin of their own on that side, or none.
+    Raises:
+        ParameterError: there are fewer than two edges, or they do not increase.
+
+    >>> bins = Edges((0.0, 18.0, 65.0), above=True)
+    >>> [bins.place(x) for x in (-1, 0, 17.9, 18, 65, 66, None)]
+    [None, 0, 0, 1, 1, 2, None]
+    """
+
+    edges: tuple[float, ...]
+    below: bool = False
+    above: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 2 or not all(one < other for one, other in pairwise(self.edges)):
+            raise ParameterError(
+                "edges", self.edges, "at least two numbers, each greater than the one before"
+            )
+
+    @property
+    def count(self) -> int:
+        """Those between edges, and those outside."""
+        return len(self.edges) - 1 + self.below + self.above
+
+    def place(self, value: Any) -> int | None:
+        """Return the bin of a number.
+
+        Args:
+            value: of a row; None for NULL.
+        """
+        number = as_double(value)
+        if number is None:
+            return None
+        if number < self.edges[0]:
+            return 0 if self.below else None
+        if number > self.edges[-1]:
+            return self.count - 1 if self.above else None
+        return self.below + min(bisect_right(self.edges, number), len(self.edges) - 1) - 1
+
+    def _sql(self, sql: RowSql, column: str) -> str:
+        """Write the bin of a number; NULL where it has none.
+
+        Args:
+            sql: writes expressions over rows.
+            column: of numbers.
+        """
+        x = sql.number(column)
+        first, *inner, last = self.edges
+        below = "0" if self.below else "NULL"
+        above = str(self.count - 1) if self.above else "NULL"
+        inside = _halved(x, list(map(_edge, inner)), [str(i + self.below) for i in range(len(inner) + 1)])
+        found = (
+            f"CASE WHEN {x} < {_edge(first)} THEN {below} WHEN {x} > {_edge(last)} THEN {above} "
+            f"ELSE {inside} END"
+        )
+        return f"CASE WHEN {sql.valued(column)} THEN {found} END"
+
+
+@dataclass(frozen=True)
+class Listed(Places):
+    """Values of a list, each a bin.
+
+    Args:
+        values: texts, whole numbers, truth values or dates; all of one kind, none twice.
+        other: whether all other values have a bin together, behind these, or none.
+    Raises:
+        ParameterError: there is no value, or one is there twice.
+
+    >>> [Listed(("a", "b"), other=True).place(x) for x in ("b", "c", None)]
+    [1, 2, None]
+    """
+
+    values: tuple[Hashable, ...]
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) < len(self.values):
+            raise ParameterError("values", self.values, "at least one, and none twice")
+
+    @property
+    def count(self) -> int:
+        """The values, and the others."""
+        return len(self.values) + self.other
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {value: place for place, value in enumerate(self.values)}
+
+    def place(self, value: Any) -> int | None:
+        """Return the place in the list.
+
+        Args:
+            value: of a row; None for NULL.
+        """
+        if not has_value(value):
+            return None
+        return self._places.get(value, len(self.values) if self.other else None)
+
+    def _sql(self, sql: RowSql, column: str) -> str:
+        """Write the place of a listed value; of another one that behind the list, or NULL.
+
+        Args:
+            sql: writes expressions over rows.
+            column: of values of the kind that is listed.
+        """
+        values: Any = self.values
+        value, kind = sql.column(column), type(values[0])
+        present = f"{value} IS NOT NULL"
+        if kind is str:
+            value = f'{value} COLLATE "binary"'  # a column of a database may have another collation
+        if kind is int:
+            value = f"TRY_CAST({value} AS HUGEINT)"
+        other = str(len(values)) if self.other else "NULL"
+        if len(values) > sql.listed:
+            constants = [_constant(one) for one in values]
+            place = f"coalesce(list_position([{', '.join(constants)}], {value})::BIGINT - 1, {other})"
+            return f"CASE WHEN {present} THEN {place} END"
+        # Texts in the order of their code points, which is that of their bytes.
+        ordered = sorted(enumerate(values), key=lambda pair: pair[1])
+        constants = [_constant(one) for _, one in ordered]
+        equal = [
+            f"CASE WHEN {value} = {constant} THEN {i} ELSE {other} END"
+            for (i, _), constant in zip(ordered, constants, strict=True)
+        ]
+        return f"CASE WHEN {present} THEN {_halved(value, constants[1:], equal)} END"
+
+
+def _halved(x: str, bounds: Sequence[str], places: Sequence[str]) -> str:
+    """Write the place of x among increasing bounds, of which there is one less; at a bound, the upper one."""
+    if not bounds:
+        return places[0]
+    half = len(bounds) // 2
+    lower = _halved(x, bounds[:half], places[: half + 1])
+    upper = _halved(x, bounds[half + 1 :], places[half + 1 :])
+    return f"CASE WHEN {x} < {bounds[half]} THEN {lower} ELSE {upper} END"
+
+
+def _edge(edge: float) -> str:
+    return f"'{edge}'::DOUBLE" if edge in (float("inf"), -float("inf")) else double(edge)
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value}::HUGEINT"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return literal(str(value))
+
+
+@dataclass(frozen=True)
+class RowsInBins(Statistic):
+    """The numbers of rows in bins, at most `rows` of each unit in all bins together.
+
+    A row counts one in the bin of its value. A unit with n rows adds rows/n for each, cut to the grid.
+
+    Args:
+        label: prefix of the coordinates' names.
+        column: whose values are counted; NULL and NaN are in no bin.
+        rows: the limit of rows per unit and group.
+        bins: where values belong.
+        exponent: log2 of the step in which rows are counted, at most 0.
+
+    >>> ages = RowsInBins("age", "age", rows=2, bins=Edges((0.0, 18.0, 65.0)), exponent=-2)
+    >>> ages.contribution([{"age": 3}, {"age": 30}, {"age": 40}])
+    Counter({'age.bin1': 5, 'age.bin0': 2})
+    >>> ages.what(1)
+    'rows in bin 2 of age'
+
+    Proof: docs/proofs/rows_in_bins.md.
+    """
+
+    by_rows: ClassVar[bool] = True
+    by_value: ClassVar[bool] = True
+    # Many units in one bin, in fine steps, may be more than a BIGINT.
+    weight_type: ClassVar[str] = "HUGEINT"
+
+    label: str
+    column: str
+    rows: int
+    bins: Places
+    exponent: int = 0
+
+    @property
+    def where(self) -> str | None:
+        """The column of truth values that says which rows are in bins at all; None for all rows."""
+        return None
+
+    @cached_property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One number for each bin."""
+        step, of = Grid(self.exponent).step, "rows" if self.by_rows else "units"
+        return tuple(
+            Coordinate(f"{self.label}.bin{i}", Role.BIN, step, of, self.what(i))
+            for i in range(self.bins.count)
+        )
+
+    def what(self, place: int) -> str:
+        """Return what is counted in a bin, in a few words.
+
+        Args:
+            place: of a bin, from 0.
+        """
+        return f"{'rows' if self.by_rows else 'units'} in bin {place + 1} of {self.column}"
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return the unit's rows in each bin, scaled down to the limit."""
+        where = self.where
+        places = [
+            self.bins.place(r[self.column]) if where is None or r[where] is True else None for r in rows
+        ]
+        counts = scaled_counts(places, self.rows, self.exponent, weight)
+        return Counter({self.names[place]: n for place, n in counts.items()})
+
+    @property
+    def each_of(self) -> str:
+        """All bins."""
+        return f"{'rows' if self.by_rows else 'units'} in each of {self.bins.count:,} bins of {self.column}"
+
+    @property
+    def divisible(self) -> bool:
+        """Whether parts of a row are whole numbers of steps."""
+        return self.exponent <= -WEIGHT_BITS
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        rows, one = self.rows if self.by_rows else None, str(1 << -self.exponent)
+        return {"kind": "bins", "names": list(self.names), "rows": rows, "one": one, "weight": "1"}
+
+    @property
+    def body(self) -> Body:
+        """As many rows as the limit, in all bins together."""
+        return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
+
+    @property
+    def _no_cone(self) -> str:
+        """What a unit adds is in a simplex."""
+        return (
+            "noise: what a unit adds to bins has the shape of Laplace noise, so K-norm noise is not drawn "
+            "for histogram and value_counts; take 'laplace', 'gaussian' or 'auto'"
+        )
+
+    def _place_sql(self, sql: RowSql) -> str:
+        """Write the bin of a row, from 0; NULL where it is in none."""
+        found = f"CAST({self.bins._sql(sql, self.column)} AS BIGINT)"
+        return found if self.where is None else f"CASE WHEN {sql.column(self.where)} THEN {found} END"
+
+
+@dataclass(frozen=True)
+class UnitsInBins(RowsInBins):
+    """The numbers of units in bins: each counts once in all, divided over its rows.
+
+    Raises:
+        ParameterError: rows is not 1.
+
+    >>> UnitsInBins("size", "size", 1, Listed(("s", "m")), -2).contribution([{"size": "s"}, {"size": "m"}])
+    Counter({'size.bin0': 2, 'size.bin1': 2})
+
+    Proof: docs/proofs/units_in_bins.md.
+    """
+
+    by_rows: ClassVar[bool] = False
+
+    @property
+    def per_unit(self) -> str:
+        """Divided over its rows."""
+        return f"divided over its rows by bins of {self.column}"
+
+    def __post_init__(self) -> None:
+        if self.rows != 1:
+            raise ParameterError("rows", self.rows, "1: a unit counts once")
+
+
+@dataclass(frozen=True)
+class WeightsInBins(RowsInBins):
+    """The sums of weights of rows in bins: how much of a population is in each.
+
+    A row adds its weight to the bin of its value; one without a weight adds nothing, as one without a value.
+    A unit with n rows adds rows/n of that, cut to the grid. Steps are 2^exponent of a step of weights.
+
+    Args:
+        label, column, rows, bins, exponent: as of `RowsInBins`.
+        weight: the column of weights.
+        weights: their largest one and their step.
+        once: whether a unit counts once, with its weights divided over its rows.
+    Raises:
+        ParameterError: a unit counts once, and yet with more than one row.
+
+    >>> of = WeightGrid(0, 50)
+    >>> ages = WeightsInBins("age", "age", 2, Edges((0.0, 18.0, 65.0)), -2, weight="w", weights=of)
+    >>> ages.contribution([{"age": 3, "w": 10}, {"age": 30, "w": 70}, {"age": 40, "w": None}])
+    Counter({'age.bin1': 133, 'age.bin0': 26})
+
+    Proof: docs/proofs/weights_in_bins.md.
+    """
+
+    weight: str = field(kw_only=True)
+    weights: WeightGrid = field(kw_only=True)
+    once: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.once and self.rows != 1:
+            raise ParameterError("rows", self.rows, "1: a unit counts once")
+
+    @property
+    def by_rows(self) -> bool:  # type: ignore[override]
+        """Unless a unit counts once."""
+        return not self.once
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The weights, and the values."""
+        return self.weight, self.column
+
+    @cached_property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One number for each bin."""
+        step, bounds = self.weights.step * Grid(self.exponent).step, (0.0, float(self.most_weight))
+        of = "units" if self.once else "rows"
+        what = f"sum of the weights {self.weight}, trimmed, of {of} in bin"
+        return tuple(
+            Coordinate(
+                f"{self.label}.bin{i}",
+                Role.BIN,
+                step,
+                self.weight,
+                f"{what} {i + 1} of {self.column}",
+                bounds,
+            )
+            for i in range(self.bins.count)
+        )
+
+    @property
+    def per_unit(self) -> str:
+        """With its weight."""
+        return f"with the mean of its weights {self.weight}, divided over its rows by bins of {self.column}"
+
+    @property
+    def each_of(self) -> str:
+        """All bins."""
+        return f"sum of the weights {self.weight}, trimmed, of {super().each_of}"
+
+    @property
+    def most_weight(self) -> Fraction:
+        """The largest weight of a row."""
+        return self.weights.most * self.weights.step
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return the weights of the unit's rows in each bin, scaled down to the limit."""
+        sums: Counter[int] = Counter()
+        for row in rows:
+            place, own = self.bins.place(row[self.column]), self.weights.steps(row[self.weight])
+            if place is not None and own is not None:
+                sums[place] += own << -self.exponent
+        return Counter({self.names[i]: scaled_down(n, len(rows), self.rows, weight) for i, n in sums.items()})
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a unit may add, as the certificate reads it."""
+        return super().description | {"weight": str(self.weights.most)}
+
+    @property
+    def body(self) -> Body:
+        """As many rows of the largest weight as the limit, in all bins together."""
+        return SimplexBody(self.names, Fraction(self.rows * self.weights.most << -self.exponent))
+
+    def _added_sql(self, sql: RowSql) -> str:
+        """Write a row's weight in steps, 0 where it has none."""
+        return sql.value(f"coalesce({self.weights._sql(sql, self.weight)}, 0)", "BIGINT")
+
+
+@dataclass(frozen=True)
+class YesInStrata(RowsInBins):
+    """The numbers of yes-answers in strata, at most `rows` of each unit in all strata together.
+
+    A row whose answer is true counts one in the stratum of its value. A unit with n rows, whatever their
+    answers, adds rows/n for each that counts, cut to the grid.
+
+    Args:
+        answer: the column of answers: true, false, or NULL for one that is missing and counts as no.
+
+    >>> awards = YesInStrata("school", "school", 1, Listed(("E", "H")), exponent=-2, answer="award")
+    >>> awards.contribution([{"school": "H", "award": True}, {"school": "H", "award": None}])
+    Counter({'school.bin1': 2})
+    >>> awards.what(1)
+    'yes-answers of award where school is H'
+
+    Proof: docs/proofs/yes_in_strata.md.
+    """
+
+    answer: str = ""
+
+    @property
+    def where(self) -> str:
+        """The answers: only yes counts."""
+        return self.answer
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The strata and the answers."""
+        return (self.column, self.answer)
+
+    @property
+    def each_of(self) -> str:
+        """All strata."""
+        return f"yes-answers of {self.answer} in each of {self.bins.count:,} strata of {self.column}"
+
+    def what(self, place: int) -> str:
+        """Return whose yes-answers are counted.
+
+        Args:
+            place: of a stratum, from 0.
+        """
+        stratum = self.bins.values[place] if isinstance(self.bins, Listed) else place + 1
+        return f"yes-answers of {self.answer} where {self.column} is {stratum}"
