@@ -13,7 +13,7 @@ from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError
 from sfumato.measurements import stratified_estimate
 from sfumato.measurements.stratified import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace
-from sfumato.query.aggregates import strata
+from sfumato.query.aggregates import stratified_proportion as strata
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations.stratified import StratifiedDesign
 
