@@ -261,8 +261,8 @@ def test_the_groups_are_those_of_the_question() -> None:
     question = sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)}).plan.query
     asked = sf.scan(ROWS, privacy_unit="id").group_by("year", keys=[2020, 2021, 2023])
     expected = asked.bound(groups=1, rows=1).agg(n=sf.count()).query
-    assert question._public_keys == expected._public_keys and question.keys == expected.keys
-    assert question._steps == expected._steps == ()
+    assert question.public_keys == expected.public_keys and question.keys == expected.keys
+    assert question.steps == expected.steps == ()
     assert not question.private_groups
 
 

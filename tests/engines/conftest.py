@@ -408,7 +408,7 @@ def on_beam(folder: str) -> Opener:
             from sfumato.engines.beam.release import exact_parts
 
             paths = {
-                n: table._engine.path for n, table in self.tables.items() if hasattr(table._engine, "path")
+                n: table.engine.path for n, table in self.tables.items() if hasattr(table.engine, "path")
             }
             rows = {
                 n: pipeline | f"Path {n}" >> beam.Create([path]) | f"Read {n}" >> beam.FlatMap(batches_of)

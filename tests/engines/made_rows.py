@@ -41,7 +41,7 @@ def rows_of(asked: Any, reordered: bool = True) -> Counter[tuple[Any, ...]]:
         tables, salt = tables_of(part), len(found)
         shuffled = _rows_of(rearranged(part, PhysicalOrder(salt, one_thread=True)))
         assert shuffled == found, "rows depend on where they lie"
-        larger = PhysicalOrder(salt, False, tables[salt % len(tables)]._engine, SOME, TIMES)
+        larger = PhysicalOrder(salt, False, tables[salt % len(tables)].engine, SOME, TIMES)
         assert _others(_rows_of(rearranged(part, larger))) == _others(found), "rows depend on where they lie"
     rows: Counter[tuple[Any, ...]] = Counter()
     for row, n in found.items():

@@ -549,7 +549,7 @@ def test_the_secret_is_in_no_event_log(spark, frame_of):
 def test_the_secret_is_in_no_log_of_what_is_sent_to_java(frame_of, caplog, monkeypatch, planted):
     """py4j writes each command, with the functions in it, into a log of level DEBUG."""
     if planted:
-        monkeypatch.setattr("sfumato.engines.spark._engine.unlogged", nullcontext)
+        monkeypatch.setattr("sfumato.engines.spark.engine.unlogged", nullcontext)
     asked = question(frame_of(ROWS))
     work = asked.table._engine.work(asked.plan(**BUDGET))
     with caplog.at_level(logging.DEBUG, "py4j"):

@@ -466,7 +466,7 @@ def test_an_engine_computes_the_definition(engine, case):
     for one in [orders[len(case.rows) % 3]] if engine.slow else orders:
         opened = engine(one.columns)
         if one is orders[1] and isinstance(opened, DuckDBEngine):
-            opened = rearranged(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True))._engine
+            opened = rearranged(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True)).engine
         assert same(evaluated(opened, one.query()), definition(one))
 
 

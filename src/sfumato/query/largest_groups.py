@@ -262,6 +262,9 @@ class Top(Helpful, Displayed):
         """Return the exact half: the number of each group, or of the largest ones, without a limit of groups.
 
         Beside the candidates it has the largest group that is none, by which the end is placed.
+
+        Args:
+            statistics: what the engine computes.
         """
         public = self._public_keys
         groups = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
@@ -273,8 +276,8 @@ class Top(Helpful, Displayed):
         """What is asked, in a few words."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
-    def passed_on(self) -> Top:
-        """Return the question as it goes to another process: it says what reads the rows, and reads none."""
+    def _detached(self) -> Top:
+        """Return the question for another process: it says what reads the rows, and reads none."""
         engine: Any = LeftBehind.of(self._engine, self._steps)
         return replace(self, _engine=engine)
 

@@ -179,7 +179,7 @@ def free_name(name: str, taken: Mapping[str, object]) -> str:
 
 
 def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
-    engine = getattr(table, "engine", None)
+    engine = getattr(table, "_engine", None)
     if engine is None or not hasattr(table, "unit"):
         raise ParameterError("table", type(table).__name__, "a table that sf.scan has opened")
     known = units_of(engine, table.unit)

@@ -154,11 +154,27 @@ class TopMeasurement(Spelled):
         return Loss(approximate=((epsilon, Fraction(0), 1),), additive_delta=min(delta, Fraction(1)))
 
     def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
-        """Return the charge to a budget: the claim, because the loss is known only at its epsilon."""
+        """Return the charge to a budget: the claim, because the loss is known only at its epsilon.
+
+        Args:
+            epsilon, delta: what the plan claims.
+        Raises:
+            BudgetError: no budget has such an epsilon.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
+        >>> plan = sales.top("town", k=2, keys=["a", "b"]).plan(epsilon=1)
+        >>> plan.measurement.charge(plan.epsilon, plan.delta).epsilon(0)
+        Fraction(1, 1)
+        """
         return Loss(approximate=((epsilon, delta, 1),))
 
     def description(self, exact: ExactQuery) -> dict[str, Any]:
-        """Return the description that the certificate reads."""
+        """Return the description that the certificate reads.
+
+        Args:
+            exact: what the engine computes.
+        """
         law, (lower, upper) = self.law, self.ends
         return {
             "kind": "largest_groups",

@@ -250,7 +250,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         one, state = self.diagnostics, dict(self.__dict__)
         state.pop(KEPT, None)
         if not isinstance(self.query, Query):
-            state["query"] = self.query.passed_on()
+            state["query"] = self.query._detached()
         if one is not None:
             state["diagnostics"] = ToldBeside(
                 one.epsilon, one.delta, one.loss, one.content(), one.drawn_parts

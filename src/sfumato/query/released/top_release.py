@@ -121,7 +121,7 @@ class TopRelease(NoisyTable):
 
     def _state(self) -> dict[str, Any]:
         """Return its noisy table and its plan."""
-        plan = replace(self.plan, query=self.question.passed_on())
+        plan = replace(self.plan, query=self.question._detached())
         return super()._state() | {"plan": plan, "drawn": stream(self.to_arrow())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
