@@ -193,7 +193,7 @@ class SqlQuery(Spelled):
             QueryError: a column is unknown or does not fit; decided from declared types alone.
             SqlError: a group key is not selected.
         Source:
-            docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
+            docs/sql.md, "Expressions are DuckDB's".
 
         >>> import pyarrow as pa, sfumato as sf
         >>> from sfumato.dialect import parse
