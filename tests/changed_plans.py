@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sfumato.certificate import Certificate, certify
-from sfumato.measurements.selection import GaussianThreshold, KNormThreshold, LaplaceThreshold
+from sfumato.measurements.group_selection import GaussianThreshold, KNormThreshold, LaplaceThreshold
 from sfumato.query.largest_groups import Top
 from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
@@ -49,7 +49,7 @@ def scaled(plan: Plan, factor: Fraction | int) -> Plan:
 def without_certificate() -> Iterator[Certificate]:
     """Remove the check: every description has the certificate of something else."""
     other = certify(PLANS["laplace"])
-    modules = ("query.descriptions", "measurements.stratified.survey", "query.released.receipt")
+    modules = ("query.descriptions", "measurements.stratified_survey", "query.released.receipt")
     patches = [patch(f"sfumato.{module}.proved", lambda *_: other) for module in modules]
     for one in patches:
         one.start()

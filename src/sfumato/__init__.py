@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.check import check
     from sfumato.engines.scan import public, scan
-    from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
+    from sfumato.measurements.stratified_survey import StratifiedProportion, stratified_proportion
     from sfumato.query.advice.advise import advise
     from sfumato.query.advice.result import Advice
     from sfumato.query.aggregates import (
@@ -68,7 +68,7 @@ _HOMES = {
     "Question": "sfumato.query.question",
     "Receipt": "sfumato.query.released.receipt",
     "Release": "sfumato.query.released.release",
-    "StratifiedProportion": "sfumato.measurements.stratified.survey",
+    "StratifiedProportion": "sfumato.measurements.stratified_survey",
     "Table": "sfumato.query.table",
     "TopRelease": "sfumato.query.released.top_release",
     "catalog": "sfumato.engines.catalog",
@@ -96,7 +96,7 @@ _HOMES = {
     "scan": "sfumato.engines.scan",
     "sql": "sfumato.engines.asked",
     "stddev": "sfumato.query.aggregates",
-    "stratified_proportion": "sfumato.measurements.stratified.survey",
+    "stratified_proportion": "sfumato.measurements.stratified_survey",
     "sum": "sfumato.query.aggregates",
     "value_counts": "sfumato.query.aggregates",
     "variance": "sfumato.query.aggregates",

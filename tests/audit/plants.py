@@ -14,7 +14,7 @@ import pytest
 from sfumato.engines.duckdb import distinct, exact_sql, matching
 from sfumato.engines.duckdb.exact_sql import ExactSql
 from sfumato.framework import Body, Product, Segment
-from sfumato.measurements.joint_quantiles import QuantileChoice, Target
+from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Laplace
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian

@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.measurements.stratified import survey
+from sfumato.measurements import stratified_survey as survey
 
 from . import plants
 

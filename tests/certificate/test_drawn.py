@@ -18,9 +18,9 @@ from sfumato.certificate.contributions import bounding, boxes, shift
 from sfumato.certificate.description import read
 from sfumato.exact.toeplitz import Toeplitz
 from sfumato.exact.trees import Tree
-from sfumato.measurements.joint_quantiles import QuantileChoice, Target
-from sfumato.measurements.peeling import peel, peel_limited
-from sfumato.measurements.selection import TruncatedGeometric
+from sfumato.measurements.candidates import peel, peel_limited
+from sfumato.measurements.group_selection import TruncatedGeometric
+from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.centred_gaussian import CentredGaussian

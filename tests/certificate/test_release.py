@@ -19,7 +19,7 @@ from sfumato.budget.certified import proved
 from sfumato.budget.cost import ExactCost
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError
-from sfumato.measurements.stratified import survey
+from sfumato.measurements import stratified_survey as survey
 from sfumato.query import largest_groups
 from sfumato.query.descriptions import Claim, certified, describe
 from sfumato.query.payment import payment

@@ -17,7 +17,7 @@ from scipy import special
 
 import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.measurements.selection import TruncatedGeometric
+from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.release import Release

@@ -93,7 +93,7 @@ FAULTS = [
     Fault("a ledger's question for a dataset is not the dataset's", "budget/ledger/shared.py",
           "return tuple(kept.account for kept in self._kept())", "return tuple(kept.account for kept in self._kept())[-1:]", "tests/budget/ledger/test_ledger.py"),
     # Losses that budgets and filters read.
-    Fault("the loss of Laplace noise forgets groups", "measurements/noise.py",
+    Fault("the loss of Laplace noise forgets groups", "measurements/independent_noise.py",
           "(units * most / scale, units * groups)", "(units * most / scale, units)", "tests/engines/test_composition.py"),
     Fault("a share is a hundredth of what it takes", "budget/filters.py",
           "lambda _, loss: self.rho(loss) / limit)", "lambda _, loss: self.rho(loss) / limit / 100)", f"{BUDGET}::test_so_many_shares_fit_and_hardly_more"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.measurements.base_measure import DIGITS, FEW, MOST_ROUND, BaseMeasure
+from sfumato.measurements.quantile_choice import DIGITS, FEW, MOST_ROUND, BaseMeasure
 from sfumato.noise import FixedWords
 from sfumato.transformations import Lattice
 

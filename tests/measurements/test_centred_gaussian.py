@@ -13,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, ConeBody, GaussianDP, GroupedIntegers
 from sfumato.measurements import centred_gaussian
-from sfumato.measurements.centred_gaussian import noise_of
+from sfumato.measurements.group_noise import centred_noise
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
 
@@ -33,7 +33,7 @@ def test_what_is_released():
 
 
 def test_the_noise_has_the_covariance_of_the_metric():
-    noise = noise_of(METRIC, F(4))
+    noise = centred_noise(METRIC, F(4))
     assert noise == CentredGaussian((F(12), F(20), F(280)), F(2), (1, 2, 0), 2, METRIC.centre)
     assert [w * noise.shared for w in noise.weights] == [4 * c for c in METRIC.common]
 
@@ -61,7 +61,7 @@ def test_what_is_refused(given):
 def test_the_auditor_of_counts(claimed, violated):
     """Of counts of two groups, a claim of a third of mu is found; alpha is 1e-9, and words are seeded."""
     multiplier = root_up(COUNT.moved(COUNT.body, 2)) / 2  # of which mu is 2
-    noise, words = noise_of(COUNT, multiplier), SeededWords(1)
+    noise, words = centred_noise(COUNT, multiplier), SeededWords(1)
     loss = Loss(gaussian=F((2 / claimed) ** 2).limit_denominator(10**6))
 
     def mechanism(dataset, size):

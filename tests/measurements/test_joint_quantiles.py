@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from sfumato.errors import ParameterError
 from sfumato.framework import GroupedIntegers, L1Distance, PureDP
 from sfumato.measurements import Target, joint_quantiles
-from sfumato.measurements.joint_quantiles import QuantileChoice, placed
-from sfumato.measurements.levels import Levels
+from sfumato.measurements.quantile_choice import Levels, QuantileChoice, placed
 from sfumato.noise import FixedWords, SeededWords
 from sfumato.transformations import Lattice
 

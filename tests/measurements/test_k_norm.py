@@ -14,7 +14,7 @@ from sfumato.audit import Edge, audit
 from sfumato.errors import ParameterError
 from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
 from sfumato.measurements import k_norm
-from sfumato.measurements.k_norm import noise_of
+from sfumato.measurements.group_noise import k_norm_noise
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 
@@ -38,8 +38,8 @@ def test_one_draw_for_all_groups_or_noise_of_each():
     assert k_norm(1, BODY, "abc").input_metric == KNormDistance(BODY)
     assert k_norm(1, BODY, "abc", groups=3).input_metric == KNormDistance(BODY)
     assert k_norm(1, BODY, "abc", groups=2).input_metric == KNormDistance(BODY, 2, apart=True)
-    assert noise_of(BODY, F(2), 3) == JointNoise(Cone(1), (F(1), F(15)), 3)
-    assert noise_of(BODY, F(2), 3, 2) == SeparateNoise(Cone(1), (F(2), F(30)))
+    assert k_norm_noise(BODY, F(2), 3) == JointNoise(Cone(1), (F(1), F(15)), 3)
+    assert k_norm_noise(BODY, F(2), 3, 2) == SeparateNoise(Cone(1), (F(2), F(30)))
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def report(draw, epsilon, samples):
 
 @pytest.mark.long
 def test_the_auditor_breaks_no_honest_claim():
-    found = report(separate_draws(noise_of(BODY, F(1), 3, 2), SeededWords(1)), 1, 40_000)
+    found = report(separate_draws(k_norm_noise(BODY, F(1), 3, 2), SeededWords(1)), 1, 40_000)
     assert not found.violated and found.epsilon_lower > 0.3
-    found = report(joint_draws(noise_of(BODY, F(2), 2), SeededWords(2)), 2, 1500)
+    found = report(joint_draws(k_norm_noise(BODY, F(2), 2), SeededWords(2)), 2, 1500)
     assert not found.violated
 
 
 DEFECTS = {
     # epsilon that is claimed, the draws, and how many: for two groups of a unit.
-    "k forgotten": (1, separate_draws(noise_of(BODY, F(1), 3, 1), SeededWords(3)), 200_000),
-    "epsilon for each number": (1, separate_draws(noise_of(BODY, F(2), 3, 2), SeededWords(4)), 200_000),
+    "k forgotten": (1, separate_draws(k_norm_noise(BODY, F(1), 3, 1), SeededWords(3)), 200_000),
+    "epsilon for each number": (1, separate_draws(k_norm_noise(BODY, F(2), 3, 2), SeededWords(4)), 200_000),
     "a bound for the sum that is half of what is added": (
         1,
         separate_draws(SeparateNoise(Cone(1), (F(4), F(15))), SeededWords(5)),

@@ -23,8 +23,13 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.measurements import exponential_mechanism, permute_and_flip
-from sfumato.measurements.coins import exp_minus, random_order, uniform_below
-from sfumato.measurements.noisy_max import accept_or_reject, flip_in_order
+from sfumato.measurements.candidates import (
+    accept_or_reject,
+    exp_minus,
+    flip_in_order,
+    random_order,
+    uniform_below,
+)
 from sfumato.noise import FixedWords, SeededWords, bernoulli
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sfumato.budget import Loss, calibrate, split_delta
 from sfumato.errors import BudgetError, ParameterError, RefusalError
-from sfumato.measurements.selection import (
+from sfumato.measurements.group_selection import (
     NEVER,
     GaussianThreshold,
     GroupSelection,

@@ -18,8 +18,12 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ColumnError, EngineError, ParameterError, QueryError
 from sfumato.framework import GaussianDP, PureDP
 from sfumato.measurements import NOISES, stratified_estimate
-from sfumato.measurements.stratified import ProportionLimits, RoundedNoise, noisy_stratum_sums
-from sfumato.measurements.stratified.interval import sampling_exponent
+from sfumato.measurements.stratified_survey import (
+    ProportionLimits,
+    RoundedNoise,
+    noisy_stratum_sums,
+    sampling_exponent,
+)
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.transformations.stratified import StratifiedDesign
 

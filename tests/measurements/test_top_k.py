@@ -13,11 +13,10 @@ import pytest
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import OneSidedDistance, SpreadDistance, ZeroConcentratedDP
 from sfumato.measurements import limited_top_k, top_k
-from sfumato.measurements.coins import uniform_below
-from sfumato.measurements.peeling import _cumulative, margin_for, peel, peel_limited
+from sfumato.measurements.candidates import _cumulative, margin_for, peel, peel_limited, uniform_below
 from sfumato.noise import FixedWords, SeededWords
 
-MODULE = "sfumato.measurements.peeling"
+MODULE = "sfumato.measurements.candidates"
 
 
 def law_of(monkeypatch, run):

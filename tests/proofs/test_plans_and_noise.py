@@ -18,7 +18,7 @@ from sfumato.budget.calibration import ROOM
 from sfumato.budget.mixture import joined_delta
 from sfumato.engines.secret import EnvironmentSecret
 from sfumato.engines.work import digest
-from sfumato.measurements.selection import TruncatedGeometric
+from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords, SeededWords
 from sfumato.query.noisy.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
 

@@ -15,8 +15,8 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm, Product
-from sfumato.measurements.centred_gaussian import noise_of
-from sfumato.measurements.noise import IndependentNoise
+from sfumato.measurements.group_noise import centred_noise
+from sfumato.measurements.independent_noise import IndependentNoise
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.testing import assert_approx_equal, noise_free, recording
@@ -140,7 +140,7 @@ def test_the_loss_of_gaussian_noise_is_what_its_chain_says(asked):
     plan = weeks(20, rows=2, **QUESTIONS[asked]).plan(epsilon=1, **GAUSSIAN)
     assert same_loss(plan) and plan.loss.delta(1) <= F(1, 10**6)
     assert plan.loss.delta(F(99, 100)) > F(1, 10**6)
-    assert plan.measurement.noise == noise_of(plan.metric, plan.multiplier)
+    assert plan.measurement.noise == centred_noise(plan.metric, plan.multiplier)
     assert "a part in common" in str(plan.explain())
     told = plan.explain().to_dict()["statistics"]
     assert tuple(F(s["noise_scale"]) for s in told) == plan.measurement.noise.scales

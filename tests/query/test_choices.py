@@ -1,7 +1,7 @@
 """The names from which a release chooses are those that are known where it does."""
 
-from sfumato.measurements.k_norm import K_NORM
-from sfumato.measurements.noise import NOISES as KINDS
+from sfumato.measurements.group_noise import K_NORM
+from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.query import choices
 
 

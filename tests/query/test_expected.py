@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.measurements import base_measure
-from sfumato.measurements.joint_quantiles import QuantileChoice, Target
+from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
 from sfumato.query.noisy.choosing import SPREAD, WRONG_SIDE, Choice, Places

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError
 from sfumato.measurements import stratified_estimate
-from sfumato.measurements.stratified import ProportionLimits, RoundedNoise
+from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace
 from sfumato.query.aggregates import stratified_proportion as strata
 from sfumato.testing import assert_approx_equal

@@ -14,7 +14,7 @@ from sfumato.errors import ParameterError
 from sfumato.framework import AbsoluteDistance, ProductDomain, ProductMetric
 from sfumato.framework.metrics import L1Distance, L2Distance
 from sfumato.measurements import laplace
-from sfumato.measurements.stratified.estimate import stratified_estimate
+from sfumato.measurements.stratified_survey import stratified_estimate
 from sfumato.transformations import (
     make_lipschitz_sized_proportion_ci_mean as make_mean,
 )

@@ -15,7 +15,7 @@ from sfumato.dialect.vocabulary import LARGEST
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import SqlError
-from sfumato.measurements.peeling import MOST_PEELS
+from sfumato.measurements.candidates import MOST_PEELS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.largest_groups import MOST_CANDIDATES

@@ -2,25 +2,35 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.measurements.centred_gaussian import centred_gaussian
-from sfumato.measurements.joint_quantiles import Target, joint_quantiles
-from sfumato.measurements.k_norm import k_norm
-from sfumato.measurements.levels_gaussian import levels_gaussian
 from sfumato.measurements.randomized_response import estimate_shares, randomized_response
-from sfumato.measurements.series_gaussian import series_gaussian
-from sfumato.measurements.tree_laplace import tree_laplace
 from sfumato.names import face
 
 if TYPE_CHECKING:
     from sfumato.budget.measure import PrivacyLoss
-    from sfumato.measurements.conversions import convert
-    from sfumato.measurements.groups import select_groups
-    from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
-    from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
-    from sfumato.measurements.peeling import limited_top_k, top_k
-    from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
+    from sfumato.measurements.candidates import (
+        exponential_mechanism,
+        limited_top_k,
+        permute_and_flip,
+        top_k,
+    )
+    from sfumato.measurements.group_noise import (
+        centred_gaussian,
+        k_norm,
+        levels_gaussian,
+        series_gaussian,
+        tree_laplace,
+    )
+    from sfumato.measurements.group_selection import (
+        GaussianThreshold,
+        LaplaceThreshold,
+        TruncatedGeometric,
+        select_groups,
+    )
+    from sfumato.measurements.independent_noise import NOISES, NoiseKind, gaussian, laplace
+    from sfumato.measurements.loss_conversion import convert
+    from sfumato.measurements.quantile_choice import Target, joint_quantiles
     from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
-    from sfumato.measurements.stratified import (
+    from sfumato.measurements.stratified_survey import (
         StratifiedProportion,
         stratified_estimate,
         stratified_proportion,
@@ -62,14 +72,14 @@ __all__ = [
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
     "budget.measure": "PrivacyLoss",
-    "measurements.conversions": "convert",
-    "measurements.groups": "select_groups",
-    "measurements.noise": "NOISES NoiseKind gaussian laplace",
-    "measurements.noisy_max": "exponential_mechanism permute_and_flip",
-    "measurements.peeling": "limited_top_k top_k",
-    "measurements.selection": "GaussianThreshold LaplaceThreshold TruncatedGeometric",
+    "measurements.candidates": "exponential_mechanism limited_top_k permute_and_flip top_k",
+    "measurements.group_noise": "centred_gaussian k_norm levels_gaussian series_gaussian tree_laplace",
+    "measurements.group_selection": "GaussianThreshold LaplaceThreshold TruncatedGeometric select_groups",
+    "measurements.independent_noise": "NOISES NoiseKind gaussian laplace",
+    "measurements.loss_conversion": "convert",
+    "measurements.quantile_choice": "Target joint_quantiles",
     "measurements.sparse_vector": "AboveThreshold above_threshold",
-    "measurements.stratified": "StratifiedProportion stratified_estimate stratified_proportion",
+    "measurements.stratified_survey": "StratifiedProportion stratified_estimate stratified_proportion",
     "measurements.wide": "WideIntegers",
 }
 

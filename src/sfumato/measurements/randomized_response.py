@@ -11,7 +11,7 @@ from sfumato.budget.parameters import admissible_epsilon
 from sfumato.errors import ParameterError
 from sfumato.exact.directed import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP
-from sfumato.measurements.coins import uniform_below
+from sfumato.measurements.candidates import uniform_below
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words, bernoulli
 

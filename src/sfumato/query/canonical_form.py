@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.exact.canonical import canonical_bytes
-from sfumato.measurements.selection import TruncatedGeometric
+from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.query.engine import BroughtKeys, Evaluator
 from sfumato.query.tables.part import Part
 from sfumato.query.values import table_digest
 
 if TYPE_CHECKING:
-    from sfumato.measurements.selection import GroupSelection
+    from sfumato.measurements.group_selection import GroupSelection
     from sfumato.query.largest_groups import Top
     from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan

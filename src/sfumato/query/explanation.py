@@ -15,8 +15,8 @@ from sfumato.display.card import Card
 from sfumato.display.displayed import Told
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
-from sfumato.measurements.noise import Law
-from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
+from sfumato.measurements.group_selection import GroupSelection, TruncatedGeometric
+from sfumato.measurements.independent_noise import Law
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.cards import explanation_card

@@ -21,7 +21,7 @@ from sfumato.display.text import visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.directed import exp_bounds
-from sfumato.measurements.peeling import MOST_PEELS, checked_k, margin_for
+from sfumato.measurements.candidates import MOST_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.query.aggregates.sum_mean_variance import Sum

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import gammaincc
 
 from sfumato.errors import ParameterError
-from sfumato.measurements.selection import KNormThreshold
+from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises

@@ -24,7 +24,7 @@ from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified import StratifiedDesign
 
 if TYPE_CHECKING:
-    from sfumato.measurements.stratified.interval import ProportionLimits
+    from sfumato.measurements.stratified_survey import ProportionLimits
     from sfumato.noise.rounded import RoundedNoise
     from sfumato.query.noisy.noisy_statistics import NoisyNumbers
     from sfumato.query.requirements import Design
@@ -249,7 +249,7 @@ class StandardErrorEstimate(StratifiedEstimate):
 
     def _of(self, counts: Sequence[float], numbers: NoisyNumbers) -> float:
         sizes = self.design.sample_sizes, self.design.strat_sizes
-        from sfumato.measurements.stratified.estimate import stratified_estimate
+        from sfumato.measurements.stratified_survey import stratified_estimate
 
         return math.sqrt(stratified_estimate(counts, *sizes, self.noise(numbers).variance)[1])
 
@@ -281,6 +281,6 @@ class LimitEstimate(StratifiedEstimate):
 
 @lru_cache(16)
 def _limits(design: StratifiedDesign, noise: RoundedNoise) -> ProportionLimits:
-    from sfumato.measurements.stratified.interval import ProportionLimits
+    from sfumato.measurements.stratified_survey import ProportionLimits
 
     return ProportionLimits(design, noise)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.group_selection import GroupSelection
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.analysis.atoms import Atom, Weights

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
-from sfumato.measurements.joint_quantiles import QuantileChoice, Target, placed
-from sfumato.measurements.levels import Integers, Levels
-from sfumato.measurements.noise import Law
+from sfumato.measurements.independent_noise import Law
+from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoice, Target, placed
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats

@@ -27,15 +27,14 @@ from sfumato.framework import (
     TreeDistance,
 )
 from sfumato.framework.group_metrics import levels_moved, series_moved, tree_moved
-from sfumato.measurements.centred_gaussian import centred_moved
-from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm_loss
-from sfumato.measurements.noise import NOISES, IndependentNoise, Law, NoiseKind
-from sfumato.measurements.selection import (
+from sfumato.measurements.group_noise import K_NORM, KNormNoise, centred_moved, k_norm_loss
+from sfumato.measurements.group_selection import (
     GaussianThreshold,
     GroupSelection,
     KNormThreshold,
     LaplaceThreshold,
 )
+from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_gaussian import CentredGaussian

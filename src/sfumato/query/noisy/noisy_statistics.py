@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
-from sfumato.measurements.noise import Law
+from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words
 from sfumato.noise.intervals import Noises

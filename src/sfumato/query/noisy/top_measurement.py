@@ -19,8 +19,8 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
 from sfumato.exact.directed import exp_bounds
 from sfumato.exact.isolation import isolated
-from sfumato.measurements.noise import NOISES, Law, NoiseKind
-from sfumato.measurements.peeling import peel, peel_limited
+from sfumato.measurements.candidates import peel, peel_limited
+from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.noise import Words
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.engine import ExactQuery

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sfumato.exact import root_up
 from sfumato.framework import Norm
-from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.group_selection import GroupSelection
 from sfumato.query.aggregates import Estimate
 from sfumato.query.aggregates.order_statistics import ChosenQuantile, QuantileEstimate
 from sfumato.query.requirements import Requirements

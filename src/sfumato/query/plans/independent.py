@@ -16,14 +16,14 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm
-from sfumato.measurements.centred_gaussian import noise_of
-from sfumato.measurements.noise import NOISES, IndependentNoise, Law, NoiseKind
-from sfumato.measurements.selection import (
+from sfumato.measurements.group_noise import centred_noise
+from sfumato.measurements.group_selection import (
     GaussianThreshold,
     GroupSelection,
     LaplaceThreshold,
     TruncatedGeometric,
 )
+from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.noise import Laplace
 from sfumato.noise.values import Floats
 from sfumato.query.choices import SELECTIONS
@@ -211,7 +211,7 @@ def centred_plan(plan: Plan) -> Plan:
         return plan
     mu = gaussian_mu(plan.epsilon, plan.delta)
     try:
-        drawn = noise_of(metric, 1 / mu)
+        drawn = centred_noise(metric, 1 / mu)
     except ParameterError:  # beyond what is drawn on the fine grid
         return plan
     common = (

@@ -9,8 +9,8 @@ from typing import Any
 
 from sfumato.budget.calibration import threshold_delta
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.measurements.k_norm import K_NORM, noise_of
-from sfumato.measurements.selection import KNormThreshold
+from sfumato.measurements.group_noise import K_NORM, k_norm_noise
+from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.query.aggregates import Quantiles
 from sfumato.query.noisy.choosing import (
     choices_of,
@@ -125,7 +125,7 @@ def _plan(
             f"here are {body.signed}, whose error bars would take long; take 'laplace', 'gaussian' or 'auto'"
         )
     try:
-        drawn = noise_of(body, epsilon, count, most)
+        drawn = k_norm_noise(body, epsilon, count, most)
     except ParameterError:
         raise BudgetError(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"

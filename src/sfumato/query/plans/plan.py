@@ -22,8 +22,8 @@ from sfumato.framework import (
     TimeStepsDistance,
     Transformation,
 )
-from sfumato.measurements.noise import Law, NoiseKind
-from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.group_selection import GroupSelection
+from sfumato.measurements.independent_noise import Law, NoiseKind
 from sfumato.noise import Words
 from sfumato.query.bars import Bias
 from sfumato.query.cards import plan_card, price

@@ -19,9 +19,7 @@ from sfumato.exact.rollup import Rollup
 from sfumato.exact.toeplitz import Toeplitz
 from sfumato.exact.trees import Tree
 from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
-from sfumato.measurements.levels_gaussian import levels_noise
-from sfumato.measurements.series_gaussian import series_noise
-from sfumato.measurements.tree_laplace import tree_noise
+from sfumato.measurements.group_noise import levels_noise, series_noise, tree_noise
 from sfumato.noise.levels_gaussian import LevelsGaussian, of_complete, variances
 from sfumato.noise.series_gaussian import inverse
 from sfumato.noise.tree_laplace import TreeLaplace

@@ -42,7 +42,7 @@ class Chosen:
 
     choice: Choice
     at: int
-    levels: Any  # `Levels` of measurements.levels
+    levels: Any  # `Levels` of measurements.quantile_choice
     without_noise: float
 
     @classmethod

@@ -28,7 +28,7 @@ from sfumato.testing.tolerances.numbers import per_partition_k
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:
-    from sfumato.measurements.noise import Law
+    from sfumato.measurements.independent_noise import Law
 from sfumato.noise import Words
 
 NOISES = HEIGHT * BRANCHING

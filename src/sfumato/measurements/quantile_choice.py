@@ -1,4 +1,8 @@
-"""Quantiles by the exponential mechanism: several ranks in one choice, drawn exactly."""
+"""Quantiles by the exponential mechanism: several ranks in one choice, drawn exactly.
+
+Round numbers weigh more than others before any count is looked at (`BaseMeasure`); `Levels` is the law by
+which places are drawn.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,202 @@ from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive
+from sfumato.exact.directed import exp_bounds
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
-from sfumato.measurements.base_measure import BaseMeasure
-from sfumato.measurements.levels import Integers, Levels
+from sfumato.measurements.candidates import uniform_below
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words
 from sfumato.noise.bernoulli import pick
 from sfumato.transformations.lattice import Lattice
+
+# Round numbers have so many digits, counted from the first one or from that of the bounds' distance.
+DIGITS = 1, 2, 3
+# Of wide bounds only the roundest numbers: not more than so many of them.
+MOST_ROUND = 1 << 15
+# Numbers are called round that are at most one of so many places.
+FEW = 2
+
+# Powers of ten with larger exponents, or their reciprocals, are no float64.
+_LARGEST_POWER = 300
+
+
+@dataclass(frozen=True)
+class BaseMeasure:
+    """A weight of at least 1 for each place of a lattice: about equal shares for all, and for round numbers.
+
+    People's values are often round, and then many have one of them. Places are chosen by weight and by
+    distance; were all weights equal, the thousands of places around such a number would outweigh it.
+
+    Args:
+        lattice: the places.
+
+    >>> base = BaseMeasure(Lattice(0.0, 50.0, whole=True))
+    >>> [int(base.between(place, place)) for place in (20, 23)], int(base.total)
+    ([4, 1], 96)
+
+    Source:
+        McSherry and Talwar 2007: the exponential mechanism with a base measure; any one has the same privacy.
+    """
+
+    lattice: Lattice
+
+    @cached_property
+    def _round(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The places of round numbers, rising, and what those before each of them weigh more, and all."""
+        found = [self._with_digits(digits) for digits in DIGITS]
+        count = self.lattice.count
+        found = [places for places in found if 0 < len(places) <= min(count // FEW, MOST_ROUND)]
+        more = [np.full(len(places), count // len(places)) for places in found]
+        places, own = np.unique(np.concatenate([*found, np.zeros(0, np.int64)]), return_inverse=True)
+        weights = np.zeros(len(places) + 1, np.int64)
+        np.add.at(weights, own + 1, np.concatenate([*more, np.zeros(0, np.int64)]))
+        return places, np.cumsum(weights)
+
+    def _with_digits(self, digits: int) -> NDArray[np.int64]:
+        lattice = self.lattice
+        top = _decade(Fraction(lattice.upper) - Fraction(lattice.lower))
+        # Below this size places are as far apart as at zero.
+        lowest = 0 if lattice.whole else _decade(Fraction(lattice.near))
+        largest = max(abs(lattice.lower), abs(lattice.upper))
+        runs = [_multiples(lattice.lower, lattice.upper, top - digits + 1)]
+        for decade in range(lowest, min(top, _decade(Fraction(largest)) + 1)):
+            if (decade - lowest) * 10**digits > MOST_ROUND:
+                return np.zeros(0, np.int64)
+            least = 10.0**decade if decade > lowest else 0.0
+            own = _multiples(least, 10.0 ** (decade + 1), decade - digits + 1)
+            runs += [-own, own]
+        values = np.concatenate(runs)
+        values = values[(lattice.lower <= values) & (values <= lattice.upper)]
+        if lattice.whole:
+            values = values[values == np.floor(values)]
+        return np.unique(lattice.places(lattice.all_nearest(values)))
+
+    @cached_property
+    def total(self) -> int:
+        """The weight of all places."""
+        return int(self.between(self.lattice.first, self.lattice.last))
+
+    def between(self, low: Any, high: Any) -> Any:
+        """Return the weight of the places from one to another, both included: integers or arrays of such."""
+        places, before = self._round
+        more = before[np.searchsorted(places, high, "right")] - before[np.searchsorted(places, low)]
+        return high - low + 1 + more
+
+    def pick(self, low: int, high: int, words: Words | None) -> int:
+        """Draw a place from one to another, both included, with a probability proportional to its weight."""
+        places, before = self._round
+        first, end = np.searchsorted(places, low), np.searchsorted(places, high, "right")
+        alike = high - low + 1
+        drawn = int(uniform_below(alike + int(before[end] - before[first]), 1, words)[0])
+        if drawn < alike:
+            return low + drawn
+        return int(places[np.searchsorted(before, before[first] + drawn - alike, "right") - 1])
+
+
+def _decade(size: Fraction) -> int:
+    """Return the largest power of ten that is not above a number, as its exponent."""
+    found = math.floor(math.log10(size))
+    return found - (Fraction(10) ** found > size) + (Fraction(10) ** (found + 1) <= size)
+
+
+def _multiples(lower: float, upper: float, power: int) -> NDArray[np.float64]:
+    """Return the float64 next to the multiples of a power of ten from a bound to another; few of them."""
+    step = Fraction(10) ** power
+    first, last = math.ceil(Fraction(lower) / step), math.floor(Fraction(upper) / step)
+    if abs(power) > _LARGEST_POWER or max(-first, last) >= 1 << 53 or last - first > MOST_ROUND:
+        return np.zeros(0)
+    numbers = np.arange(first, last + 1).astype(float)
+    # A quotient by a whole power of ten is the nearest float64, the product with a fraction is not.
+    return numbers * float(10**power) if power >= 0 else numbers / float(10**-power)
+
+
+# NumPy's exp, expm1 and log are taken to be right to this part of what they return.
+_ELEMENTARY = 2.0**-45
+
+Integers = NDArray[Any]  # int64, or Python's integers where these do not suffice
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The distances that places have, and which places are within each: from one place to another.
+
+    e^(-d/b) is the integral of e^(-y/b)/b over all y >= d. So y is drawn first, by what the choices within it
+    weigh, and then each target's place among those within y, by its weight, independently.
+
+    Args:
+        distances: rising, in `unit`s: among them is the largest distance of each choice.
+        rate: 1/scale, per unit.
+        ends: for each target the first and the last place within each distance.
+        base: what places weigh.
+        log_left: log of a bound of what all choices weigh that are left out, times e^(nearest/b).
+    """
+
+    distances: Integers
+    rate: Fraction
+    ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
+    base: BaseMeasure
+    log_left: float = -math.inf
+
+    @property
+    def within(self) -> Iterator[NDArray[np.int64]]:
+        """For each target, what its places weigh that are within each distance."""
+        return (self.base.between(low, high) for low, high in self.ends)
+
+    def level(self, index: int) -> list[tuple[int, int]]:
+        """Return for each target the first and the last place within a distance."""
+        return [(int(low[index]), int(high[index])) for low, high in self.ends]
+
+    def pick(self, index: int, words: Words | None) -> tuple[int, ...]:
+        """Draw a place for each target among those within a distance."""
+        return tuple(self.base.pick(low, high, words) for low, high in self.level(index))
+
+    @cached_property
+    def _weights(self) -> tuple[NDArray[np.float64], float]:
+        """The weight of each distance, the largest of about 1, and the log of what they were divided by.
+
+        Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b); it is taken as often as
+        the choices within the first weigh.
+        """
+        rate = float(self.rate)
+        near = (self.distances - self.distances[0]).astype(float) * rate
+        steps = np.append(np.diff(self.distances).astype(float) * rate, np.inf)
+        powers = sum(np.log(weight.astype(float)) for weight in self.within) - near
+        largest = float(powers.max())
+        return np.exp(powers - largest) * -np.expm1(-steps), largest
+
+    @property
+    def left(self) -> float:
+        """A bound of the part of all weight that is left out."""
+        weights, largest = self._weights
+        return min(2 * math.exp(min(self.log_left - largest, 700.0)) / float(weights.sum()), 1.0)
+
+    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return bounds of the probabilities that y is below each distance but the first, and in all."""
+        sums = np.cumsum(self._weights[0])
+        sums /= sums[-1]
+        most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
+        each = 2 * most * _ELEMENTARY + (len(self.ends) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
+        error, left = 2 * each + len(sums) * 2.0**-51, 2 * self.left
+        # Behind the last low bound floats do not tell, as they do not know what is farther.
+        return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
+
+    def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
+        """Return the same bounds, about 2^-bits apart; where no place was left out."""
+        bits += 64
+        near = [self.rate * int(d - self.distances[0]) for d in self.distances.tolist()]
+        bounds = [exp_bounds(-x, bits) if x <= bits else (Fraction(0), Fraction(1, 1 << bits)) for x in near]
+        bounds.append((Fraction(0), Fraction(0)))
+        products = [math.prod(own) for own in zip(*(w.tolist() for w in self.within), strict=True)]
+        between = list(zip(products, pairwise(bounds), strict=True))
+        least = [n * max(a[0] - b[1], Fraction(0)) for n, (a, b) in between]
+        most = [n * (a[1] - b[0]) for n, (a, b) in between]
+        lows, highs = list(accumulate(least)), list(accumulate(most))
+        last = [Fraction(1)]
+        return (
+            [x / highs[-1] for x in lows[:-1]] + last,
+            [min(x / lows[-1], last[0]) if lows[-1] else last[0] for x in highs[:-1]] + last,
+        )
+
 
 MOST_TARGETS = 64
 # The largest part of the weight that floats may leave out.

@@ -1,0 +1,397 @@
+"""Noise that is drawn for all numbers of all groups together, in the shape of what one privacy unit can add.
+
+K-norm noise has that shape as a whole; Gaussian noise may have a part in common in all groups; and noise of
+time steps, or of groups with their totals, is such that sums have little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, positive, positive_int
+from sfumato.framework import (
+    Body,
+    CentredDistance,
+    ConeBody,
+    CubeBody,
+    GaussianDP,
+    GroupedIntegers,
+    KNormDistance,
+    LevelsDistance,
+    Linear,
+    Measure,
+    Measurement,
+    Norm,
+    PureDP,
+    SeriesDistance,
+    TimeStepsDistance,
+    TreeDistance,
+)
+from sfumato.names.helpful import helpful
+from sfumato.noise.centred_gaussian import FINE as CENTRED_FINE
+from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.levels_gaussian import LevelsGaussian
+from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.noise.time_steps import TimeStepsNoise
+from sfumato.noise.tree_laplace import TreeLaplace
+
+KNormNoise = JointNoise | SeparateNoise
+Groups = Mapping[Any, Mapping[Any, int]]
+
+
+def _adder(
+    names: Sequence[str], keys: Sequence[Hashable], draw: Callable[[], NDArray[np.int64]]
+) -> Callable[[Groups], dict[Any, dict[str, int]]]:
+    """Return what adds a draw, of shape (coordinates, groups), to the groups that are shown, empty or not."""
+
+    def function(groups: Groups) -> dict[Any, dict[str, int]]:
+        drawn, empty = draw().T.tolist(), dict[str, int]()
+        return {
+            key: {
+                name: int(groups.get(key, empty).get(name, 0)) + step
+                for name, step in zip(names, own, strict=True)
+            }
+            for key, own in zip(keys, drawn, strict=True)
+        }
+
+    return function
+
+
+@helpful
+def k_norm(
+    epsilon: Number,
+    body: ConeBody,
+    keys: Iterable[Hashable],
+    *,
+    groups: int | None = None,
+) -> Measurement:
+    """Add exactly rounded K-norm noise: one unit's contribution, as a whole, is hidden by epsilon.
+
+    Args:
+        epsilon: greater than 0, taken exactly.
+        body: what one unit may add to one group, in grid steps, after all rounding.
+        keys: the groups that are shown, each of them, empty or not; public, or chosen privately beforehand.
+        groups: the most groups that a unit is in; None for any number. With None, or with as many as
+            there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
+    Returns:
+        A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
+        which one unit moves by at most 1; its map is epsilon times the distance.
+    Raises:
+        ParameterError: epsilon or groups is not greater than 0, body is no ConeBody, there are no keys for
+            noise of all together, or the noise could leave 64-bit integers.
+
+    >>> from sfumato.framework import ConeBody
+    >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
+    >>> release = k_norm("1/2", body, keys=[2020, 2021])
+    >>> one, other = {2020: {"rows": 7, "visits": -3}}, {2020: {"rows": 8, "visits": 12}}
+    >>> release.map(release.input_metric.distance(one, other))
+    Fraction(1, 2)
+
+    Source:
+        Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure
+        and sensitivity in differential privacy". Proof: docs/proofs/k_norm.md.
+    """
+    exact = positive(epsilon, "epsilon")
+    if not isinstance(body, ConeBody):
+        raise ParameterError("body", body, "a ConeBody")
+    shown = tuple(keys)
+    most = None if groups is None else positive_int(groups, "groups")
+    if not shown and most is None:
+        raise ParameterError("keys", shown, "at least one group, for noise of all together")
+    if isinstance(body, CubeBody) and most is None:
+        raise ParameterError("groups", groups, "the most groups of a unit, for signed numbers alone")
+    if most is not None and 0 < len(shown) <= most and not isinstance(body, CubeBody):
+        most = None
+    metric = KNormDistance(body, most, most is not None)
+    noise = k_norm_noise(body, exact, len(shown), most)
+
+    def draw() -> NDArray[np.int64]:
+        return noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
+
+    function = _adder(body.names, shown, draw)
+    return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
+
+
+def k_norm_loss(noise: KNormNoise, body: ConeBody, groups: int) -> Fraction:
+    """Return the pure epsilon of noise, for what one unit may add.
+
+    Args:
+        noise: that is drawn.
+        body: what one unit may add to one group; the corners of it, and 0, span that.
+        groups: the most groups of a unit, which counts where each group has noise of its own.
+
+    Source:
+        docs/proofs/k_norm.md, "The loss of given scales".
+    """
+    full = body.bounds
+    corners = [(*full[: i + 1], *[Fraction(0)] * (len(full) - i - 1)) for i in range(body.units + 1)]
+    drawn = ConeBody(body.names, noise.scales, bool(noise.cone.units))
+    sides = [drawn.sides(corner) for corner in (*corners, full)]
+    if isinstance(noise, SeparateNoise):
+        return groups * max(a + b for a, b in sides)
+    return max(a for a, _ in sides) + max(b for _, b in sides)
+
+
+@dataclass(frozen=True)
+class KNormKind:
+    """K-norm noise as a kind beside those of `measurements.independent_noise`: what names it in plans."""
+
+    name: str = "k_norm"
+    norm: Norm = Norm.L1
+
+
+K_NORM = KNormKind()
+
+
+def k_norm_noise(
+    body: ConeBody,
+    epsilon: Fraction,
+    count: int,
+    groups: int | None = None,
+) -> KNormNoise:
+    """Return the noise that hides one unit by epsilon.
+
+    Args:
+        body: what one unit may add to one group.
+        epsilon: greater than 0.
+        count: groups that are shown.
+        groups: the most groups of a unit, for noise of each group by itself; None for one draw for all.
+    """
+    cone = Cone(body.signed, body.units)
+    scales = tuple(bound / epsilon for bound in body.bounds)
+    if groups is None:
+        return JointNoise(cone, scales, count)
+    return SeparateNoise(cone, tuple(scale * groups for scale in scales))
+
+
+@helpful
+def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement:
+    """Add Gaussian noise that has a part in common in all groups.
+
+    Args:
+        multiplier: how many times the scales of the metric the noise has; greater than 0.
+        metric: the scales of each number's own noise, and of the noise of all units; and the public groups,
+            each of them shown, empty or not.
+    Returns:
+        A Measurement of integers by group to Gaussian DP: mu is the distance / multiplier.
+    Raises:
+        ParameterError: multiplier is not above 0; the part of all units is not on the fine grid of the noise,
+            or the noise could leave 64-bit integers.
+
+    >>> from sfumato.framework import CentredDistance
+    >>> from sfumato.framework import ConeBody
+    >>> body = ConeBody(("n",), (Fraction(1),))
+    >>> metric = CentredDistance(body, (Fraction(2),), Fraction(2), Fraction(1, 2), keys=("a", "b"))
+    >>> centred_gaussian(4, metric).map(1)
+    Fraction(1, 4)
+
+    Source:
+        Lebeda 2024, "Better Gaussian mechanism using correlated noise".
+        Proof: docs/proofs/centred_gaussian.md.
+    """
+    exact = positive(multiplier, "multiplier")
+    noise = centred_noise(metric, exact)
+
+    function = _adder(metric.body.names, metric.keys, noise.rounded)
+    domain = GroupedIntegers(metric.body.names)
+    return Measurement("centred_gaussian", domain, metric, GaussianDP(), function, Linear(1 / exact))
+
+
+def centred_noise(metric: CentredDistance, multiplier: Fraction) -> CentredGaussian:
+    """Return the noise of a metric's scales, so many times as large.
+
+    Raises:
+        ParameterError: a part of all units is not on the fine grid, or the noise could leave 64-bit integers.
+    """
+    bounds = metric.body.bounds[: metric.counts]
+    weights = [bound / bounds[0] for bound in bounds]
+    if any((metric.centre * bound * 2**CENTRED_FINE).denominator > 1 for bound in bounds):
+        raise ParameterError(
+            "centre", metric.centre, f"a whole number of 2^-{CENTRED_FINE} of each count's bound"
+        )
+    if any(weight.denominator > 1 for weight in weights):
+        raise ParameterError("metric", bounds, "one whose second count's bound is a multiple of the first's")
+    return CentredGaussian(
+        tuple(multiplier * scale for scale in metric.scales),
+        multiplier * metric.common[0],
+        (*(int(weight) for weight in weights), *[0] * metric.body.signed),
+        len(metric.keys),
+        metric.centre,
+    )
+
+
+def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: int) -> Fraction:
+    """Return at most the square of how far one unit moves, in deviations of the noise that is drawn.
+
+    Args:
+        noise: that is drawn.
+        cone: what one unit may add to a group, of which counts limit the other numbers.
+        body: the same, part by part.
+        groups: the most groups that a unit is in.
+    """
+    # A larger bound of a count than its weight allows for would have more noise in common: refuse it.
+    weights = tuple(bound / cone.bounds[0] for bound in cone.bounds[: 1 + cone.units])
+    if noise.weights[: len(weights)] != weights:
+        raise ParameterError("weights", noise.weights, f"{weights} for the counts")
+    total = noise.shared / (noise.centre * cone.bounds[0])
+    metric = CentredDistance(cone, noise.scales, total, noise.centre, range(noise.groups))
+    return metric.moved(body, groups)
+
+
+@helpful
+def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
+    """Add Gaussian noise to the numbers of groups, of which their totals have little.
+
+    Args:
+        multiplier: how many times the scales of the metric the noise has; greater than 0.
+        metric: the scales, the size of noise at each level, and the groups, each shown, empty or not.
+    Returns:
+        A Measurement of integers by group to Gaussian DP, in steps of 2^-16, or larger ones where noise is
+        large: mu is the distance / multiplier.
+    Raises:
+        ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
+
+    >>> from sfumato.framework import LevelsDistance
+    >>> from sfumato.exact.rollup import Rollup
+    >>> rollup = Rollup(((0,), ()), (2,), ((0, 1), (0, 0)))
+    >>> sizes = Fraction(1), Fraction(1)
+    >>> levels_gaussian(4, LevelsDistance(("n",), (Fraction(2),), sizes, rollup, ("a", "b"))).map(1)
+    Fraction(1, 4)
+
+    Source:
+        Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially private histograms
+        through consistency". Proof: docs/proofs/levels_gaussian.md.
+    """
+    exact = positive(multiplier, "multiplier")
+    noise = levels_noise(metric, exact)
+
+    def function(groups: Groups) -> dict[Any, dict[str, Fraction]]:
+        drawn, empty = noise.rounded(), dict[str, int]()
+        return {
+            key: {
+                name: groups.get(key, empty).get(name, 0) + Fraction(own, 1 << bits)
+                for name, own, bits in zip(metric.names, of_cell, noise.fine, strict=True)
+            }
+            for key, of_cell in zip(metric.keys, drawn.T.tolist(), strict=True)
+        }
+
+    domain = GroupedIntegers(metric.names)
+    return Measurement("levels_gaussian", domain, metric, GaussianDP(), function, Linear(1 / exact))
+
+
+def levels_noise(metric: LevelsDistance, multiplier: Fraction) -> LevelsGaussian:
+    """Return the noise of a metric's scales, so many times as large.
+
+    Raises:
+        ParameterError: the noise could leave 64-bit integers.
+    """
+    return LevelsGaussian(tuple(multiplier * scale for scale in metric.scales), metric.sizes, metric.rollup)
+
+
+def on_time_steps(
+    name: str, metric: TimeStepsDistance, noise: TimeStepsNoise, measure: Measure, multiplier: Fraction
+) -> Measurement:
+    """Return the measurement that adds noise to the groups of each series, empty or not.
+
+    Args:
+        name: its name.
+        metric: how the noise sees numbers.
+        noise: what is drawn, in steps of 2^-16.
+        measure: in which the loss is distance / multiplier.
+        multiplier: how many times the scales of the metric the noise has.
+    """
+
+    def function(groups: Groups) -> dict[Any, dict[str, Fraction]]:
+        drawn, empty = noise.rounded().tolist(), dict[str, int]()
+        return {
+            key: {
+                name: groups.get(key, empty).get(name, 0) + Fraction(drawn[i][j][t], 1 << FINE)
+                for i, name in enumerate(metric.names)
+            }
+            for j, keys in enumerate(metric.series)
+            for t, key in enumerate(keys)
+        }
+
+    return Measurement(name, GroupedIntegers(metric.names), metric, measure, function, Linear(1 / multiplier))
+
+
+@helpful
+def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
+    """Add Gaussian noise to the numbers of time steps, of which cumulative totals have little.
+
+    Args:
+        multiplier: how many times the scales of the metric the noise has; greater than 0.
+        metric: the scales, the weights of running sums, and the groups of each series in order of time, each
+            of them shown, empty or not.
+    Returns:
+        A Measurement of integers by group to Gaussian DP, in steps of 2^-16: mu is the distance / multiplier.
+    Raises:
+        ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
+
+    >>> from sfumato.framework import SeriesDistance
+    >>> from sfumato.exact.toeplitz import Toeplitz
+    >>> factor = Toeplitz.of_power(Fraction(1, 2), 2)
+    >>> series_gaussian(4, SeriesDistance(("n",), (Fraction(2),), factor, (("jan", "feb"),))).map(1)
+    Fraction(1, 4)
+
+    Source:
+        Fichtenberger, Henzinger and Upadhyay 2023, "Constant matters: fine-grained error bound on
+        differentially private continual observation". Proof: docs/proofs/series_gaussian.md.
+    """
+    exact = positive(multiplier, "multiplier")
+    return on_time_steps("series_gaussian", metric, series_noise(metric, exact), GaussianDP(), exact)
+
+
+def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian:
+    """Return the noise of a metric's scales, so many times as large.
+
+    Raises:
+        ParameterError: the noise could leave 64-bit integers.
+    """
+    scales = tuple(multiplier * scale for scale in metric.scales)
+    return SeriesGaussian(scales, metric.factor, len(metric.series))
+
+
+@helpful
+def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
+    """Add Laplace noise to sums of blocks of time steps, and make steps of them by least squares.
+
+    Args:
+        multiplier: how many times the scales of the metric the noise has; greater than 0.
+        metric: the scales, the blocks, and the groups of each series in order of time, each of them shown,
+            empty or not.
+    Returns:
+        A Measurement of integers by group to pure DP, in steps of 2^-16: epsilon is distance / multiplier.
+    Raises:
+        ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
+
+    >>> from sfumato.framework import TreeDistance
+    >>> from sfumato.exact.trees import Tree
+    >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(2, (1,)), (("jan", "feb"),))
+    >>> tree_laplace(4, metric).map(1)
+    Fraction(1, 4)
+
+    Source:
+        Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially private histograms
+        through consistency". Proof: docs/proofs/tree_laplace.md.
+    """
+    exact = positive(multiplier, "multiplier")
+    return on_time_steps("tree_laplace", metric, tree_noise(metric, exact), PureDP(), exact)
+
+
+def tree_noise(metric: TreeDistance, multiplier: Fraction) -> TreeLaplace:
+    """Return the noise of a metric's scales, so many times as large.
+
+    Raises:
+        ParameterError: the noise could leave 64-bit integers.
+    """
+    scales = tuple(multiplier * scale for scale in metric.scales)
+    return TreeLaplace(scales, metric.factor, len(metric.series))
