@@ -326,11 +326,11 @@ LARGER = [
 @pytest.mark.parametrize(("words", "same"), LARGER)
 def test_a_larger_text_computes_with_what_is_released(words, same):
     release = run(around(words), labels=sf.public(LABELS))
-    assert not release.drawn and not any(one.drawn for one in release.releases)
+    assert not release.drawn and not any(one.drawn for one in release._releases)
     found = release.to_arrow()
     assert release.drawn
-    largest = [one.to_arrow() for one in release.releases if isinstance(one, TopRelease)]
-    others = [one.to_arrow() for one in release.releases if not isinstance(one, TopRelease)]
+    largest = [one.to_arrow() for one in release._releases if isinstance(one, TopRelease)]
+    others = [one.to_arrow() for one in release._releases if not isinstance(one, TopRelease)]
     known = dict(zip("ab", largest + others, strict=False)) | {"labels": LABELS}
     with duckdb.connect() as here:
         for name, table in known.items():

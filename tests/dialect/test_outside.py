@@ -140,7 +140,7 @@ def test_failures_on_noisy_numbers_do_not_lose_them(verdict: str, text: str) -> 
     with pytest.raises(SqlError, match=verdict.removeprefix("fails: ")) as caught:
         release.to_arrow()
     assert ".released" in str(caught.value) and caught.value.__context__ is None
-    assert all(one.to_arrow().num_rows in (1, 2, 3) for one in release.releases)
+    assert all(one.to_arrow().num_rows in (1, 2, 3) for one in release._releases)
 
 
 BY_YEAR = (

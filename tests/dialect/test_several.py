@@ -40,7 +40,7 @@ def ask(text: str, **tables: object) -> ProcessedRelease:
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_budgets_add_exactly() -> None:
     release = ask(TWICE)
-    assert [one.spent for one in release.releases] == [(0.1, 1e-7), (0.2, 1e-7)]
+    assert [one.spent for one in release._releases] == [(0.1, 1e-7), (0.2, 1e-7)]
     budget = release.explain().to_dict()["budget"]
     assert (Fraction(budget["epsilon"]), Fraction(budget["delta"])) == (Fraction(3, 10), Fraction(2, 10**7))
     assert release.spent == (0.3, 2e-7)  # in floats 0.1 + 0.2 is more
@@ -68,7 +68,7 @@ def test_what_is_computed_is_computed_with_what_is_kept() -> None:
     release = ask(TWICE)
     table = release.to_arrow()
     first, second = (one.to_arrow().to_pylist() for one in release.released)
-    assert release.released == release.releases
+    assert release.released == release._releases
     known = {row["year"]: row["n"] for row in second}
     assert {row["year"]: row["d"] for row in table.to_pylist()} == {
         row["year"]: row["n"] - known[row["year"]] for row in first
@@ -104,9 +104,9 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
         release.to_arrow()
     assert caught.value.__context__ is None
     assert release.spent == (0.3, 2e-7)
-    drawn = [one.drawn for one in release.releases]
+    drawn = [one.drawn for one in release._releases]
     assert drawn == [True, False] and len(reading) == 2
-    assert release.releases[0].to_arrow().num_rows == 3
+    assert release._releases[0].to_arrow().num_rows == 3
     assert len(reading) == 2  # and is drawn no second time
     with pytest.raises(sf.errors.SfumatoError):
         release.to_arrow()
@@ -122,7 +122,7 @@ def test_a_failure_of_the_first_is_told_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(EngineError) as caught:
         release.to_arrow()
     assert "tables that the text releases" not in str(caught.value)
-    assert not any(one.drawn for one in release.releases)
+    assert not any(one.drawn for one in release._releases)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_public_table_that_cannot_be_read_costs_nothing(tmp_path: Path, readin
     path.unlink()
     with pytest.raises(EngineError):
         release.to_arrow()
-    assert not reading and not release.releases[0].drawn
+    assert not reading and not release._releases[0].drawn
 
 
 @pytest.mark.noise_cannot_matter("only types are compared")

@@ -86,7 +86,7 @@ def test_a_finished_release_has_the_same_numbers_elsewhere_and_never_draws(name:
             assert other.errors(0.9).equals(release.errors(0.9))
         assert other.receipt().to_dict() == release.receipt().to_dict()
         assert other._repr_html_() == release._repr_html_()
-        for one in getattr(other, "releases", (other,)):
+        for one in getattr(other, "_releases", (other,)):
             with pytest.raises(RefusalError, match="passed on"):
                 next(iter(one._engine.statistics(None, 1)))
             with pytest.raises(RefusalError, match="second"):

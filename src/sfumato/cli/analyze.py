@@ -72,7 +72,7 @@ def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     asked = ask(text, tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
     asked.check_planned("analyze")
     release: Any = asked.release()
-    parts = getattr(release, "releases", (release,))
+    parts = getattr(release, "_releases", (release,))
     if len(parts) > 1:
         raise QueryError(
             f"analyze: {file} has {len(parts)} private SELECTs; put the one that is meant into a file"

@@ -219,7 +219,7 @@ def facts(said: Sequence[tuple[str, str]]) -> Table:
 
 def caption_of_many(whole: ProcessedRelease) -> Table:
     """Say what several releases cost, each and together, and how each was made."""
-    releases = whole.releases
+    releases = whole._releases
     said = [("spent", cost(whole, f": the sums of those of {len(releases)} releases"))]
     notes = dict[str, None]()
     for i, release in enumerate(releases, 1):
@@ -247,7 +247,7 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
     Raises:
         QueryError: a preview; or a chart or error bars of numbers that are left out.
     """
-    largest = [one for one in getattr(release, "releases", (release,)) if isinstance(one, TopRelease)]
+    largest = [one for one in getattr(release, "_releases", (release,)) if isinstance(one, TopRelease)]
     if preview and largest:
         raise QueryError(
             "--preview: which groups are the largest is not known before; --dry-run says the noise"
@@ -336,7 +336,7 @@ def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tup
     try:
         return release.to_arrow(), _widths(release, bars)
     except (SqlError, EngineError):
-        for noisy in (one for one in release.releases if one.drawn):
+        for noisy in (one for one in release._releases if one.drawn):
             print_any(console, noisy, noisy.to_arrow(), _widths(noisy, bars), bars, show)
         raise
 
@@ -368,10 +368,10 @@ def print_any(
         return
     assert isinstance(release, ProcessedRelease)
     print_computed(console, numbers, widths, release.measured, show)
-    if len(release.releases) > 1:
+    if len(release._releases) > 1:
         console.print(caption_of_many(release))
         return
-    (one,) = release.releases
+    (one,) = release._releases
     groups = one.to_arrow().num_rows
     if isinstance(one, TopRelease):
         console.print(caption_of_largest(one, groups, None if widths is None else bars))
@@ -444,7 +444,7 @@ def print_diagnostics(console: Console, release: NoisyTable, confidence: float) 
         release: its table is printed; of several private SELECTs each has its own.
         confidence: of the error bars.
     """
-    parts: Any = getattr(release, "releases", (release,))
+    parts: Any = getattr(release, "_releases", (release,))
     for i, one in enumerate(parts, 1):
         told = getattr(one, "diagnostics", None)  # the largest groups have none
         if told is None:
@@ -470,7 +470,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
     """
     from sfumato.query.previews.preview import plans_of, previewed
 
-    parts: Any = getattr(release, "releases", (release,))
+    parts: Any = getattr(release, "_releases", (release,))
     for i, one in enumerate(parts):
         plan = one.plan
         budgets = [plan.epsilon * times for times in map(Fraction, _TIMES)]

@@ -142,9 +142,9 @@ class Job:
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.query.released.chart import checked_plot
+            from sfumato.query.pictures import checked_picture
 
-            checked_plot(self.plot)
+            checked_picture(self.plot, "plot path")
 
     def _asked(self) -> Asked:
         from sfumato.engines.asked import ask

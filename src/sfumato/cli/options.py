@@ -223,9 +223,9 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         checked_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.query.released.chart import checked_plot
+    from sfumato.query.pictures import checked_picture
 
-    checked_plot(plot)
+    checked_picture(plot, "plot path")
     return [*((path, "--output") for path in outputs), (plot, "--plot")]
 
 

@@ -203,7 +203,7 @@ class Asked:
         from sfumato.query.released.processed_release import ProcessedRelease
 
         assert not self.looks
-        parts = trial.releases if isinstance(trial, ProcessedRelease) else (trial,)
+        parts = trial._releases if isinstance(trial, ProcessedRelease) else (trial,)
         plans: list[Any] = [part.plan for part in parts]
         made_up = all(question._engine.made_up for question in self.questions)
         what = "; ".join(question.told for question in self.questions)

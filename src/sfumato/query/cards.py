@@ -272,7 +272,7 @@ def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> lis
 
 def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
     """Say what releases cost together, and what was computed with them."""
-    many = len(release.releases)
+    many = len(release._releases)
     what = "" if many == 1 else f": the sums of those of {many} releases"
     return [("spent", cost(release, what)), ("computed", release._computation.text)]
 

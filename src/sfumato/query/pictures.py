@@ -15,17 +15,26 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 
 
-def checked_picture(path: str | Path) -> Path:
+def checked_picture(path: str | Path, called: str = "picture path") -> Path:
     """Return where a picture goes, before it is drawn.
 
+    Args:
+        path: ends in .png or .svg.
+        called: the name of the path in messages.
     Raises:
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
+        OSError: no file can have the name.
     """
-    target = checked_place(path, "picture path", FORMATS)
+    target = checked_place(path, called, FORMATS)
+    check_matplotlib()
+    return target
+
+
+def check_matplotlib() -> None:
+    """Refuse to draw where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise EngineError("matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
-    return target
 
 
 def save(figure: Figure, target: Path) -> None:

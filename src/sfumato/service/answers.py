@@ -91,7 +91,7 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
 def _keys(release: NoisyTable) -> tuple[str, ...]:
     """Return the columns that say which group a row is, or which place it has."""
     if isinstance(release, ProcessedRelease):
-        columns, of_first = release._computation.columns or (), _keys(release.releases[0])
+        columns, of_first = release._computation.columns or (), _keys(release._releases[0])
         return tuple(name for name, released in columns if released in of_first)
     if isinstance(release, TopRelease):
         return ("rank", *release.question.keys)

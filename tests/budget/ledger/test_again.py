@@ -103,7 +103,7 @@ def test_the_same_question_has_the_same_answer_for_nothing(way, ledger, monkeypa
     assert again.to_arrow().equals(table) and again.receipt().sha256 == receipt.sha256
     assert budget.spent == spent and kinds(ledger) == ["asked", "answered", "repeated"]
     for one, other in zip(
-        getattr(first, "releases", [first]), getattr(again, "releases", [again]), strict=True
+        getattr(first, "_releases", [first]), getattr(again, "_releases", [again]), strict=True
     ):
         for confidence in (0.5, 0.95):
             assert one.errors(confidence).equals(other.errors(confidence))

@@ -58,7 +58,7 @@ WAYS: dict[str, Any] = {
 def around(text: str, budget: sf.Budget) -> list[Any]:
     """Return what is computed, and each release before it."""
     release = asked(text, budget)
-    return [release, *release.releases]
+    return [release, *release._releases]
 
 
 def opened(file: str) -> tuple[sf.Ledger, sf.Budget]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import warnings
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
-from sfumato.errors import EngineError
-from sfumato.files import checked_place, replacing
+from sfumato.files import replacing
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.choices import titled
 from sfumato.query.group_totals import shown_keys
+from sfumato.query.pictures import check_matplotlib, checked_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from sfumato.query.released.release import Release
     from sfumato.query.released.top_release import TopRelease
 
-FORMATS = (".png", ".svg")
 MOST_PANELS = 9
 MOST_GROUPS = 60
 FIRST_ENTRIES = 6  # of a list
@@ -36,25 +34,6 @@ WIDE = 6.0  # inches for the longest of these lines
 INK, PALE, FILL = "#1f2933", "#6b7785", "#8fb3d9"
 # Okabe and Ito's blue, vermillion, green, purple, orange: apart for every kind of sight.
 MARKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-
-
-def checked_plot(path: str | Path) -> Path:
-    """Return the whole path, if its ending names a format, a file can be there and a chart can be drawn.
-
-    Raises:
-        ParameterError: no path, another ending, no such folder, or something else than a file.
-        OSError: no file can have the name.
-        EngineError: matplotlib is not installed.
-    """
-    target = checked_place(path, "plot path", FORMATS)
-    check_matplotlib()
-    return target
-
-
-def check_matplotlib() -> None:
-    """Refuse to draw where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
 
 
 def bar_chart(
@@ -79,7 +58,7 @@ def bar_chart(
         check_matplotlib()
         with _plain_style():
             return _figure(release._chart(release.bars if bars is None else bars))
-    target = checked_plot(path)
+    target = checked_picture(path, "plot path")
     check = partial(release._check_no_source, target, "plot path")
     check()
     chart = release._chart(release.bars if bars is None else bars)

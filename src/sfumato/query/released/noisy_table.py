@@ -131,41 +131,6 @@ class Tabular:
         return output.to_polars(self.to_arrow())
 
 
-def with_errors(release: NoisyTable, bars: Bars) -> pa.Table:
-    """Return the table with error bars, each in a column behind that of its number; as it is written.
-
-    Args:
-        release: whose noise is drawn, if it was not.
-        bars: the error bars.
-    Raises:
-        ParameterError, QueryError, RefusalError: as of `NoisyTable.write`; nothing is drawn then.
-    """
-    release._check_bars(bars)
-    return release._with_bars(bars)
-
-
-def write_workbook(
-    release: NoisyTable,
-    path: Path,
-    bars: Bars | None,
-    check: Callable[[], object],
-) -> None:
-    """Write the table with error bars, where there are any, and what it is, as a workbook.
-
-    Args:
-        release: whose noise is drawn, if it was not.
-        path: of the file.
-        bars: the error bars; those of the release where it is None.
-        check: refuses, by what it raises, before a file of that name is replaced.
-    """
-    if bars is None and release.measured:
-        with suppress(SfumatoError):  # of names that are taken
-            release._check_bars(release.bars)
-            bars = release.bars
-    table = release.to_arrow() if bars is None else with_errors(release, bars)
-    output.write_workbook(path, table, output.about(release, bars), check)
-
-
 class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
@@ -382,7 +347,8 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         bars = self._bars(confidence, simultaneous, sampling)
         if not truth_value(errors, "errors"):
             return self.to_pandas()
-        made = with_errors(self, bars).to_pandas()
+        self._check_bars(bars)
+        made = self._with_bars(bars).to_pandas()
         made.attrs["sfumato"] = self._attributes(bars)
         return made
 
@@ -593,9 +559,18 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         if bars is not None:
             self._check_bars(bars)
         if output.is_workbook(target):
-            write_workbook(self, target, bars, check)
+            self._write_workbook(target, bars, check)
         else:
             self._write(target, bars, check)
+
+    def _write_workbook(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        """Write a workbook of the table, with error bars where there are any, and of what it is."""
+        if bars is None and self.measured:
+            with suppress(SfumatoError):  # of names that are taken
+                self._check_bars(self.bars)
+                bars = self.bars
+        table = self.to_arrow() if bars is None else self._with_bars(bars)
+        output.write_workbook(target, table, output.about(self, bars), check)
 
     def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
         """Write what can be written, with error bars where there are some; `check` refuses late."""

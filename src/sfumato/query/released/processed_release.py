@@ -81,7 +81,7 @@ class ProcessedRelease(NoisyTable):
 
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
         super().__init__(releases[0]._engine)
-        self.releases: tuple[Release | TopRelease, ...] = tuple(releases)
+        self._releases: tuple[Release | TopRelease, ...] = tuple(releases)
         self._computation = computation
         self._paid: tuple[Paid, ...] = releases[0]._paid  # as they were paid together
         for release in releases:
@@ -91,48 +91,48 @@ class ProcessedRelease(NoisyTable):
     @property
     def diagnostics(self) -> Diagnostics | None:
         """Those of the one release before it; of several each has its own."""
-        return self.releases[0].diagnostics if len(self.releases) == 1 else None
+        return self._releases[0].diagnostics if len(self._releases) == 1 else None
 
     @property
     def released(self) -> Release | TopRelease | tuple[Release | TopRelease, ...]:
         """The noisy table before it; all of them, in the order of the text, where it has several."""
-        return self.releases if len(self.releases) > 1 else self.releases[0]
+        return self._releases if len(self._releases) > 1 else self._releases[0]
 
     @property
     def hints(self) -> tuple[str, ...]:
         """What the noisy numbers of all releases before it say of their questions."""
-        return tuple(dict.fromkeys(hint for release in self.releases for hint in release.hints))
+        return tuple(dict.fromkeys(hint for release in self._releases for hint in release.hints))
 
     @property
     def found(self) -> tuple[Found, ...]:
         """What the questions left to the releases, in their order."""
-        return tuple(found for release in self.releases for found in release.found)
+        return tuple(found for release in self._releases for found in release.found)
 
     @property
     def _plans(self) -> tuple[Described, ...]:
         """The plans of all releases."""
-        return tuple(plan for release in self.releases for plan in release._plans)
+        return tuple(plan for release in self._releases for plan in release._plans)
 
     @property
     def _spent(self) -> ExactCost:
         """The sums of all budgets, exactly: basic composition."""
-        epsilons, deltas = zip(*(release._spent for release in self.releases), strict=True)
+        epsilons, deltas = zip(*(release._spent for release in self._releases), strict=True)
         return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
 
     @property
     def drawn(self) -> bool:
         """Whether the noise of all releases was drawn."""
-        return all(release.drawn for release in self.releases)
+        return all(release.drawn for release in self._releases)
 
     @property
     def bars(self) -> Bars:
         """The error bars of the release before it, where that is one."""
-        return self.releases[0].bars if len(self.releases) == 1 else Bars()
+        return self._releases[0].bars if len(self._releases) == 1 else Bars()
 
     @property
     def bias(self) -> Bias:
         """What contribution limits and bounds can change in any of the releases before it."""
-        return reduce(or_, (release.bias for release in self.releases))
+        return reduce(or_, (release.bias for release in self._releases))
 
     def _grouped(self, method: str) -> Release:
         return self._only._grouped(method)
@@ -140,9 +140,9 @@ class ProcessedRelease(NoisyTable):
     @property
     def _only(self) -> Release | TopRelease:
         """The one release before it."""
-        if len(self.releases) > 1:
+        if len(self._releases) > 1:
             raise RefusalError(_OF_THE_NOISY_TABLES)
-        return self.releases[0]
+        return self._releases[0]
 
     @property
     def _followed(self) -> bool:
@@ -161,7 +161,7 @@ class ProcessedRelease(NoisyTable):
             try:
                 if self._table is None:
                     with self._telling():
-                        self._table, self._rows = self._computation.run(self.releases)
+                        self._table, self._rows = self._computation.run(self._releases)
                     self._drew(self._table.num_rows)
                 self._table = self._described(self._table)
             except EngineError as error:
@@ -172,11 +172,11 @@ class ProcessedRelease(NoisyTable):
 
     def _with_what_is_left(self, error: EngineError) -> EngineError:
         """Say of a release that fails behind others that these are not lost."""
-        drawn = sum(release.drawn for release in self.releases)
+        drawn = sum(release.drawn for release in self._releases)
         if not drawn:
             return error
         return EngineError(
-            f"{error}. {drawn} of the {len(self.releases)} tables that the text releases "
+            f"{error}. {drawn} of the {len(self._releases)} tables that the text releases "
             f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
             "the budget of all is spent"
         )
@@ -198,7 +198,7 @@ class ProcessedRelease(NoisyTable):
         table = self.to_arrow()
         if not self.measured:
             return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
-        found = self.releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
+        found = self._releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
         widths = found.take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
@@ -206,12 +206,12 @@ class ProcessedRelease(NoisyTable):
     @property
     def _drawable(self) -> bool:
         """Whether there is a picture of it: of groups and totals, as they were released before the SQL."""
-        one = self.releases[0]
-        return len(self.releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
+        one = self._releases[0]
+        return len(self._releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
 
     def _chart(self, bars: Bars) -> Chart:
         """Return what a picture shows, as plain data; that of what was released, where it has totals."""
-        one = self.releases[0]
+        one = self._releases[0]
         if not self._drawable or not isinstance(one, Release):
             raise QueryError(
                 "plot: groups with their aggregates are drawn as they are released; draw .released, or "
@@ -224,7 +224,7 @@ class ProcessedRelease(NoisyTable):
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
-        explained = [release.explain().to_dict() for release in self.releases]
+        explained = [release.explain().to_dict() for release in self._releases]
         computed = {"computed": self._computation.text}
         if len(explained) == 1:
             return Explanation(explained[0] | computed)
@@ -233,7 +233,7 @@ class ProcessedRelease(NoisyTable):
 
     def _check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where rows come from, those of public tables too; raises as any release does."""
-        for release in self.releases:
+        for release in self._releases:
             release._check_no_source(path, name)
         check_no_source(path, self._computation.files, name)
 
@@ -247,7 +247,7 @@ class ProcessedRelease(NoisyTable):
     @property
     def measured(self) -> list[str]:
         """The columns with error bars."""
-        first, found = self.releases[0], self._computation.columns or ()
+        first, found = self._releases[0], self._computation.columns or ()
         keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
 
@@ -255,7 +255,7 @@ class ProcessedRelease(NoisyTable):
         bars = self.bars if self.made is not None and self.measured else None
         hints = self.hints if self.made is not None else ()
         notes = [
-            *(note for release in self.releases for note in release.explain().to_dict()["notes"]),
+            *(note for release in self._releases for note in release.explain().to_dict()["notes"]),
             *hints,
         ]
         said = [*processed_facts(self), *error_bars(self, bars)]
@@ -271,17 +271,17 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def _dummy(self) -> bool:
-        return any(release._dummy for release in self.releases)
+        return any(release._dummy for release in self._releases)
 
     def _take(self, paid: Sequence[Paid]) -> None:
         """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
-        for release in self.releases:
+        for release in self._releases:
             release._paid = tuple(paid)
         super()._take(paid)
 
     def _noisy_numbers(self) -> Any:
         """Return the noisy numbers of all releases, and what was computed; None where some are not kept."""
-        numbers = [release._noisy_numbers() for release in self.releases]
+        numbers = [release._noisy_numbers() for release in self._releases]
         if self._table is None or any(one is None for one in numbers):
             return None
         rows = None if self._rows is None else pa.table({"rows": self._rows})
@@ -291,13 +291,16 @@ class ProcessedRelease(NoisyTable):
         """Have what releases of the same questions had, and what was computed with it."""
         numbers, self._table, rows = kept
         self._rows = None if rows is None else rows["rows"].combine_chunks()
-        for release, one in zip(self.releases, numbers, strict=True):
+        for release, one in zip(self._releases, numbers, strict=True):
             release._restore(one)
 
     def _state(self) -> dict[str, Any]:
         """Return its releases, and what was computed with them."""
         what = self._computation
-        said = tuple(map(copy, self.releases)), Computed(what.text, what.schema, what.columns, what.content())
+        said = (
+            tuple(map(copy, self._releases)),
+            Computed(what.text, what.schema, what.columns, what.content()),
+        )
         return super()._state() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
@@ -309,14 +312,14 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def _unsafe(self) -> bool:
-        return any(release._unsafe for release in self.releases)
+        return any(release._unsafe for release in self._releases)
 
     def canonical(self) -> dict[str, Any]:
         """Return the canonical forms of all releases, and the SQL around them."""
         return {
             "version": VERSION,
             "asks": "computed",
-            "releases": [release.canonical() for release in self.releases],
+            "releases": [release.canonical() for release in self._releases],
             **self._computation.content(),
         }
 
@@ -332,7 +335,7 @@ class ProcessedRelease(NoisyTable):
         """Refuse error bars that could not be written; raises as any release does."""
         if not self._followed:
             raise RefusalError(_NOT_FOLLOWED)
-        self.releases[0]._check_sampling(bars)
+        self._releases[0]._check_sampling(bars)
         taken = {name.casefold() for name in self._computation.schema.names}
         for name in self.measured:
             if f"{name}_error".casefold() in taken:
