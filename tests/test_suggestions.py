@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 import sfumato as sf
 import sfumato.measurements
 from sfumato.cli.main import app
-from sfumato.dialect.options import OPTION_NAMES
+from sfumato.dialect.options_clause import OPTION_NAMES
 from sfumato.errors import SfumatoError
 from sfumato.framework import AtomDomain
 from tests.test_mistakes import LISTED, Entry, came

@@ -212,7 +212,7 @@ BASE = (
             "engines/duckdb/nested.py",
             "engines/duckdb/kinds.py",
             "dialect/tree.py",
-            "dialect/words.py",
+            "dialect/tokens.py",
             "dialect/overloads.py",
             "query/schema.py",
         ),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.catalogs.domains import product
+from sfumato.catalogs.declarations import product
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.query import Query
 

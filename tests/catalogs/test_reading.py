@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato.catalogs.catalog_file import read
 from sfumato.catalogs.declarations import ForeignKey
-from sfumato.catalogs.reading import read
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 
 TOML = """

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.dialect.options import Advised
+from sfumato.dialect.options_clause import Advised
 from sfumato.engines.asked import asking
 from sfumato.errors import SqlError
 

@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import SqlQuery, parse
-from sfumato.dialect.functions import PRIVATE
-from sfumato.dialect.joins import From
-from sfumato.dialect.vocabulary import NOT_PRIVATE
-from sfumato.dialect.words import tokenize
+from sfumato.dialect.from_clause import From
+from sfumato.dialect.tokens import tokenize
+from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
 from sfumato.query.engine import ExactQuery
@@ -871,7 +870,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("STRATIFIED_PROPORTION(*, stratum => s)", "name a column", "STRATIFIED_PROPORTION"),
         ("STRATIFIED_PROPORTION(x, stratum => s + 1)", "name of a column as stratum", "s"),
         ("STRATIFIED_PROPORTION(x, strata => 'a')", "strata is a list", "'a'"),
-        ("STRATIFIED_PROPORTION(x, strata => [a])", "a stratum, where it is no text", "a"),
+        ("STRATIFIED_PROPORTION(x, strata => [a])", "a value is written 'text', 3", "a"),
         ("STRATIFIED_PROPORTION(x, asked => ['a'])", "a size in asked", "'a'"),
         ("STRATIFIED_PROPORTION(x, asked => [1, 2)", "a ] is missing", "["),
         ("STRATIFIED_PROPORTION(x, asked => [1], asked => [2])", "given twice", "asked"),
@@ -887,7 +886,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "each is there once",
             "'a'",
         ),
-        (f"STRATIFIED_PROPORTION(x, {STRATA.replace(repr('b'), '1')})", "of one kind", "'a'"),
+        (f"STRATIFIED_PROPORTION(x, {STRATA.replace(repr('b'), '1')})", "none of the texts", "1"),
         (f"STRATIFIED_PROPORTION(x, {STRATA}, confidence => 1)", "less than 1", "'a'"),
         (f"STRATIFIED_PROPORTION(x, 3, {STRATA})", "has no bounds", "3"),
         (f"STRATIFIED_PROPORTION(x, {STRATA}, weight => w, max_weight => 2)", "has no weights", "w"),

@@ -10,8 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
-from sfumato.dialect.functions import PRIVATE
-from sfumato.dialect.vocabulary import NOT_PRIVATE
+from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.query import aggregates as ask
 from sfumato.query.question import Question
 from sfumato.query.table import Table

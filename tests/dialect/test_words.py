@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import parse
+from sfumato.dialect.tokens import LONGEST, MOST_WORDS, tokenize
 from sfumato.dialect.tree import NotSql, statements
-from sfumato.dialect.words import LONGEST, MOST_WORDS, tokenize
 from sfumato.errors import SqlError
 
 PIECES = [

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.catalogs.reading import read
+from sfumato.catalogs.catalog_file import read
 from sfumato.engines.duckdb import databases, reading, sqlite
 from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
 

@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.expressions import judged
-from sfumato.engines.duckdb.expressions.part import SPANS
+from sfumato.engines.duckdb.expressions.parts import SPANS
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
 from sfumato.query.table import Table

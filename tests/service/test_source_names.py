@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.catalogs.table import DeclaredTable
+from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.question import Question

@@ -1,12 +1,16 @@
-"""What the owner of tables declares, as plain frozen data: no source is opened, and no row looked at."""
+"""What the owner declares of tables, as plain frozen data: no source is opened, and no row looked at."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.card import Card, Rows, Sentences
@@ -249,3 +253,91 @@ class Declarations(Helpful, Displayed):
 
     def __repr__(self) -> str:
         return f"<{called(self.name)}: {', '.join(map(visible, self.tables))}>"
+
+
+MOST_GROUPS = 1_000_000  # that are public, and so all in the output
+
+
+def size(domains: Sequence[Sequence[object]]) -> int:
+    """Return how many groups some domains have together."""
+    return math.prod(map(len, domains))
+
+
+def check_size(columns: Sequence[str], domains: Sequence[Sequence[object]]) -> None:
+    """Refuse domains that have too many groups together.
+
+    Raises:
+        QueryError: there are more than 1,000,000.
+    """
+    if size(domains) > MOST_GROUPS:
+        sizes = " times ".join(f"{len(domain):,}" for domain in domains)
+        raise QueryError(
+            f"group_by: the domains of {', '.join(columns)} have {sizes} = {size(domains):,} groups, "
+            f"but all are in the output, and at most {MOST_GROUPS:,} can be. Let groups be chosen privately, "
+            "group_by(..., keys='private'), in SQL OPTIONS (group_selection = auto), or take fewer columns"
+        )
+
+
+def product(columns: Sequence[str], domains: Sequence[Sequence[Hashable]]) -> pa.Table:
+    """Return each combination of some columns' values.
+
+    >>> product(["year", "city"], [(1, 2), ("Ulm", "Bonn")]).to_pylist()[1]
+    {'year': 1, 'city': 'Bonn'}
+    """
+    check_size(columns, domains)
+    places, repeated = np.arange(size(domains)), size(domains)
+    table = {}
+    for column, domain in zip(columns, domains, strict=True):
+        repeated //= len(domain)
+        table[column] = pa.array(list(domain)).take(pa.array(places // repeated % len(domain)))
+    return pa.table(table)
+
+
+def bounds_note(table: TableDeclaration, column: str, bounds: tuple[Fraction, Fraction]) -> str:
+    """Say whose the bounds of a column are."""
+    lower, upper = (str(float(b)) if b.denominator > 1 else str(b) for b in bounds)
+    return (
+        f"{column} has no bounds in the question: each row is clamped to {lower} to {upper}, as "
+        f"{table.where} says."
+    )
+
+
+def groups_note(table: TableDeclaration, keys: Sequence[str], domains: Sequence[Sequence[object]]) -> str:
+    """Say why groups are public."""
+    return (
+        f"the {size(domains)} groups by {', '.join(keys)} are public, as {table.where} declares their "
+        "domains: each is shown, and rows with other values are in none."
+    )
+
+
+def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
+    """Say where a limit comes from."""
+    return f"{name} was not given: {limit} is taken, the most that {table.where} allows."
+
+
+def unused_note(table: TableDeclaration, name: str) -> str:
+    """Say that the largest groups need no limit."""
+    return (
+        f"{name} of {table.where} limits nothing here: a unit counts in all its groups, each of which it "
+        "moves by its bound at most, and the noise hides it in however many."
+    )
+
+
+def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
+    """Say that a limit is larger than the owner allows."""
+    return f"{name} is {given}, but {table.where} allows at most {limit}"
+
+
+def owner_notes(table: TableDeclaration, key: ForeignKey, unit: str) -> list[str]:
+    """Say whose rows are that reach their unit by a foreign key, and on what that rests."""
+    told = [
+        f"a row of {table.name} belongs to the {unit} whose row of {key.table} has its {key.column} as "
+        f"{key.key}, as {table.where} says; one that finds none is dropped."
+    ]
+    if key.key.casefold() != unit.casefold():
+        told.append(
+            f"{key.table}.{key.key} is declared unique, which no release checks, as that would tell of "
+            f"rows: a row of {table.name} whose {key.column} several {unit} have counts for each of them, "
+            "and is protected so many times less."
+        )
+    return told

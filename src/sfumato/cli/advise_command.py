@@ -62,7 +62,7 @@ def advise(
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield each question with its name: that of its file, or nothing."""
-    from sfumato.dialect.words import statements
+    from sfumato.dialect.tokens import statements
 
     for text in given:
         found = statements(check_no_file(text))
@@ -88,7 +88,7 @@ def _questions(
 ) -> dict[str, Any]:
     """Return the questions of all texts by name; each table is opened once."""
     from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-    from sfumato.dialect.options import Advised
+    from sfumato.dialect.options_clause import Advised
     from sfumato.engines.asked import asking
     from sfumato.query.advice.asked import free_name
     from sfumato.query.question import Question

@@ -186,7 +186,7 @@ def _types(given: str | None) -> dict[str, str] | None:
     """Read NAME TYPE, NAME TYPE."""
     if given is None:
         return None
-    from sfumato.dialect.options import TYPES_FORM, types_of
+    from sfumato.dialect.options_clause import TYPES_FORM, types_of
 
     types = types_of(given)
     if types is None:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.dialect.meaning import parse
-    from sfumato.dialect.question import SqlQuery
+    from sfumato.dialect.parser import parse
+    from sfumato.dialect.sql_query import SqlQuery
 
 __all__ = ["SqlQuery", "parse"]
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "dialect.meaning": "parse",
-    "dialect.question": "SqlQuery",
+    "dialect.parser": "parse",
+    "dialect.sql_query": "SqlQuery",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

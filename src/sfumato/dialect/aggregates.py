@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import date
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
-from sfumato.catalogs.declarations import TableDeclaration
-from sfumato.catalogs.notes import beyond, bounds_note
-from sfumato.dialect.functions import FUNCTIONS, LISTED, NEWER, PREFIXES, QUANTILES, TWINS, WEIGHTED, line
-from sfumato.dialect.inside.queries import Source
-from sfumato.dialect.strata import FORM, Strata
-from sfumato.dialect.syntax import (
-    Bounds,
-    Expression,
-    Item,
-    Literal,
-    Statement,
-    Truth,
-    WrittenAggregate,
-    positive,
+from sfumato.catalogs.declarations import TableDeclaration, beyond, bounds_note
+from sfumato.dialect.from_clause import Source
+from sfumato.dialect.listed_values import listed, proportion, ranks_of
+from sfumato.dialect.statement import Bounds, Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.tokens import Place, positive
+from sfumato.dialect.vocabulary import (
+    CUMULATIVE,
+    FORM,
+    FUNCTIONS,
+    LISTED,
+    NEWER,
+    PREFIXES,
+    QUANTILES,
+    STRATA,
+    TWINS,
+    WEIGHTED,
+    line,
 )
-from sfumato.dialect.vocabulary import CUMULATIVE
-from sfumato.dialect.words import Place, refusal
-from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.errors import QueryError, SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.aggregates.aggregate import counts
@@ -36,149 +34,6 @@ from sfumato.query.schema import spelled
 
 Refuse = Callable[[Place, str], SqlError]
 
-
-_BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
-_VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
-_CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "date": "dates"}
-
-
-def listed(
-    call: WrittenAggregate,
-    make: Callable[..., Aggregate],
-    column: str,
-    weights: Mapping[str, Any],
-    refuse: Refuse,
-) -> Aggregate:
-    """Return what a call with a list, or with named arguments of its own, asks.
-
-    Args:
-        call: as it is written.
-        make: the function of Python.
-        column: whose values they are.
-        weights: as the function takes them.
-        refuse: makes an error at a place.
-    Raises:
-        SqlError: edges, values, or the length or the bound of vectors, are missing or not such.
-    """
-    options: dict[str, Any] = {
-        name: given.value if isinstance(given, Truth) else given.text
-        for name, given in call.options
-        if not isinstance(given, Expression)
-    }
-    vectors = make in (ask.vector_sum, ask.vector_mean)
-    given = () if vectors else (_bins(call, refuse),)
-    if vectors:
-        options["length"] = _length(call, refuse)
-    try:
-        return make(column, *given, **options, **weights)
-    except ParameterError as error:  # there are too many, most likely
-        raise refuse(call.name_place, str(error)) from None
-
-
-def ranks_of(call: WrittenAggregate, text: str, refuse: Refuse) -> list[float] | float:
-    """Return the ranks of a call for quantiles: a list of them, or one.
-
-    Args:
-        call: as it is written.
-        text: of the statement.
-        refuse: makes an error at a place.
-    Raises:
-        SqlError: they are missing, out of range or twice there.
-    """
-    function, ranks = call.function, call.ranks
-    listing = function == "QUANTILES"
-    boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
-    if not ranks or call.listed != listing:
-        second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
-        place = ranks[0].place if ranks else call.name_place
-        raise refuse(place, f"the second argument of {function} is written {second}")
-    if boundaries:
-        number = positive(text, ranks[0], f"the number of quantiles of {function}")
-        if number > _MOST_BOUNDARIES:
-            raise refuse(ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once")
-        return [i / number for i in range(number + 1)]
-    seen: set[float] = set()
-    for rank in ranks:
-        if not 0 <= Fraction(rank.text) <= 1:
-            raise refuse(rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median")
-        if float(rank.text) in seen:
-            raise refuse(rank.place, "this rank is asked twice")
-        seen.add(float(rank.text))
-    return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
-
-
-def _bins(call: WrittenAggregate, refuse: Refuse) -> list[Any]:
-    edges = call.function == "HISTOGRAM"
-    form, what = (_BINS, "edges") if edges else (_VALUES, "values")
-    if call.bounds is not None:
-        raise refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
-    if not call.listed:
-        raise refuse(call.ranks[0].place if call.ranks else call.name_place, form)
-    return _edges(call, refuse) if edges else _values(call.ranks, refuse)
-
-
-def _edges(call: WrittenAggregate, refuse: Refuse) -> list[str]:
-    edges = call.ranks
-    for one, other in pairwise(edges):
-        if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
-            raise refuse(other.place, "each edge is a number above the one before")
-    if not 2 <= len(edges) <= ask.MOST_BINS + 1:
-        raise refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
-    return [edge.text for edge in edges]
-
-
-def _values(listed: tuple[Literal, ...], refuse: Refuse) -> list[Any]:
-    found: list[Any] = []
-    for literal in listed:
-        if literal.kind != listed[0].kind:
-            raise refuse(literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it")
-        value = _value(literal)
-        if value is None:
-            raise refuse(
-                literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
-            )
-        if value in found:
-            raise refuse(literal.place, "this value is counted twice")
-        found.append(value)
-    return found
-
-
-def _value(literal: Literal) -> str | bool | int | date | None:
-    """Return a value as Python has it; None for a number that is not whole, or no day."""
-    if literal.kind == "text":
-        return literal.text
-    if literal.kind == "word":
-        return literal.text.upper() == "TRUE"
-    if literal.kind == "date":
-        try:
-            return date.fromisoformat(literal.text)
-        except ValueError:
-            return None
-    number = Fraction(literal.text)
-    return int(number) if number.denominator == 1 and -(2**63) <= number < 2**63 else None
-
-
-def _length(call: WrittenAggregate, refuse: Refuse) -> int:
-    """Return the length of vectors, where their bound is there too."""
-    form = (
-        f"write {call.function}(x, length => 128, bound => 1), for vectors of 128 entries and a norm up to 1"
-    )
-    if call.bounds is not None:
-        raise refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
-    if call.ranks:
-        raise refuse(call.ranks[0].place, form)
-    given = dict(call.options)
-    for name in ("length", "bound"):
-        if name not in given:
-            raise refuse(call.name_place, f"{name} is missing; {form}")
-    length = given["length"]
-    assert isinstance(length, Literal)
-    if Fraction(length.text).denominator != 1:
-        raise refuse(length.place, "the length of vectors is a whole number")
-    return int(Fraction(length.text))
-
-
-_MOST_BOUNDARIES = 1000
 # Those of which a release finds bounds.
 AUTOMATIC = {
     name
@@ -190,7 +45,7 @@ AUTOMATIC = {
 _FOUND = "; or have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)"
 
 
-class Aggregates:
+class Aggregates(OfStatement):
     """The aggregates of a statement, and what they bring with them.
 
     Args:
@@ -233,7 +88,7 @@ class Aggregates:
     def _cumulative(self, call: WrittenAggregate) -> Aggregate:
         """Return what adds up a count or a sum over time steps."""
         function, of = call.function, self._of_rows(call)
-        over = next((given for name, given in call.options if name == "over"), None)
+        over = call.named.get("over")
         if not self.keys:
             raise self._refuse(call.name_place, f"{function} adds up over time steps: GROUP BY their column")
         named = list(self.keys)
@@ -272,7 +127,7 @@ class Aggregates:
             return self._of_several(call, [call.argument, *call.others], make)
         low, high, per = self._bounds(call)
         column = self._first(call)
-        error_bars = call.error_bars is None or call.error_bars.value
+        error_bars = call.is_set("error_bars")
         if make is ask.quantiles:
             ranks = ranks_of(call, self.statement.text, self._refuse)
             return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
@@ -307,11 +162,12 @@ class Aggregates:
             raise self._refuse(
                 call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
             )
-        if call.sample is not None and make is not ask.proportion:
-            raise self._refuse(call.sample.place, f"{function} has no strata: {FORM}")
-        if call.error_bars and make not in QUANTILES:
+        sample = [place for name, place in call.places.items() if name in STRATA]
+        if sample and make is not ask.proportion:
+            raise self._refuse(sample[0], f"{function} has no strata: {FORM}")
+        if "error_bars" in call.named and make not in QUANTILES:
             raise self._refuse(
-                call.error_bars.place,
+                call.places["error_bars"],
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
 
@@ -372,21 +228,22 @@ class Aggregates:
 
     def _weights(self, call: WrittenAggregate, make: Callable[..., Aggregate]) -> dict[str, Any]:
         """Return the weights of a call, as its function takes them."""
-        written = call.weight or call.max_weight
+        most = call.named.get("max_weight")
+        written = call.weight or most
         if written is None:
             return {}
         place = written.place
         if make not in WEIGHTED:
             known = "COUNT, SUM, AVG, HISTOGRAM and VALUE_COUNTS"
             raise self._refuse(place, f"{call.function} has no weights; {known} have")
-        if call.weight is None or call.max_weight is None:
+        if call.weight is None or most is None:
             raise self._refuse(place, "weights are written weight => column, max_weight => 50")
         if make is ask.sum and call.bounds and call.bounds.kind != "contribution_bounds_per_row":
             example = "SUM(x, contribution_bounds_per_row => (0, 9), weight => w, max_weight => 50)"
             raise self._refuse(call.bounds.place, f"with weights a sum has bounds of each row: {example}")
-        if Fraction(call.max_weight.text) <= 0:
-            raise self._refuse(call.max_weight.place, "the largest weight must be greater than 0")
-        return {"weight": self._column(call.weight), "max_weight": call.max_weight.text}
+        if Fraction(most.text) <= 0:
+            raise self._refuse(most.place, "the largest weight must be greater than 0")
+        return {"weight": self._column(call.weight), "max_weight": most.text}
 
     def _count_distinct(self, call: WrittenAggregate) -> Aggregate:
         bounds, fast = call.bounds, call.function == "APPROX_COUNT_DISTINCT"
@@ -427,8 +284,7 @@ class Aggregates:
         if call.bounds is not None or call.ranks:
             place = call.bounds.place if call.bounds else call.ranks[0].place
             raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
-        strata = Strata(self.statement.text, call.sample, call.name_place, self._refuse)
-        return strata.proportion(self._column(argument), self._column)
+        return proportion(call, self._column(argument), self._column, self.statement.text, self._refuse)
 
     def _of_several(
         self, call: WrittenAggregate, arguments: list[Expression], make: Callable[..., Aggregate]
@@ -587,6 +443,3 @@ class Aggregates:
     def _note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self.statement.text, place, message)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.tree import Node, byte_of, in_scope
+from sfumato.dialect.vocabulary import refusals
 from sfumato.errors import SqlError, nearest
 
 _EXPRESSIONS = (
@@ -23,13 +24,7 @@ _NODES = (
     "SELECT_NODE SET_OPERATION_NODE BASE_TABLE SUBQUERY JOIN EMPTY EXPRESSION_LIST DISTINCT_MODIFIER "
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
 )
-_SAID = {
-    "PARAMETER": "a parameter: write the value itself",
-    "TABLE_FUNCTION": "a table function: outside the private SELECT there are released and public tables",
-    "SHOW_REF": "DESCRIBE, SHOW and SUMMARIZE have no place here: write a SELECT",
-    "RECURSIVE_CTE_NODE": "WITH RECURSIVE: write it without",
-    "PIVOT": "PIVOT and UNPIVOT have no place here: write CASE for each column, or pivot the result",
-}
+_SAID = refusals("around")
 _WITHIN = (
     "outside the private SELECT there are released tables, by the names that they have in WITH name AS "
     "(SELECT WITH ...) SELECT ..., and public ones"

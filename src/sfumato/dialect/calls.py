@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.functions import PRIVATE
-from sfumato.dialect.strata import ARGUMENTS, read_sample
-from sfumato.dialect.syntax import Bounds, Expression, Literal, Truth, WrittenAggregate
+from sfumato.dialect.statement import Bounds, Expression, Truth, WrittenAggregate
+from sfumato.dialect.tokens import Cursor, Literal, Place, refusal
 from sfumato.dialect.vocabulary import (
     BOUNDS,
     COLUMN,
     CUMULATIVE,
-    ERROR_BARS,
+    FORM,
     LARGEST,
-    MAX_WEIGHT,
     NAMED,
     NUMBER,
+    NUMBERS,
     OPERATORS,
+    PRIVATE,
     SEVERAL,
+    SHARED,
+    STRATA,
     TRUTH,
-    WEIGHT,
+    VALUES,
 )
-from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
 from sfumato.names import foreign
 
@@ -105,18 +106,14 @@ def _call(words: Cursor, name: int) -> CallForm:
     others = _others(words, function) if function in SEVERAL else ()
     ranks: list[Literal] = []
     listed, bounds = False, None
-    named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
-    sample = None
-    options: dict[str, Literal | Truth | Expression] = {}
+    named: dict[str, Any] = {}
+    places: dict[str, Place] = {}
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
         elif not words.take(","):
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
-        elif words.after.word == "=>" and (_named(words, named) or _option(words, function, options)):
-            continue
-        elif words.after.word == "=>" and words.token.text.lower() in ARGUMENTS:
-            sample = read_sample(words, sample, _column)
+        elif words.after.word == "=>" and _named(words, function, named, places):
             continue
         elif words.after.word == "=>":
             given = _named_bounds(words, function)
@@ -124,7 +121,7 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise words.refuse(f"{function} takes no further argument here; {_BOUNDS_FORM}")
         else:
             listed = words.take("[")
-            ranks = _ranks(words, function) if listed else _rank(words, function)
+            ranks = _ranks(words, function) if listed else [_rank(words, function)]
             continue
         if bounds:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
@@ -144,10 +141,9 @@ def _call(words: Cursor, name: int) -> CallForm:
         bounds,
         name_place=token.place,
         others=others,
-        sample=sample,
-        options=tuple(options.items()),
+        named=named,
+        places=places,
         condition=filtered,
-        **named,
     )
     private = range(first, start), range(argument.stop, stop)
     return CallForm(call, range(name, end), argument, private, condition)
@@ -235,24 +231,29 @@ def _end_of_argument(words: Cursor, stop: int) -> int:
     return stop
 
 
-def _rank(words: Cursor, function: str) -> list[Literal]:
+def _rank(words: Cursor, function: str) -> Literal:
     if function == "VALUE_COUNTS":
         raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
     if words.after.word == "=":
         raise words.refuse(f"write => for = behind {words.token.text}", words.after)
-    return [words.number(f"{function}'s second argument")]
+    return words.number(f"{function}'s second argument")
 
 
 def _ranks(words: Cursor, function: str) -> list[Literal]:
-    what = {"HISTOGRAM": "edge", "VALUE_COUNTS": "value"}.get(function, "rank")
-    ranks: list[Literal] = []
-    while not ranks or words.take(","):
-        ranks.append(
-            _value(words) if what == "value" else words.number(f"{'an' if what == 'edge' else 'a'} {what}")
-        )
+    if function == "VALUE_COUNTS":
+        return _list(words, f"the values of {function}", _value)
+    what = "an edge" if function == "HISTOGRAM" else "a rank"
+    return _list(words, f"the {what.split()[1]}s of {function}", lambda words: words.number(what))
+
+
+def _list(words: Cursor, what: str, entry: Callable[[Cursor], Literal]) -> list[Literal]:
+    """Read the entries of a list behind its bracket."""
+    found = [entry(words)]
+    while words.take(","):
+        found.append(entry(words))
     if not words.take("]"):
-        raise words.refuse(f"a comma or ] is missing in the {what}s of {function}")
-    return ranks
+        raise words.refuse(f"a comma or ] is missing in {what}")
+    return found
 
 
 def _value(words: Cursor) -> Literal:
@@ -270,26 +271,43 @@ def _value(words: Cursor) -> Literal:
     return words.number("a value")
 
 
-def _option(words: Cursor, function: str, found: dict[str, Literal | Truth | Expression]) -> bool:
-    """Read a named argument that this function has by itself, if it is one."""
+def _named(words: Cursor, function: str, found: dict[str, Any], places: dict[str, Place]) -> bool:
+    """Read a named argument other than bounds, if it is one."""
     start, name = words.token.start, words.token.text.lower()
-    kind = NAMED.get(function, {}).get(name)
+    kind = (SHARED | STRATA | NAMED.get(function, {})).get(name)
     if kind is None:
         return False
     if name in found:
         raise words.refuse(f"{name} is given twice; keep one")
     words.at += 2
-    if kind == NUMBER:
-        found[name] = words.number(name)
-    elif kind == TRUTH:
-        found[name] = _truth(words, name, start)
-    elif kind == COLUMN:
-        found[name] = _column(words, f"write {name} => column, with the name of a group key")
-    elif words.token.kind == "text" and words.token.text in kind:
-        found[name] = words.literal("text")
-    else:
-        raise words.refuse("write " + " or ".join(f"{name} => '{one}'" for one in kind))
+    found[name] = _read_named(words, name, kind)
+    places[name] = Place(start, words.before.stop)
     return True
+
+
+def _read_named(words: Cursor, name: str, kind: str | tuple[str, ...]) -> Any:
+    if kind == NUMBER:
+        return words.number(name)
+    if kind == TRUTH:
+        start, value = words.before.start, words.take("TRUE")
+        if not value and not words.take("FALSE"):
+            raise words.refuse(f"write {name} => TRUE or {name} => FALSE")
+        return Truth(value, Place(start, words.before.stop))
+    if kind == COLUMN:
+        form = (
+            f"{FORM}, with the name of a column as stratum"
+            if name == "stratum"
+            else (f"write {name} => column, with the name of a {'group key' if name == 'over' else 'column'}")
+        )
+        return _column(words, form)
+    if kind in (NUMBERS, VALUES):
+        if not words.take("["):
+            raise words.refuse(f"{name} is a list: {FORM}")
+        entry = _value if kind == VALUES else lambda words: words.number(f"a size in {name}")
+        return tuple(_list(words, name, entry))
+    if words.token.kind == "text" and words.token.text in kind:
+        return words.literal("text")
+    raise words.refuse("write " + " or ".join(f"{name} => '{one}'" for one in kind))
 
 
 def _clamped(words: Cursor) -> Bounds:
@@ -301,30 +319,6 @@ def _clamped(words: Cursor) -> Bounds:
         raise words.refuse(_CLAMPED)
     upper = words.number("a bound")
     return Bounds("clamped", lower, upper, Place(start, words.before.stop))
-
-
-def _named(words: Cursor, found: dict[str, Any]) -> bool:
-    """Read a named argument other than bounds, if it is one that many functions have."""
-    start, name = words.token.start, words.token.text.lower()
-    if name not in found:
-        return False
-    if found[name] is not None:
-        raise words.refuse(f"{name} is given twice; keep one")
-    words.at += 2
-    if name == WEIGHT:
-        found[name] = _column(words)
-    elif name == MAX_WEIGHT:
-        found[name] = words.number("the largest weight")
-    else:
-        found[name] = _truth(words, name, start)
-    return True
-
-
-def _truth(words: Cursor, name: str, start: int) -> Truth:
-    value = words.take("TRUE")
-    if not value and not words.take("FALSE"):
-        raise words.refuse(f"write {name} => TRUE or {name} => FALSE")
-    return Truth(value, Place(start, words.before.stop))
 
 
 def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
@@ -343,7 +337,7 @@ def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
     return tuple(found)
 
 
-def _column(words: Cursor, form: str = f"write {WEIGHT} => column, with the name of a column") -> Expression:
+def _column(words: Cursor, form: str) -> Expression:
     """Return a column that is written as it is, with the name of its table if that is written."""
     start = words.at
     while words.token.kind in ("word", "name"):
@@ -360,7 +354,7 @@ def _column(words: Cursor, form: str = f"write {WEIGHT} => column, with the name
 def _named_bounds(words: Cursor, function: str) -> Bounds:
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:
-        known = (*BOUNDS, ERROR_BARS, WEIGHT, MAX_WEIGHT, *NAMED.get(function, ()))
+        known = (*BOUNDS, *SHARED, *NAMED.get(function, ()))
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         of_bounds = foreign.ARGUMENTS.get(name, name) in ("lower and upper", "bounds", "lower", "upper")

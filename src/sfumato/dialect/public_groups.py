@@ -15,18 +15,14 @@ from dataclasses import replace
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.allowed import check_outside
-from sfumato.dialect.clause import read_clause
-from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.inside.queries import CommonTables, tables_of
-from sfumato.dialect.joins import From, NotJoined, Reference, read_from
-from sfumato.dialect.pieces import Pieces, place_of
-from sfumato.dialect.syntax import Expression, Item, Statement
+from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Reference, read_from, tables_of
+from sfumato.dialect.source_map import Pieces, place_of
+from sfumato.dialect.statement import Expression, Item, Statement
+from sfumato.dialect.tokens import Cursor, Place, Token, refusal
 from sfumato.dialect.tree import Node, NotSql, statements
-from sfumato.dialect.vocabulary import AFTER
-from sfumato.dialect.words import Place, Token, refusal
+from sfumato.dialect.vocabulary import STRATEGY
 from sfumato.errors import QueryError, SqlError
 
-STRATEGY = "PUBLIC_GROUPS"
 _FORM = (
     "FROM visits RIGHT OUTER JOIN (SELECT DISTINCT item FROM items) AS p ON visits.item = p.item GROUP BY "
     "p.item, where items is a public table"
@@ -45,7 +41,6 @@ def form(keys: Sequence[str]) -> str:
 
 
 _KINDS = ("RIGHT", "LEFT", "FULL", "INNER", "CROSS", "OUTER", "JOIN", "ON", "USING", "WHERE", "GROUP")
-_ENDS = ("WHERE", "GROUP", "HAVING", *AFTER)
 
 
 @dataclass(frozen=True)
@@ -155,46 +150,30 @@ class PublicGroups:
         return next(column for column in self.columns if column.casefold() == last)
 
 
-def public_groups(words: Cursor, names: CommonTables) -> tuple[Cursor, PublicGroups | None]:
-    """Return the words of a private SELECT without the public groups that it has, and these.
+def public_groups(
+    words: Cursor, span: range, asked: Place, names: CommonTables
+) -> tuple[range, PublicGroups]:
+    """Return the words of FROM that name private tables, and the public groups that the others have.
 
     Args:
         words: of the private SELECT.
-        names: the tables of WITH that it knows.
-
+        span: those of FROM.
+        asked: the place of the option that asks for public groups.
+        names: the tables of WITH that the private SELECT knows.
     Raises:
-        SqlError: the strategy is asked for, and the FROM has another form.
+        SqlError: the FROM has another form.
     """
-    asked = _asked(words)
-    if asked is None:
-        return words, None
-    return _Reader(words, asked, names).cut()
-
-
-def _asked(words: Cursor) -> Place | None:
-    """Return where the options ask for public groups."""
-    words.at = 0
-    if not words.take("SELECT"):
-        return None
-    try:
-        _, _, options = read_clause(words)
-    finally:
-        words.at = 0
-    for name, value in options:
-        if name.text == "group_selection_strategy" and value.text.upper() == STRATEGY:
-            return value.place
-    return None
+    return _Reader(words, span, asked, names).read()
 
 
 class _Reader:
-    def __init__(self, words: Cursor, asked: Place, names: CommonTables) -> None:
-        self.words, self.asked, self.names = words, asked, names
-        self.span = self._from()
+    def __init__(self, words: Cursor, span: range, asked: Place, names: CommonTables) -> None:
+        self.words, self.span, self.asked, self.names = words, span, asked, names
 
-    def cut(self) -> tuple[Cursor, PublicGroups]:
+    def read(self) -> tuple[range, PublicGroups]:
         tokens, span = self.words.tokens, self.span
         first = tokens[span.start]
-        joins = [i for i in self._outer(span) if tokens[i].word == "JOIN" and tokens[i + 1].word == "("]
+        joins = [i for i in self.words.outer(span) if tokens[i].word == "JOIN" and tokens[i + 1].word == "("]
         if first.word == "(" and tokens[span.start + 1].word == "SELECT":
             return self._left(span)
         if not joins:
@@ -211,9 +190,9 @@ class _Reader:
             )
         alias, condition = self._alias(self.words.closing[at + 1] + 1)
         subquery = range(at + 2, self.words.closing[at + 1])
-        return self._read(subquery, alias, range(condition, span.stop), [range(start, span.stop)])
+        return range(span.start, start), self._groups(subquery, alias, range(condition, span.stop))
 
-    def _left(self, span: range) -> tuple[Cursor, PublicGroups]:
+    def _left(self, span: range) -> tuple[range, PublicGroups]:
         """Read the same join from its other side."""
         tokens, closing = self.words.tokens, self.words.closing
         subquery = range(span.start + 1, closing[span.start])
@@ -221,29 +200,28 @@ class _Reader:
         behind = at + 1 + (tokens[at + 1].word == "OUTER")
         if tokens[at].word != "LEFT" or tokens[behind].word != "JOIN":
             raise self._refuse(f"{STRATEGY}: write LEFT OUTER JOIN behind the public table", tokens[at])
-        ends = [i for i in self._outer(range(behind + 1, span.stop)) if tokens[i].word in ("ON", "USING")]
+        ends = [
+            i for i in self.words.outer(range(behind + 1, span.stop)) if tokens[i].word in ("ON", "USING")
+        ]
         if len(ends) != 1:
             raise self._refuse(
                 f"{STRATEGY}: one private table is joined here; join others before, and write RIGHT OUTER "
                 "JOIN (SELECT DISTINCT ...) behind them",
                 tokens[behind],
             )
-        cut = [range(span.start, behind + 1), range(ends[0], span.stop)]
-        return self._read(subquery, alias, range(ends[0], span.stop), cut)
+        private, condition = range(behind + 1, ends[0]), range(ends[0], span.stop)
+        return private, self._groups(subquery, alias, condition)
 
-    def _read(
-        self, subquery: range, alias: str, condition: range, cut: list[range]
-    ) -> tuple[Cursor, PublicGroups]:
+    def _groups(self, subquery: range, alias: str, condition: range) -> PublicGroups:
         words, tokens = self.words, self.words.tokens
         pieces = Pieces()
         for i in subquery:
             pieces.word(words.text, tokens, i)
         columns = self._columns(subquery, pieces)
         using, pairs = self._pairs(condition, alias, columns)
-        found = PublicGroups(
+        return PublicGroups(
             pieces.text, words.text, pieces.places(), alias, tuple(columns), tuple(pairs), using, self.asked
         )
-        return words.without(cut), found
 
     def _columns(self, subquery: range, pieces: Pieces) -> list[str]:
         """Return the names of a subquery's columns."""
@@ -320,33 +298,6 @@ class _Reader:
                     opens,
                 )
             yield rest[0], mine[0].column
-
-    # Where things stand.
-
-    def _from(self) -> range:
-        words = self.words
-        start = 0
-        for i in self._outer(range(1, len(words.tokens) - 1)):
-            word, before = words.tokens[i].word, words.tokens[i - 1].word
-            if before in (".", "AS") or (word == "FROM" and before == "DISTINCT"):
-                continue
-            if word == "FROM" and not start:
-                start = i + 1
-            elif (
-                start
-                and word in _ENDS
-                and (word not in ("GROUP", "ORDER") or words.tokens[i + 1].word == "BY")
-            ):
-                return range(start, i)
-        if not start:
-            raise self._refuse(f"{STRATEGY}: FROM is missing: {_FORM}")
-        return range(start, len(words.tokens) - 1)
-
-    def _outer(self, span: range) -> Iterator[int]:
-        i = span.start
-        while i < span.stop:
-            yield i
-            i = self.words.closing.get(i, i) + 1
 
     def _alias(self, at: int) -> tuple[str, int]:
         """Return the name of what ends before a word, if it has one, and where the rest begins."""

@@ -7,19 +7,18 @@ what is left is a plain SELECT, which DuckDB's own parser reads. Expressions of 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from math import prod
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
-from sfumato.dialect.clause import read_clause
-from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.functions import PRIVATE, meant
-from sfumato.dialect.inside.queries import CommonTables, Written
-from sfumato.dialect.joins import From, NotJoined, read_from
-from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
+from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, read_from
+from sfumato.dialect.options_clause import read_clause
+from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.slips import with_slip
-from sfumato.dialect.syntax import Computed, Expression, Item, Statement
+from sfumato.dialect.source_map import NotUnderstood, PlainSelect, is_query, select_list
+from sfumato.dialect.statement import Computed, Expression, Item, Statement
+from sfumato.dialect.tokens import Cursor, Place, refusal
 from sfumato.dialect.tree import Node, aggregates, descendants
 from sfumato.dialect.vocabulary import (
     AFTER,
@@ -27,10 +26,11 @@ from sfumato.dialect.vocabulary import (
     INTERVALS,
     NO_FORM,
     NOT_PRIVATE,
-    REFUSED_CLAUSES,
+    PRIVATE,
     REFUSED_SOURCES,
+    STRATEGY,
+    meant,
 )
-from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
 from sfumato.query.group_totals import MOST_SETS
 
@@ -201,18 +201,19 @@ _MOST_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
 
 
-def read(words: Cursor, names: CommonTables) -> Statement:
+def read(words: Cursor, names: CommonTables) -> tuple[Statement, PublicGroups | None]:
     """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
         words: of the SQL text.
         names: the tables of WITH that it may read.
     Returns:
-        Its syntax tree.
+        Its syntax tree, and the groups of a public table, where it asks for those.
     Raises:
         SqlError: it has another form; the text says where and what to write instead.
     """
-    return _Reader(words, names).statement()
+    reader = _Reader(words, names)
+    return reader.statement(), reader.groups
 
 
 class _Reader:
@@ -228,6 +229,7 @@ class _Reader:
         if words.token.word in ("DISTINCT", "AS"):
             raise words.refuse(f"SELECT {words.token.text}: leave it out; groups are distinct already")
         self.parts = self._parts()
+        self.groups = self._public_groups()
         self.items = self._list(self.parts["SELECT"], _ITEMS)
         self.calls: dict[int, CallForm] = {}  # by the index of the name
         self.grouping = False
@@ -241,7 +243,7 @@ class _Reader:
     def _parts(self) -> dict[str, range]:
         """Return the words of each clause, by the word that opens it."""
         words, starts = self.words, [("SELECT", self.words.at, self.words.at)]
-        for i in self._outer(range(words.at, len(words.tokens) - 1)):
+        for i in self.words.outer(range(words.at, len(words.tokens) - 1)):
             word, more = words.tokens[i].word, 1
             if word in ("GROUP", "ORDER"):
                 more = 2 if words.tokens[i + 1].word == "BY" else 0
@@ -249,9 +251,8 @@ class _Reader:
                 word == "FROM" and words.tokens[i - 1].word == "DISTINCT"
             ):
                 continue
-            if more and word in REFUSED_CLAUSES:
-                place = Place(words.tokens[i].start, words.tokens[i + more - 1].stop)
-                raise refusal(words.text, place, REFUSED_CLAUSES[word].format(word))
+            if word == ";":
+                raise words.refuse("several statements: ask one at a time", words.tokens[i])
             if more and word in ("FROM", "WHERE", "GROUP", "HAVING"):
                 starts.append((word, i, i + more))
             elif more and word in AFTER:
@@ -279,16 +280,20 @@ class _Reader:
                 )
                 raise refusal(self.words.text, place, message)
 
-    def _outer(self, span: range) -> Iterator[int]:
-        """Yield the indices of words that stand in no brackets."""
-        i = span.start
-        while i < span.stop:
-            yield i
-            i = self.words.closing.get(i, i) + 1
+    def _public_groups(self) -> PublicGroups | None:
+        """Read the groups of a public table, and leave its words out of FROM."""
+        for name, value in self.clause[2]:
+            if name.text == "group_selection_strategy" and value.text.upper() == STRATEGY:
+                span = self.parts["FROM"]
+                private, groups = public_groups(self.words, span, value.place, self.names)
+                self.parts["FROM"] = private
+                self.dropped += [range(span.start, private.start), range(private.stop, span.stop)]
+                return groups
+        return None
 
     def _list(self, span: range, where: str) -> list[range]:
         """Return what stands between commas."""
-        commas = [i for i in self._outer(span) if self.words.tokens[i].word == ","]
+        commas = [i for i in self.words.outer(span) if self.words.tokens[i].word == ","]
         if where == _ITEMS and commas and commas[-1] == span.stop - 1:
             span = range(span.start, commas.pop())  # BigQuery and DuckDB both allow a last comma there
         found = [
@@ -310,7 +315,7 @@ class _Reader:
                 )
             if first.word == "*":
                 raise words.refuse("SELECT *: name the group keys and the aggregates one by one", first)
-            for i in self._outer(item):
+            for i in self.words.outer(item):
                 named = i + 1 < item.stop and words.tokens[i + 1].kind in ("word", "name")
                 if words.tokens[i].word == "AS" and not named:
                     raise words.refuse(_NO_ALIAS, words.tokens[i + 1])
@@ -361,7 +366,7 @@ class _Reader:
         elif not first.text.strip():
             raise words.refuse("the file or table has no name", first)
         condition = False  # behind ON, where a bracket or a dash is of an expression
-        for i in self._outer(span):
+        for i in self.words.outer(span):
             if i == span.start:
                 continue
             token = words.tokens[i]

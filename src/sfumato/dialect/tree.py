@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from functools import cache
 from itertools import count
@@ -17,6 +17,8 @@ from threading import Lock
 from typing import Any
 
 import duckdb
+
+from sfumato.errors import QueryError
 
 Node = dict[str, Any]
 Slot = tuple[Any, Any]  # a container and the place in it where a child stands
@@ -112,12 +114,12 @@ def _shallow(tree: Node, mark: str, texts: list[str]) -> Node:
         height = 1 + max((below for _, below in parts), default=0)
         if height > _HIGHEST and node is not tree:
             texts.append(written(copy))
-            copy, height = column(f"{mark}{len(texts) - 1}_"), 1
+            copy, height = column_node(f"{mark}{len(texts) - 1}_"), 1
         made[id(node)] = copy, height
     return made[id(tree)][0]
 
 
-def column(name: str) -> Node:
+def column_node(name: str) -> Node:
     """Return a reference to a column."""
     return {"class": "COLUMN_REF", "type": "COLUMN_REF", **UNNAMED, "column_names": [name]}
 
@@ -218,3 +220,154 @@ def _inside(node: Node) -> Iterator[tuple[str, Any]]:
     for cte, name in zip(reversed(ctes), reversed(names), strict=True):
         yield "name", name
         yield "see", cte["value"]
+
+
+# What trees of a SELECT, a star and a window may hold; whatever is new to them is refused.
+_CLAUSES = (
+    "type modifiers cte_map select_list from_table where_clause group_expressions group_sets "
+    "aggregate_handling having sample qualify"
+)
+_STAR = "class type alias query_location query_location_length relation_name exclude_list"
+_WINDOW = (
+    "class type alias query_location query_location_length function_name schema catalog partitions orders "
+    "start end start_expr end_expr offset_expr default_expr ignore_nulls has_ignore_nulls filter_expr "
+    "exclude_clause distinct arg_orders arguments qualified_name"
+)
+CLAUSES, STAR, WINDOW = (frozenset(words.split(" ")) for words in (_CLAUSES, _STAR, _WINDOW))
+PLACES = ("query_location", "query_location_length")
+_PLACES = ("alias", *PLACES)
+_MOST = 20_000  # nodes: names of the SELECT list may stand in one another
+
+
+def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
+    """Return a copy of a tree in which some nodes are others, and none has a name behind AS.
+
+    Args:
+        tree: which stays as it is.
+        change: gives what stands in the place of a node, or None to look at its parts.
+    Raises:
+        QueryError: it is too large.
+    """
+    frame: dict[str, Any] = {"tree": json.loads(json.dumps(tree))}
+    waiting: list[tuple[Any, Any]] = [(frame, "tree")]
+    count = 0
+    while waiting:
+        container, at = waiting.pop()
+        node = container[at]
+        if isinstance(node, dict) and "class" in node:
+            count += 1
+            if count > _MOST:
+                raise QueryError("an expression has too many parts; compute some of them in a SELECT inside")
+            new = change(node)
+            if new is not None:
+                container[at] = new | {"alias": ""}
+                continue
+            node["alias"] = ""
+        if isinstance(node, dict):
+            waiting.extend((node, key) for key, value in node.items() if isinstance(value, dict | list))
+        elif isinstance(node, list):
+            waiting.extend((node, i) for i, value in enumerate(node) if isinstance(value, dict | list))
+    found: Node = frame["tree"]
+    return found
+
+
+def parts(tree: Node) -> Iterator[Node]:
+    """Yield an expression and all below it, but not what stands inside of a SELECT."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if "class" in one:
+                yield one
+            waiting.extend(v for k, v in one.items() if k != "subquery" and isinstance(v, dict | list))
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+def shape(tree: Node, left_out: Collection[str] = _PLACES) -> str:
+    """Return what is equal for expressions that are written the same."""
+
+    def bare(one: Any) -> Any:
+        if isinstance(one, dict):
+            kept = {key: bare(value) for key, value in one.items() if key not in left_out}
+            if one.get("class") == "COLUMN_REF":
+                kept["column_names"] = [name.casefold() for name in one["column_names"]]
+            return kept
+        return [bare(value) for value in one] if isinstance(one, list) else one
+
+    return json.dumps(bare(tree), sort_keys=True)
+
+
+def unknown(node: Node, known: Collection[str]) -> list[str]:
+    """Return what a node holds beside what is known of its kind."""
+    return [key for key, value in node.items() if value and key not in known]
+
+
+def is_aggregate(node: Node) -> bool:
+    """Whether a node calls an aggregate, and no window function."""
+    return node["class"] == "FUNCTION" and node["function_name"].lower() in aggregates()
+
+
+def column_of(node: Node) -> str | None:
+    """Return the column's name, where a node is nothing but a column."""
+    names = node["column_names"] if node["class"] == "COLUMN_REF" else []
+    return names[0] if len(names) == 1 else None
+
+
+def fresh(stem: str, taken: set[str]) -> str:
+    """Return a name that is not taken, in lower case, and take it."""
+    name, number = stem, 1
+    while name.casefold() in taken:
+        number += 1
+        name = f"{stem}_{number}"
+    taken.add(name.casefold())
+    return name
+
+
+NULL: Node = {
+    "class": "CONSTANT",
+    "type": "VALUE_CONSTANT",
+    **UNNAMED,
+    "literal": {"kind": "NULL_LITERAL", "text": ""},
+}
+
+
+def said(error: duckdb.Error) -> str:
+    """Return the first line of what DuckDB says of a statement that sees no table."""
+    first = str(error).partition("\n")[0]
+    return first.partition(": ")[2] or first
+
+
+def parsed(select: str) -> list[Node]:
+    """Return the select list of a text that is one SELECT without FROM.
+
+    Raises:
+        NotSql: it is not, with the byte at which the parser stopped.
+    """
+    try:
+        found = statements(select)
+    except NotSql as error:
+        raise NotSql(f"is not SQL: {error.why}", max(error.at, 0)) from None
+    node = found[0] if len(found) == 1 else {}
+    if node.get("from_table", {}).get("type") != "EMPTY" or node.get("where_clause"):
+        raise NotSql("is more than one SQL expression", -1)
+    selected: list[Node] = node["select_list"]
+    return selected
+
+
+def made(template: str, *parts: Node) -> Node:
+    """Return the tree of a text in which `_0`, `_1` and so on stand for given trees."""
+    (tree,) = deepcopy(_template(template))
+    if tree["class"] == "COLUMN_REF":
+        return parts[int(tree["column_names"][0][1:])]
+    for node in list(descendants(tree)):
+        for container, place in slots(node):
+            child = container[place]
+            if child["class"] == "COLUMN_REF":
+                container[place] = parts[int(child["column_names"][0][1:])]
+    return tree
+
+
+@cache
+def _template(text: str) -> list[Node]:
+    return parsed(f"SELECT {text}")

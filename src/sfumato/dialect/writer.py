@@ -11,11 +11,11 @@ from fractions import Fraction
 from functools import partial
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.pieces import FreeNames, Pieces
-from sfumato.dialect.syntax import Computed, Expression, Item, Statement, WrittenAggregate
+from sfumato.dialect.source_map import FreeNames, Pieces
+from sfumato.dialect.statement import Computed, Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.tokens import Place, Token
 from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS, OPERATORS
-from sfumato.dialect.words import Place, Token, refusal
-from sfumato.errors import SqlError, nearest
+from sfumato.errors import nearest
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
 from sfumato.query.group_totals import GROUPING
 from sfumato.query.schema import quoted
@@ -256,7 +256,7 @@ Named = dict[str, tuple[Item, Aggregate]]
 _BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
 
 
-class Writer:
+class Writer(OfStatement):
     """Writes one private SELECT.
 
     Args:
@@ -356,8 +356,7 @@ class Writer:
             self.position = position
             for name, released, pieces in self._columns_of(item, position):
                 if name.casefold() in seen:
-                    message = f"the output name {name} is used twice; give each column its own: ... AS name"
-                    raise self._refuse(item.alias_place, message)
+                    raise self._twice(name, item)
                 seen.add(name.casefold())
                 body.append(pieces)
                 columns.append((name, released, position))
@@ -595,9 +594,6 @@ class Writer:
         if not output:
             raise self._refuse(asked.place, no_output(interval, asked, self.bare))
         return at + 1, output
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self.statement.text, place, message)
 
 
 def _named_key(tokens: Sequence[Token], at: int, named: Mapping[str, str]) -> tuple[int, str] | None:

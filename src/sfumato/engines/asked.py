@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sfumato.dialect import SqlQuery
-    from sfumato.dialect.options import Advised
+    from sfumato.dialect.options_clause import Advised
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources

@@ -7,9 +7,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from sfumato.catalogs.catalog_file import read
 from sfumato.catalogs.declarations import Declarations
-from sfumato.catalogs.reading import read
-from sfumato.catalogs.table import DeclaredTable
+from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.dataclass import dataclass
 from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.engines.given import as_collection

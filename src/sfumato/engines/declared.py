@@ -8,9 +8,14 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
-from sfumato.catalogs.notes import owner_notes
-from sfumato.catalogs.table import DeclaredTable
+from sfumato.catalogs.declarations import (
+    ColumnDeclaration,
+    Declarations,
+    ForeignKey,
+    TableDeclaration,
+    owner_notes,
+)
+from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.engines.duckdb.declared import as_toml, checked_types, inferred_note
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources

@@ -14,7 +14,7 @@ from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
     from sfumato.dialect import SqlQuery
-    from sfumato.dialect.options import Advised
+    from sfumato.dialect.options_clause import Advised
 
 # An address with a user in it, perhaps with a password, or with a password as an option.
 _SECRET = re.compile(

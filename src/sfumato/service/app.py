@@ -27,9 +27,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.functions import PRIVATE
-from sfumato.dialect.options import OPTION_NAMES
-from sfumato.dialect.vocabulary import BOUNDS
+from sfumato.dialect.options_clause import OPTION_NAMES
+from sfumato.dialect.vocabulary import BOUNDS, PRIVATE
 from sfumato.engines.duckdb.expressions.total import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.service.answers import JSON, MEDIA, as_json

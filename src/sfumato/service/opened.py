@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
-from sfumato.catalogs.table import DeclaredTable
+from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import CatalogError

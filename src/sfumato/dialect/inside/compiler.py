@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
+from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.allowed import check_outside
-from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
+from sfumato.dialect.from_clause import (
+    DEEPEST,
+    CommonTables,
+    From,
+    Query,
+    Reference,
+    Source,
+    Written,
+    tables_of,
+)
+from sfumato.dialect.inside.declared_columns import declared
 from sfumato.dialect.inside.select import Select
-from sfumato.dialect.tree import Node, ask
-from sfumato.errors import ColumnError, QueryError, SqlError
+from sfumato.dialect.source_map import NotUnderstood, PlainSelect
+from sfumato.dialect.tokens import Cursor
+from sfumato.dialect.tree import Node, ask, column_node, fresh, rewritten, written
+from sfumato.dialect.vocabulary import refusals
+from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
-from sfumato.query.table import Table, chosen, computed
+from sfumato.query.table import Table, chosen, computed, looked_up, with_value
 from sfumato.query.tables.public_table import PublicTable
 
-_REFUSED = {
-    "EXCEPT": "EXCEPT: write a LEFT JOIN on the privacy unit and WHERE ... IS NULL",
-    "INTERSECT": "INTERSECT: write a JOIN on the privacy unit",
-    "UNION": "UNION: write UNION ALL, and SELECT DISTINCT around it where rows may be there twice",
-}
-
+_REFUSED = refusals("set_operators")
 _NULL = '"NULL"'  # the type of NULL alone
 
 
@@ -298,6 +307,85 @@ class Inside:
         assert isinstance(found, PublicTable)
         return found
 
+    def public_value(self, names: CommonTables, node: Node, unit: str) -> PublicTable:
+        """Return the public table of one row and column that a SELECT in the place of a value is.
+
+        Raises:
+            SqlError: it reads a private table, or gives several columns.
+        """
+        inner = Query("a SELECT in an expression", node["subquery"]["node"], names)
+        if not self.is_public(inner, unit):
+            raise names.written.refuse(
+                node,
+                "a SELECT of a private table in the place of a value, which would follow from all people's "
+                "rows; write one for each unit, GROUP BY the privacy unit, in FROM, and join it on that",
+            )
+        return self.public(inner, unit, value=True)
+
+    def public_values(self, names: CommonTables, node: Node, unit: str) -> PublicTable:
+        """Return the public table of one column in which a SELECT behind IN looks.
+
+        Raises:
+            SqlError: the SELECT stands elsewhere, or reads a private table.
+        """
+        if node["subquery_type"] != "ANY" or node["comparison_type"] != "COMPARE_EQUAL":
+            raise names.written.refuse(
+                node,
+                "a SELECT in an expression: there is x IN (SELECT y FROM a public table), and (SELECT ...) "
+                "of public tables that gives one value; join what else is needed, in FROM",
+            )
+        inner = Query("a SELECT behind IN", node["subquery"]["node"], names)
+        if not self.is_public(inner, unit):
+            raise names.written.refuse(
+                node,
+                "IN (SELECT ...) of a private table: whether others are in it would show; join it on the "
+                "privacy unit, in FROM",
+            )
+        other = self.public(inner, unit)
+        if len(other.schema) != 1:
+            raise names.written.refuse(
+                node, f"IN takes one column, but this SELECT gives {len(other.schema)}"
+            )
+        return other
+
+    def filtered(self, table: Table[Any], node: Node, names: CommonTables, tables: From) -> Table[Any]:
+        """Return the rows of a private SELECT's tables where a condition is true that holds such a SELECT.
+
+        Args:
+            table: the tables, joined, as `opened` gives them.
+            node: DuckDB's tree of the condition.
+            names: the tables of WITH.
+            tables: what stands behind FROM.
+        Raises:
+            QueryError: the condition is not admissible.
+        """
+        taken = {name.casefold() for name in table.schema}
+        known = {alias.casefold() for alias in (tables.alias, *tables.aliases.values()) if alias}
+
+        def plain(tree: Node) -> Node:
+            return rewritten(tree, change)
+
+        def change(one: Node) -> Node | None:
+            nonlocal table
+            if one["class"] == "COLUMN_REF":
+                first, *rest = one["column_names"]
+                if rest and first.casefold() in known:
+                    return one | {"column_names": [tables.name(Reference(first, rest[0])), *rest[1:]]}
+                return one
+            if one["class"] != "SUBQUERY":
+                return None
+            if one["subquery_type"] == "SCALAR":
+                name = fresh("value", taken)
+                table = with_value(table, self.public_value(names, one, table.unit), name)
+                return column_node(name)
+            other = self.public_values(names, one, table.unit)
+            child, name = fresh("looked_up", taken), fresh("is_in", taken)
+            table = looked_up(table.with_columns(**{child: written(plain(one["child"]))}), child, other, name)
+            return column_node(name)
+
+        condition = plain(node)
+        return table.filter(written(condition))
+
     def _base(self, name: str, unit: str) -> Table[Any] | PublicTable:
         found = self._open(name, unit)
         if isinstance(found, Table) and self._units.setdefault(name, found.unit) != found.unit:
@@ -327,3 +415,49 @@ class Inside:
             raise query.refuse(query.first, str(error)) from None
         finally:
             self._depth -= 1
+
+
+def table_of(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[Any]:
+    """Return the private table that a SELECT makes of others.
+
+    Args:
+        text: SQL in which every row follows from the rows of one privacy unit, and from public tables.
+        tables: by the names that it may read.
+    Raises:
+        SqlError: it is not understood, or not of this form; it shows the place and what to write.
+        QueryError: it does not fit the tables' columns.
+    """
+    if not isinstance(text, str):
+        raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
+    words = Cursor(text)
+    plain = PlainSelect(words, [], [])
+    try:
+        tree = plain.tree()
+        query = Query("sql", tree, CommonTables(Written(text, plain.place)))
+        known = {name: _declaration(name, table) for name, table in tables.items()}
+        unit = declared(query, Declarations("sql", known)).privacy_unit
+        if unit is None:
+            raise query.refuse(query.first, "this reads public tables alone: begin FROM with a private one")
+        found = Inside(lambda name, _: _table(name, tables)).table(query, unit)
+    except NotUnderstood as error:
+        at = words.tokens[0 if error.at is None else error.at]
+        raise words.refuse(f"not understood: {error.why}", at) from None
+    except RecursionError:
+        raise QueryError("sql: SELECTs and expressions are nested too deeply") from None
+    assert isinstance(found, Table)
+    return found
+
+
+def _declaration(name: str, table: Table[Any] | PublicTable) -> TableDeclaration:
+    unit = table.unit if isinstance(table, Table) else None
+    return TableDeclaration(name, "sql", None, public=unit is None, privacy_unit=unit)
+
+
+def _table(name: str, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[Any] | PublicTable:
+    if name not in tables:
+        near = nearest(name, tables)
+        raise QueryError(
+            f"FROM names {name!r}, which is no table here; "
+            + (f"did you mean {near!r}?" if near else f"the tables are: {', '.join(tables)}")
+        )
+    return tables[name]

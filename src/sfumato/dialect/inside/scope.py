@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sfumato.dialect.inside.queries import Query, Source
-from sfumato.dialect.inside.trees import fresh
-from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
-from sfumato.dialect.tree import Node
+from sfumato.dialect.from_clause import From, Joined, NotJoined, Query, Reference, Source, read_from
+from sfumato.dialect.tree import Node, fresh
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import FLOATS, quoted, spelled
 from sfumato.query.table import Table

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.inside.membership import public_value, public_values
-from sfumato.dialect.inside.queries import Query
+from sfumato.dialect.from_clause import From, Query, Reference
 from sfumato.dialect.inside.scope import Scope, traced
-from sfumato.dialect.inside.trees import (
+from sfumato.dialect.inside.window_calls import window_call
+from sfumato.dialect.tree import (
     CLAUSES,
     PLACES,
     STAR,
+    Node,
     column_node,
     column_of,
     fresh,
@@ -22,10 +23,8 @@ from sfumato.dialect.inside.trees import (
     rewritten,
     shape,
     unknown,
+    written,
 )
-from sfumato.dialect.inside.windows import window_call
-from sfumato.dialect.joins import From, Reference
-from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
@@ -407,7 +406,7 @@ class Select:
 
     def _found(self, node: Node) -> str:
         """Return the column that tells whether a value is in what a public SELECT gives."""
-        other = public_values(self.inside, self.query.names, node, self.table.unit)
+        other = self.inside.public_values(self.query.names, node, self.table.unit)
         child = self._plain(node["child"])
         key = f"{shape(child)} IN {shape(node['subquery'], PLACES)}"
         if key not in self.derived:
@@ -420,7 +419,7 @@ class Select:
         """Return the column that has the one value of a public SELECT."""
         key = f"VALUE {shape(node['subquery'], PLACES)}"
         if key not in self.derived:
-            other = public_value(self.inside, self.query.names, node, self.table.unit)
+            other = self.inside.public_value(self.query.names, node, self.table.unit)
             name = self.derived[key] = fresh("value", self.taken)
             self.values[name] = other
             self.table = with_value(self.table, other, name)

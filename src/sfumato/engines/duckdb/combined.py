@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import lender
-from sfumato.engines.duckdb.expressions.part import SPANS, fits
+from sfumato.engines.duckdb.expressions.parts import SPANS, fits
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier

@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sfumato.catalogs.domains import MOST_GROUPS
+from sfumato.catalogs.declarations import MOST_GROUPS
 from sfumato.dataclass import dataclass
-from sfumato.dialect.outside import Outside, ReleasedTable
+from sfumato.dialect.post_processing import Outside, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, rows_of
 from sfumato.engines.duckdb.resources import Resources

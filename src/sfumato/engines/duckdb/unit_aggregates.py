@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, written
+from sfumato.dialect.tree import Node, NotSql, parsed, written
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.expressions.binding import type_of
-from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest

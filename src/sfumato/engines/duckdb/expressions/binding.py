@@ -15,8 +15,19 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
-from sfumato.dialect.tree import Node, NotSql, ask, children, column, descendants, with_children, written
-from sfumato.engines.duckdb.expressions.syntax import NULL, parsed, said
+from sfumato.dialect.tree import (
+    NULL,
+    Node,
+    NotSql,
+    ask,
+    children,
+    column_node,
+    descendants,
+    parsed,
+    said,
+    with_children,
+    written,
+)
 from sfumato.engines.duckdb.nested import is_nested
 
 # Of each type some are values.
@@ -198,7 +209,7 @@ def cast_type(node: Node) -> str:
 def local(node: Node, constants: Sequence[bool]) -> str:
     """Return the text of a node over `_0`, `_1` in the place of each child that is no constant."""
     parts = [
-        child if constant else column(f"_{i}")
+        child if constant else column_node(f"_{i}")
         for i, (child, constant) in enumerate(zip(children(node), constants, strict=True))
     ]
     return written(with_children(node, parts))

@@ -14,8 +14,7 @@ from types import MappingProxyType
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, column, descendants, slots, written
-from sfumato.engines.duckdb.expressions.syntax import parsed
+from sfumato.dialect.tree import Node, NotSql, column_node, descendants, parsed, slots, written
 from sfumato.engines.duckdb.text import same_name
 from sfumato.query.schema import Derive, Filter, Step
 
@@ -51,7 +50,7 @@ def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
 
 @lru_cache(maxsize=64)  # a question says several times what it is, and the next one is often like it
 def _inlined(steps: tuple[Step, ...], names: tuple[str, ...]) -> Inlined:
-    known: dict[str, tuple[str, Node]] = {same_name(name): (name, column(name)) for name in names}
+    known: dict[str, tuple[str, Node]] = {same_name(name): (name, column_node(name)) for name in names}
     filters: set[str] = set()
     for step in steps:
         (tree,) = parsed(f"SELECT (\n{step.expression}\n)")
@@ -79,7 +78,7 @@ def _derived(step: Derive, tree: Node) -> Node:
     """Return a derived column as others see it: an error of its own is NULL there."""
     if tree["class"] == "COLUMN_REF" or tree["type"] == _TRY:
         return tree
-    node = column(step.name) | {"class": "OPERATOR", "type": _TRY, "children": [tree]}
+    node = column_node(step.name) | {"class": "OPERATOR", "type": _TRY, "children": [tree]}
     del node["column_names"]
     return node
 

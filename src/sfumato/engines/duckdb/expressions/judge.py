@@ -19,12 +19,11 @@ import duckdb
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.slips import slip, with_slip
-from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
-from sfumato.dialect.words import hostile, scan
+from sfumato.dialect.tokens import hostile, scan
+from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, made, parsed, written
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
-from sfumato.engines.duckdb.expressions.part import NotTotal, Span
-from sfumato.engines.duckdb.expressions.syntax import made, parsed
+from sfumato.engines.duckdb.expressions.parts import NotTotal, Span
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest

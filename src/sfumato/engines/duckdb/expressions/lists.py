@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sfumato.dialect.tree import Node, ask
+from sfumato.dialect.tree import Node, ask, made
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
-from sfumato.engines.duckdb.expressions.part import Form, NotTotal, Part, once, tried
-from sfumato.engines.duckdb.expressions.syntax import made
+from sfumato.engines.duckdb.expressions.parts import Form, NotTotal, Part, once, tried
 from sfumato.engines.duckdb.text import double
 from sfumato.query.schema import FLOATS, INTEGERS
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES

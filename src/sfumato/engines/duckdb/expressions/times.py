@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 
 from sfumato.dialect.tree import Node, ask
-from sfumato.engines.duckdb.expressions.part import (
+from sfumato.engines.duckdb.expressions.parts import (
     DATED,
     Form,
     NotTotal,

@@ -12,26 +12,23 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
-from sfumato.catalogs.declarations import Declarations, TableDeclaration
-from sfumato.catalogs.notes import limit_note
+from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_note
 from sfumato.dialect.aggregates import Aggregates
-from sfumato.dialect.around import private_parts
-from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.groups import Groups, NotSelected
-from sfumato.dialect.inside.declared import of_tables
-from sfumato.dialect.inside.named import inner_tables
-from sfumato.dialect.largest import NOTE as COUNTS_UNITS
-from sfumato.dialect.largest import LargestGroups, LargestWriter
-from sfumato.dialect.options import Advised, Options, read_options
-from sfumato.dialect.outside import names_in, put_together
-from sfumato.dialect.pieces import FreeNames
-from sfumato.dialect.public_groups import PublicGroups, form, public_groups
-from sfumato.dialect.question import SqlQuery
+from sfumato.dialect.group_keys import Groups, NotSelected
+from sfumato.dialect.inside.declared_columns import of_tables
+from sfumato.dialect.options_clause import Advised, Options, read_options
+from sfumato.dialect.post_processing import names_in, put_together
+from sfumato.dialect.private_selects import inner_tables, private_parts
+from sfumato.dialect.public_groups import PublicGroups, form
 from sfumato.dialect.reader import read
-from sfumato.dialect.syntax import Computed, Expression, Item, Statement, WrittenAggregate
-from sfumato.dialect.words import Place, refusal
+from sfumato.dialect.source_map import FreeNames
+from sfumato.dialect.sql_query import SqlQuery
+from sfumato.dialect.statement import Computed, Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.tokens import Cursor, refusal
+from sfumato.dialect.top_groups import NOTE as COUNTS_UNITS
+from sfumato.dialect.top_groups import LargestGroups, LargestWriter
 from sfumato.dialect.writer import Writer
-from sfumato.errors import ParameterError, QueryError, SqlError, shown
+from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
 from sfumato.query.query import checked_weights
 
@@ -116,8 +113,7 @@ def parse(
     free, parts = names_in(words), private_parts(words)
     readings = []
     for part, names in zip(parts, known, strict=True):
-        own, groups = public_groups(words.part(part.start, part.stop), names)
-        statement = read(own, names)
+        statement, groups = read(words.part(part.start, part.stop), names)
         statement = replace(statement, tables=statement.tables.private_first(public))
         declared = None if catalog is None else _declared(statement, catalog)
         try:
@@ -143,16 +139,7 @@ def _refused(missing: NotSelected, options: Options) -> SqlQuery:
         tables=statement.tables,
         named=statement.read[0],
         plain=statement.read[1],
-        epsilon=options.epsilon,
-        delta=options.delta or "0",
-        privacy_unit_column=options.unit,
-        unit_parts=options.unit_parts,
-        unit_timezone=options.unit_timezone,
-        timezone=options.timezone,
-        joined_rows=options.joined_rows,
-        types=options.types,
-        multiline=options.multiline,
-        encoding=options.encoding,
+        **options.settings,
         refused=missing,
     )
 
@@ -170,7 +157,7 @@ def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
         raise refusal(statement.text, statement.source_place, str(error)) from None
 
 
-class _Reading:
+class _Reading(OfStatement):
     """One pass over a statement, from its groups to its aggregates."""
 
     def __init__(
@@ -194,7 +181,12 @@ class _Reading:
         self.groups = Groups(self.statement, self.options, declared, self.public, self.notes)
         self.keys, self.derived_keys = self.groups.keys()
         self.aggregates = Aggregates(
-            self.statement, self.options.unit, declared, self.keys, self.notes, self.options.auto_bounds
+            self.statement,
+            self.options.privacy_unit_column,
+            declared,
+            self.keys,
+            self.notes,
+            self.options.auto_bounds,
         )
         self.named = self._aggregates()
         if self.largest is None:
@@ -250,9 +242,8 @@ class _Reading:
             )
         groups = rows = largest = None
         if self.largest is None:
-            limits = _Limits(statement, options, self.aggregates, self.declared)
-            groups = limits.groups(bool(keys))
-            rows = limits.rows(aggregates.values())
+            groups = self._groups_limit(bool(keys))
+            rows = self._rows_limit(aggregates.values())
         else:
             private = domains is None and self.public is None
             largest = self.largest.asked(not private)
@@ -280,30 +271,13 @@ class _Reading:
             grouping=sets,
             largest=largest,
             aggregates=tuple(aggregates.items()),
-            epsilon=options.epsilon,
-            delta=options.delta or "0",
-            privacy_unit_column=options.unit,
-            unit_parts=options.unit_parts,
-            unit_timezone=options.unit_timezone,
-            timezone=options.timezone,
+            **options.settings,
             groups=groups,
             rows=rows,
-            total_rows=options.total_rows,
-            joined_rows=options.joined_rows,
-            noise=options.noise,
-            group_selection=options.selection,
-            pre_threshold=options.threshold,
             notes=tuple(self.notes),
-            types=options.types,
             domains=domains,
-            multiline=options.multiline,
-            encoding=options.encoding,
             weights=self._weights(aggregates),
             public_groups=None if self.public is None else self.public.ordered(keys),
-            confidence=options.confidence,
-            sampling=options.sampling,
-            diagnostics=options.diagnostics,
-            auto_share=options.auto_share,
         )
 
     def _check_steps(self, private: bool, totals: bool) -> None:
@@ -367,39 +341,7 @@ class _Reading:
                     raise self._twice(output, item)
                 seen.add(output.casefold())
 
-    def _twice(self, name: str, item: Item) -> SqlError:
-        return self._refuse(
-            item.alias_place, f"the output name {name} is used twice; give each column its own: ... AS name"
-        )
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self.statement.text, place, message)
-
-
-class _Limits:
-    """How much a privacy unit contributes to the answer of a statement.
-
-    Args:
-        statement: the private SELECT.
-        options: what its OPTIONS say.
-        aggregates: what it asks; those of its notes are added to that are about limits.
-        declared: what a catalog says of its table.
-    """
-
-    def __init__(
-        self,
-        statement: Statement,
-        options: Options,
-        aggregates: Aggregates,
-        declared: TableDeclaration | None,
-    ) -> None:
-        self.statement = statement
-        self.options = options
-        self.aggregates = aggregates
-        self.declared = declared
-        self.notes: list[str] = aggregates.notes
-
-    def groups(self, grouped: bool) -> int | Literal["auto"] | None:
+    def _groups_limit(self, grouped: bool) -> int | Literal["auto"] | None:
         """Return in how many groups a unit counts; "auto" where that is to be found."""
         groups = self.options.groups
         if not grouped or self.options.total_rows is not None:
@@ -416,13 +358,12 @@ class _Limits:
             )
         return groups or 1
 
-    def rows(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
+    def _rows_limit(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
         """Return as how many rows of a group a unit counts; None where nothing depends on it."""
         rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
         if total is not None:
             if of_count is not None:
-                raise refusal(
-                    self.statement.text,
+                raise self._refuse(
                     of_count[1],
                     f"a COUNT is bounded by {of_count[0]} in each group, but max_rows_contributed = {total} "
                     "limits a unit's rows over all groups together; keep one of the two",
@@ -430,8 +371,7 @@ class _Limits:
             return None
         if of_count is not None:
             if rows is not None and rows != of_count[0]:
-                raise refusal(
-                    self.statement.text,
+                raise self._refuse(
                     of_count[1],
                     f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
                     "one limit of rows holds for the whole question",

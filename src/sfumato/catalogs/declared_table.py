@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, cast
 
-from sfumato.catalogs.declarations import TableDeclaration
-from sfumato.catalogs.domains import product
-from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note, unused_note
+from sfumato.catalogs.declarations import (
+    TableDeclaration,
+    beyond,
+    bounds_note,
+    groups_note,
+    limit_note,
+    product,
+    unused_note,
+)
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import as_int

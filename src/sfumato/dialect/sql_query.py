@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from sfumato.catalogs.domains import product
+from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
-from sfumato.dialect.groups import NotSelected
+from sfumato.dialect.from_clause import CommonTables, From, Query, Source, opened, tables_of
+from sfumato.dialect.group_keys import NotSelected
 from sfumato.dialect.inside.compiler import Inside
-from sfumato.dialect.inside.membership import filtered
-from sfumato.dialect.inside.queries import CommonTables, Query, Source, tables_of
-from sfumato.dialect.joins import From, opened
-from sfumato.dialect.largest import Largest
-from sfumato.dialect.outside import Outside
+from sfumato.dialect.options_clause import Settings
+from sfumato.dialect.post_processing import Outside
 from sfumato.dialect.public_groups import PublicGroups
+from sfumato.dialect.top_groups import Largest
 from sfumato.dialect.tree import Node
-from sfumato.display.fields import Spelled
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.group_totals import GroupingSets
@@ -32,7 +30,7 @@ from sfumato.query.tables.public_table import PublicTable
 
 
 @dataclass(frozen=True, repr=False)
-class SqlQuery(Spelled):
+class SqlQuery(Settings):
     """What a SQL text asks, before any table is opened. Made by `parse`.
 
     Args:
@@ -43,54 +41,30 @@ class SqlQuery(Spelled):
         derived: (name, expression) of columns to be computed, each from source columns alone.
         keys: the names of the group keys, in the order of the SELECT list.
         aggregates: (output name, aggregate), in the order of the SELECT list.
-        epsilon, delta: the budget, as written.
-        privacy_unit_column: the column that tells whose a row is.
-        unit_parts, unit_timezone: the columns and expressions that make a unit together, where it is no
-            single column, and the time zone in which these read times, where the text names one; that column
-            is called after them.
-        timezone: in which all else reads times with a zone, where the text names one.
         groups, rows: limits of contribution; None where nothing depends on them, "auto" where they are found.
-        noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
-        types: of columns of a source that declares none, by name.
-        multiline, encoding: how CSV is written.
         weights: how much outputs matter, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
         public_groups: where a public table has the groups; None where they come from elsewhere.
         outside: what is computed with the released tables, or None.
         beside: further private SELECTs of the same text, each of which is a release of its own.
-        confidence: of the error bars that are named in SQL.
-        sampling: whether error bars hold the sampling error too.
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the tables of WITH.
-        total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
-        joined_rows: the limit of joined rows of a unit, where the text or the catalog has one; or None.
         grouping: sets of keys of which totals are asked; None where they are not.
         largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
             they are large.
-        diagnostics: the share of the budget that tells what limits and bounds changed, as written; or None.
-        auto_share: the part of epsilon that finds bounds and limits, as written; or None.
         refused: a group key that is not selected; what is told of it needs the columns of the tables, so all
             else is left out, and `question` raises.
     """
 
-    tables: From
-    epsilon: str
-    delta: str
-    privacy_unit_column: str
+    tables: From = field(kw_only=True)
     where: str | None = None
     derived: tuple[tuple[str, str], ...] = ()
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
     groups: int | Literal["auto"] | None = None
     rows: int | Literal["auto"] | None = None
-    noise: str | None = None
-    group_selection: str | None = None
-    pre_threshold: int | None = None
     notes: tuple[str, ...] = ()
-    types: dict[str, str] | None = None
-    multiline: bool = True
-    encoding: str | None = None
     weights: tuple[tuple[str, Fraction], ...] = ()
     domains: tuple[tuple[Hashable, ...], ...] | None = None
     named: frozenset[str] = frozenset()
@@ -98,19 +72,10 @@ class SqlQuery(Spelled):
     public_groups: PublicGroups | None = None
     outside: Outside | None = None
     beside: tuple[SqlQuery, ...] = ()
-    confidence: float = 0.95
-    sampling: bool = False
     looked_up: Node | None = None
     names: CommonTables | None = None
-    total_rows: int | None = None
-    joined_rows: int | None = None
-    unit_parts: tuple[str, ...] = ()
-    unit_timezone: str | None = None
-    timezone: str | None = None
     grouping: GroupingSets | None = None
     largest: Largest | None = None
-    diagnostics: str | None = None
-    auto_share: str | None = None
     refused: NotSelected | None = None
 
     @property
@@ -252,7 +217,7 @@ class SqlQuery(Spelled):
         unit = self.privacy_unit_column
         table = opened(self.tables, unit, self.named, self.plain, inside.table, self.joined_rows)
         if self.looked_up is not None and self.names is not None:
-            table = filtered(inside, table, self.looked_up, self.names, self.tables)
+            table = inside.filtered(table, self.looked_up, self.names, self.tables)
         return table
 
 

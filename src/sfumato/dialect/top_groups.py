@@ -8,13 +8,11 @@ from fractions import Fraction
 from typing import NoReturn
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.pieces import FreeNames, Pieces
-from sfumato.dialect.public_groups import STRATEGY
-from sfumato.dialect.syntax import Expression, Item, Literal, Statement, Truth, WrittenAggregate, positive
-from sfumato.dialect.vocabulary import LARGEST
-from sfumato.dialect.words import Place, Token, refusal
+from sfumato.dialect.source_map import FreeNames, Pieces
+from sfumato.dialect.statement import Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.tokens import Literal, Token, positive, refusal
+from sfumato.dialect.vocabulary import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.writer import Writer
-from sfumato.errors import SqlError
 from sfumato.measurements.candidates import MOST_PEELS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
@@ -69,7 +67,7 @@ class Largest:
     counts_share: str | None = None
 
 
-class LargestGroups:
+class LargestGroups(OfStatement):
     """The call of a private SELECT that asks for the largest groups alone.
 
     Args:
@@ -79,7 +77,7 @@ class LargestGroups:
     """
 
     def __init__(self, statement: Statement, item: Item, call: WrittenAggregate) -> None:
-        self._statement, self._call, self._item = statement, call, item
+        self.statement, self._call, self._item = statement, call, item
 
     @classmethod
     def of(cls, statement: Statement) -> LargestGroups | None:
@@ -125,7 +123,7 @@ class LargestGroups:
             message = "a name is that of the column of groups, of which there are several here: leave AS out"
             raise self._refuse(item.alias_place, message)
         items = tuple(Item(key, item.alias, key.place, item.alias_place) for key in keys)
-        return replace(self._statement, items=items, group_by_all=True)
+        return replace(self.statement, items=items, group_by_all=True)
 
     def asked(self, public: bool) -> Largest:
         """Return how many groups are asked for, and how.
@@ -136,34 +134,29 @@ class LargestGroups:
             SqlError: a number is missing, or out of its range.
         """
         call = self._call
-        written = (call.weight, call.max_weight, call.error_bars, call.sample)
-        for wrong in (one for one in written if one is not None):
-            raise self._refuse(
-                wrong.place, f"{call.function} takes no such argument: {_FORMS[call.function]}"
-            )
+        for place in (place for name, place in call.places.items() if name in SHARED | STRATA):
+            raise self._refuse(place, f"{call.function} takes no such argument: {_FORMS[call.function]}")
         if len(call.ranks) != 1 or call.listed:
             place = call.ranks[0].place if call.ranks else call.name_place
             raise self._refuse(place, f"how many groups? {_FORMS[call.function]}")
         k = self._whole(call.ranks[0], "the number of groups", MOST_PEELS)
-        given = dict(call.options)
-        candidates, counts = given.get("candidates"), given.get("counts")
-        share, number = given.get("counts_share"), None
-        if isinstance(candidates, Literal):
+        candidates, share, number = call.named.get("candidates"), call.named.get("counts_share"), None
+        if candidates is not None:
             if public:
                 message = "candidates are of private groups; all public groups may be shown: leave it out"
                 raise self._refuse(candidates.place, message)
             number = self._whole(candidates, "candidates", MOST_CANDIDATES)
             if number < k:
                 raise self._refuse(candidates.place, f"candidates must be at least {k}, the groups shown")
-        shown = not isinstance(counts, Truth) or counts.value
-        if isinstance(share, Literal):
+        shown = call.is_set("counts")
+        if share is not None:
             if not shown:
                 raise self._refuse(
                     share.place, "counts => FALSE leaves the numbers out: leave counts_share out"
                 )
             if not 0 < Fraction(share.text) < 1:
                 raise self._refuse(share.place, "counts_share must be between 0 and 1, such as 0.5")
-        return Largest(k, number, shown, share.text if isinstance(share, Literal) else None)
+        return Largest(k, number, shown, None if share is None else share.text)
 
     def by(self) -> tuple[tuple[str, Aggregate], ...]:
         """Return the sum by which groups are large, under its name; nothing where it is units.
@@ -180,7 +173,7 @@ class LargestGroups:
             return ()
         if len(call.others) > 1:
             raise self._refuse(call.others[1].place, form)
-        column = self._statement.column(call.others[0])
+        column = self.statement.column(call.others[0])
         if column is None:
             raise self._refuse(call.others[0].place, form)
         if bounds is None:
@@ -216,7 +209,7 @@ class LargestGroups:
         Raises:
             SqlError: one is.
         """
-        for name, value in self._statement.options:
+        for name, value in self.statement.options:
             strategy = name.text == "group_selection_strategy" and value.text.upper() == STRATEGY
             if name.text in _OPTIONS or strategy:
                 continue
@@ -242,18 +235,14 @@ class LargestGroups:
 
     def columns(self, keys: Collection[str]) -> tuple[str, ...]:
         """Return the columns that are released."""
-        counts = dict(self._call.options).get("counts")
-        shown = not isinstance(counts, Truth) or counts.value
+        shown = self._call.is_set("counts")
         return (RANK, *keys, *([UNITS if self._call.function == _COUNT else SUM] if shown else []))
 
     def _whole(self, given: Literal, what: str, most: int) -> int:
-        number = positive(self._statement.text, given, what)
+        number = positive(self.statement.text, given, what)
         if number > most:
             raise self._refuse(given.place, f"{what} must be at most {most:,}")
         return number
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self._statement.text, place, message)
 
 
 class LargestWriter(Writer):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from sfumato.catalogs.declarations import TableDeclaration
-from sfumato.catalogs.domains import check_size
-from sfumato.catalogs.notes import groups_note
+from sfumato.catalogs.declarations import TableDeclaration, check_size, groups_note
 from sfumato.dataclass import dataclass
-from sfumato.dialect.functions import meant
-from sfumato.dialect.options import Options
+from sfumato.dialect.options_clause import Options
 from sfumato.dialect.public_groups import PublicGroups
-from sfumato.dialect.syntax import Expression, Item, Statement
-from sfumato.dialect.words import Place, refusal
+from sfumato.dialect.statement import Expression, Item, OfStatement, Statement
+from sfumato.dialect.tokens import refusal
+from sfumato.dialect.vocabulary import meant
 from sfumato.errors import QueryError, SqlError, listed, nearest
 from sfumato.query.group_totals import GroupingSets
 
@@ -54,7 +52,7 @@ class NotSelected(Exception):
         )
 
 
-class Groups:
+class Groups(OfStatement):
     """The groups that a statement asks for.
 
     Args:
@@ -90,12 +88,12 @@ class Groups:
             if not isinstance(item.value, Expression) or id(item) not in chosen:
                 continue  # what is computed with keys is judged when they are known
             column = statement.column(item.value)
-            if column is not None and column.casefold() == self.options.unit.casefold():
+            if column is not None and column.casefold() == self.options.privacy_unit_column.casefold():
                 raise self._refuse(item.place, _EACH_UNIT)
             name = item.alias or (column and statement.bare(column)) or f"key_{position}"
             if self.public is not None:
                 name = self.public.key(statement, item)
-            if name.casefold() == self.options.unit.casefold():
+            if name.casefold() == self.options.privacy_unit_column.casefold():
                 raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
             if column is None or name.casefold() != column.casefold():
                 derived.append((name, statement.spell(item.value)))
@@ -182,7 +180,7 @@ class Groups:
                 return known[key]
         if name is not None and len(of_table := self._items_of_a_table(name)) == 1:
             return of_table[0]
-        if name == self.options.unit.casefold():
+        if name == self.options.privacy_unit_column.casefold():
             raise self._refuse(expression.place, _EACH_UNIT)
         selected = [
             item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
@@ -209,11 +207,3 @@ class Groups:
             f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
             "aggregate of it"
         )
-
-    def _twice(self, name: str, item: Item) -> SqlError:
-        return self._refuse(
-            item.alias_place, f"the output name {name} is used twice; give each column its own: ... AS name"
-        )
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self.statement.text, place, message)

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.allowed import check_outside
-from sfumato.dialect.around import Part
 from sfumato.dialect.calls import is_call
-from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.pieces import FreeNames, Pieces, place_of
+from sfumato.dialect.private_selects import Part
+from sfumato.dialect.source_map import FreeNames, Pieces, place_of
+from sfumato.dialect.tokens import Cursor, Place, Token, refusal
 from sfumato.dialect.tree import NotSql, statements
 from sfumato.dialect.vocabulary import INTERVALS
-from sfumato.dialect.words import Place, Token, refusal
 from sfumato.dialect.writer import NO_INTERVAL, Writer, no_output
 from sfumato.errors import SqlError
 from sfumato.query.schema import quoted

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import duckdb
 
-from sfumato.dialect.inside.trees import WINDOW, column_of, parts, unknown
-from sfumato.dialect.tree import Node, aggregates, ask, written
+from sfumato.dialect.tree import WINDOW, Node, aggregates, ask, column_of, made, parts, unknown, written
 from sfumato.errors import SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.tables.distance import Distance
@@ -188,20 +187,10 @@ def _aggregate(node: Node, refuse: Refuse) -> str:
         raise refuse(
             node, f"IGNORE NULLS in {node['function_name']}: leave it out; an aggregate has no others"
         )
-    called = {
-        "class": "FUNCTION",
-        "type": "FUNCTION",
-        "alias": "",
-        "query_location": node["query_location"],
-        "query_location_length": 0,
+    called = made("f()") | {
         "function_name": node["function_name"],
-        "schema": "",
         "filter": node["filter_expr"],
-        "order_bys": {"type": "ORDER_MODIFIER", "orders": []},
         "distinct": node["distinct"],
-        "is_operator": False,
-        "export_state": False,
-        "catalog": "",
         "arguments": node["arguments"],
         "qualified_name": {"path": [node["function_name"]]},
     }

@@ -7,28 +7,14 @@ from dataclasses import field
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.inside.queries import CommonTables
-from sfumato.dialect.joins import From, qualified
+from sfumato.dialect.from_clause import CommonTables, From, qualified
+from sfumato.dialect.tokens import Literal, Place, Token, refusal
 from sfumato.dialect.tree import Node, descendants
-from sfumato.dialect.words import Place, Token, refusal
+from sfumato.errors import SqlError
 from sfumato.query.schema import quoted
 
 # Words that stand alone as an expression and name no column.
 _VALUES = ("NULL", "TRUE", "FALSE")
-
-
-@dataclass(frozen=True)
-class Literal:
-    """A number, word, text, date or name as it was written, which is its `kind`, or a "list".
-
-    Args:
-        parts: of a list, the words of each entry.
-    """
-
-    text: str
-    kind: str
-    place: Place
-    parts: tuple[tuple[Token, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,19 +58,13 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The named arguments that tell of a stratified sample: by name a column, a number, or a list."""
-
-    given: Mapping[str, Any]
-    place: Place
-
-
-@dataclass(frozen=True)
 class WrittenAggregate:
     """An aggregate: COUNT(*) has no argument.
 
     Args:
         others: the columns behind its argument, of an aggregate of several.
+        named: further named arguments: a literal, a truth, a column or a tuple of literals, by name.
+        places: where each stands, with its name.
         condition: of FILTER (WHERE condition): only rows where it is true count.
     """
 
@@ -95,19 +75,24 @@ class WrittenAggregate:
     listed: bool
     bounds: Bounds | None
     name_place: Place
-    error_bars: Truth | None = None
-    weight: Expression | None = None
-    max_weight: Literal | None = None
     others: tuple[Expression, ...] = ()
-    options: tuple[tuple[str, Literal | Truth | Expression], ...] = ()
-    sample: Sample | None = None
+    named: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
     condition: Expression | None = None
 
     @property
     def further(self) -> tuple[Expression, ...]:
         """The columns that are named behind its argument."""
-        stratum = None if self.sample is None else self.sample.given.get("stratum")
-        return tuple(c for c in (self.weight, *self.others, stratum) if c is not None)
+        return tuple(c for c in (self.weight, *self.others, self.named.get("stratum")) if c is not None)
+
+    @property
+    def weight(self) -> Expression | None:
+        """The column of weights."""
+        return self.named.get("weight")
+
+    def is_set(self, name: str) -> bool:
+        """Whether a named argument that is a truth is TRUE, as it is where it is left out."""
+        return name not in self.named or bool(self.named[name].value)
 
 
 @dataclass(frozen=True)
@@ -273,8 +258,14 @@ def _shape(token: Token) -> str:
     return token.text.casefold()
 
 
-def positive(text: str, value: Literal, what: str) -> int:
-    """Return a whole number of at least 1, or refuse `what` at its place in the text."""
-    if value.kind != "number" or not value.text.isdigit() or not 0 < int(value.text) < 2**63:
-        raise refusal(text, value.place, f"{what} must be a whole number of at least 1")
-    return int(value.text)
+class OfStatement:
+    """Base of what reads one statement, and refuses parts of it."""
+
+    statement: Statement
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self.statement.text, place, message)
+
+    def _twice(self, name: str, item: Item) -> SqlError:
+        message = f"the output name {name} is used twice; give each column its own: ... AS name"
+        return self._refuse(item.alias_place, message)

@@ -1,23 +1,96 @@
-"""The OPTIONS (...) of a differentially private SELECT: each by its own name, in its own type."""
+"""WITH DIFFERENTIAL_PRIVACY OPTIONS (...): what makes a SELECT private, and what the options say."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import field, fields
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
-from sfumato.catalogs.declarations import TableDeclaration
-from sfumato.catalogs.notes import beyond
+from sfumato.catalogs.declarations import TableDeclaration, beyond
 from sfumato.dataclass import dataclass
-from sfumato.dialect.public_groups import STRATEGY
-from sfumato.dialect.syntax import Literal, Statement, positive
-from sfumato.dialect.words import Place, Token, refusal
+from sfumato.dialect.statement import Statement
+from sfumato.dialect.tokens import Cursor, Literal, Place, Token, positive, refusal
+from sfumato.dialect.vocabulary import CLAUSES, STRATEGY
+from sfumato.display.fields import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign import ARGUMENTS, section
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name
+
+_COMPUTING = ("(", "*", "/", "+", "-", "^")
+_FORM = "an option is written name = value, such as {} = 1"
+
+
+def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal], ...]]:
+    """Return the clause's name, its place, and its options: name and value of each."""
+    if not words.take("WITH"):
+        raise words.refuse(
+            "the privacy clause is missing: write SELECT WITH DIFFERENTIAL_PRIVACY "
+            "OPTIONS (epsilon = ..., delta = ..., privacy_unit_column = ...) before the columns, "
+            "the last only where no catalog says it"
+        )
+    clause, place = words.token.word, words.token.place
+    if clause not in CLAUSES:
+        near = nearest(clause, CLAUSES)
+        raise words.refuse(
+            f"WITH {words.token.text} is not a privacy clause; "
+            + (f"did you mean {near}?" if near else "write WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
+        )
+    words.at += 1
+    if not (words.take("OPTIONS") and words.take("(")):
+        raise words.refuse(f"write OPTIONS (epsilon = ..., privacy_unit_column = ...) after WITH {clause}")
+    options: list[tuple[Literal, Literal]] = []
+    while not words.take(")"):
+        if options and not words.take(","):
+            computed = words.token.word in _COMPUTING
+            also = "; a value is written as it is, without arithmetic and functions" if computed else ""
+            raise words.refuse(f"a comma or ) is missing between options{also}")
+        if not re.fullmatch(r"\w+", words.token.text):
+            raise words.refuse(_FORM.format("epsilon"))
+        name = words.literal("name")
+        name = Literal(name.text.lower(), "name", name.place)
+        if not words.take("="):
+            raise words.refuse(_FORM.format(name.text))
+        options.append((name, _value(words)))
+    return clause, place, tuple(options)
+
+
+def _value(words: Cursor) -> Literal:
+    token = words.token
+    if token.kind == "number" or token.word in ("-", "+", "."):
+        return words.number("an option")
+    if token.kind == "end" or token.word in (",", ")", "]", "}"):
+        raise words.refuse("an option's value is missing")
+    if token.word in ("[", "("):
+        return _list(words)
+    value = words.literal(token.kind if token.kind in ("text", "name") else "word")
+    while words.take("."):
+        value = words.literal("name")
+    if not value.text and value.kind != "text":  # whose meaning is the option's
+        raise words.refuse("an option's value is missing")
+    return Literal(value.text, value.kind, Place(token.start, words.before.stop))
+
+
+def _list(words: Cursor) -> Literal:
+    """Take a list in brackets: the words of each entry."""
+    start, stop = words.at, words.closing[words.at]
+    parts: list[tuple[Token, ...]] = []
+    at = first = start + 1
+    while at <= stop:
+        if at == stop or words.tokens[at].word == ",":
+            if at == first:
+                raise words.refuse("an entry of this list is missing", words.tokens[at])
+            parts.append(tuple(words.tokens[first:at]))
+            first = at + 1
+        at = words.closing.get(at, at) + 1
+    words.at = stop + 1
+    place = Place(words.tokens[start].start, words.before.stop)
+    return Literal(words.text[place.start : place.stop], "list", place, tuple(parts))
+
 
 _canonical = {
     "kappa": "max_groups_contributed",
@@ -69,56 +142,85 @@ _MOST_PARTS = 50
 _refused = section("options")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a statement's options say; None where one is not given.
+# Numbers that options take, and what is said of others.
+_RANGES: dict[str, tuple[Callable[[Fraction], bool], str]] = {
+    "epsilon": (lambda x: x > 0, "must be greater than 0"),
+    "delta": (lambda x: 0 <= x < 1, "must be at least 0 and below 1"),
+    "confidence": (lambda x: 0 < float(x) < 1, "must be between 0 and 1, such as 0.95"),
+    "diagnostics": (lambda x: 0 < x < 1, "is a share of epsilon between 0 and 1, such as 0.05"),
+    "auto_share": (
+        lambda x: Fraction(1, 1000) <= x <= Fraction(9, 10),
+        "is a part of epsilon from 0.001 to 0.9, such as 0.3",
+    ),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Settings(Spelled):
+    """What a statement's options say, and a question takes as it is; None where one is not given.
 
     Args:
         epsilon, delta: the budget, as written.
-        unit: the column that tells whose a row is.
-        unit_parts: the columns and expressions that make a unit together; none where it is one column.
-        unit_timezone: in which these expressions read times with a zone; None where it is not named.
-        timezone: the same of all else.
-        groups, rows: limits of contribution, at least 1.
-        total_rows: the limit of rows in all groups together, in the place of both.
-        joined_rows: the limit of joined rows of a unit; what the catalog says where it is left out.
-        noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
-        selecting: the place of an option that only matters where groups are selected.
+        privacy_unit_column: the column that tells whose a row is.
+        unit_parts, unit_timezone: the columns and expressions that make a unit together, where it is no
+            single column, and the time zone in which these read times, where the text names one; that column
+            is called after them.
+        timezone: in which all else reads times with a zone, where the text names one.
+        total_rows: the limit of rows in all groups together, in the place of both other limits.
+        joined_rows: the limit of joined rows of a unit, where the text or the catalog has one.
+        noise, group_selection, pre_threshold: options of a release.
         types: of columns of a source that declares none, by name.
         multiline, encoding: how CSV is written.
-        weights: how much outputs matter, by name, as written; with their place.
-        confidence: of error bars that are named in SQL.
+        confidence: of the error bars that are named in SQL.
         sampling: whether error bars hold the sampling error too.
-        diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
-        auto_bounds, auto_limits: whether bounds, and limits of groups and rows, that are left out are found.
-        auto_share: the part of epsilon for that, as written.
+        diagnostics: the share of the budget that tells what limits and bounds changed, as written.
+        auto_share: the part of epsilon that finds bounds and limits, as written.
     """
 
     epsilon: str
     delta: str | None
-    unit: str
-    groups: int | None
-    rows: int | None
-    total_rows: int | None
-    joined_rows: int | None
-    noise: str | None
-    selection: str | None
-    threshold: int | None
-    selecting: Place | None
-    types: dict[str, str] | None
-    multiline: bool
-    encoding: str | None
-    weights: dict[str, str]
-    weighing: Place | None
-    confidence: float
-    sampling: bool
-    unit_parts: tuple[str, ...]
-    unit_timezone: str | None
-    timezone: str | None
-    diagnostics: str | None
-    auto_bounds: bool
-    auto_limits: bool
-    auto_share: str | None
+    privacy_unit_column: str
+    unit_parts: tuple[str, ...] = ()
+    unit_timezone: str | None = None
+    timezone: str | None = None
+    total_rows: int | None = None
+    joined_rows: int | None = None
+    noise: str | None = None
+    group_selection: str | None = None
+    pre_threshold: int | None = None
+    types: dict[str, str] | None = None
+    multiline: bool = True
+    encoding: str | None = None
+    confidence: float = 0.95
+    sampling: bool = False
+    diagnostics: str | None = None
+    auto_share: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Options(Settings):
+    """All that a statement's options say.
+
+    Args:
+        groups, rows: limits of contribution, at least 1.
+        selecting: the place of an option that only matters where groups are selected.
+        weights, weighing: how much outputs matter, by name, as written; with their place.
+        auto_bounds, auto_limits: whether bounds, and limits of groups and rows, that are left out are found.
+    """
+
+    groups: int | None = None
+    rows: int | None = None
+    selecting: Place | None = None
+    weights: dict[str, str] = field(default_factory=dict)
+    weighing: Place | None = None
+    auto_bounds: bool = False
+    auto_limits: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a question takes as it is."""
+        taken = {one.name: getattr(self, one.name) for one in fields(Settings)}
+        return taken | {"delta": self.delta or "0"}
 
 
 @dataclass(frozen=True)
@@ -150,31 +252,31 @@ def read_options(
     given = _Given(statement, declared, advised)
     groups, rows = (declared.max_groups, declared.max_rows) if declared is not None else (None, None)
     return Options(
-        unit=given.unit(),
+        privacy_unit_column=given.unit(),
         unit_parts=given.unit_parts(),
         unit_timezone=given.unit_timezone(),
         timezone=given.timezone(),
-        epsilon=given.epsilon(),
-        delta=given.delta(),
+        epsilon=str(given.share("epsilon")) if advised is None else advised.epsilon,
+        delta=given.share("delta") if advised is None else advised.delta,
         groups=given.whole("max_groups_contributed", groups),
         rows=given.whole("max_rows_per_group", rows),
         total_rows=given.total_rows(groups, rows),
         joined_rows=given.joined_rows(),
         noise=given.choice("noise", NOISE_CHOICES),
-        selection=given.selection(),
-        threshold=given.whole("min_privacy_units_per_group"),
+        group_selection=given.selection(),
+        pre_threshold=given.whole("min_privacy_units_per_group"),
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
         encoding=given.text_of("encoding"),
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
-        confidence=given.confidence(),
+        confidence=float(given.share("confidence") or 0.95),
         sampling=given.choice("sampling", ("true", "false")) == "true",
-        diagnostics=given.diagnostics(),
+        diagnostics=given.share("diagnostics"),
         auto_bounds=given.automatic("auto_bounds"),
         auto_limits=given.auto_limits(),
-        auto_share=given.auto_share(),
+        auto_share=given.share("auto_share"),
     )
 
 
@@ -323,38 +425,14 @@ class _Given:
             )
         return value.text
 
-    def epsilon(self) -> str:
-        if self.advised is not None:
-            return self.advised.epsilon
-        value = self._number("epsilon")
-        if Fraction(value.text) <= 0:
-            raise self._refuse(value.place, "epsilon must be greater than 0")
-        return value.text
-
-    def delta(self) -> str | None:
-        if self.advised is not None:
-            return self.advised.delta
-        if "delta" not in self.pairs:
+    def share(self, key: str) -> str | None:
+        """Return a number as written, which is in the range of its option."""
+        if key not in self.pairs:
             return None
-        value = self._number("delta")
-        if not 0 <= Fraction(value.text) < 1:
-            raise self._refuse(value.place, "delta must be at least 0 and below 1")
-        return value.text
-
-    def confidence(self) -> float:
-        if "confidence" not in self.pairs:
-            return 0.95
-        value = self._number("confidence")
-        if not 0 < float(value.text) < 1:
-            raise self._refuse(value.place, "confidence must be between 0 and 1, such as 0.95")
-        return float(value.text)
-
-    def diagnostics(self) -> str | None:
-        if "diagnostics" not in self.pairs:
-            return None
-        value = self._number("diagnostics")
-        if not 0 < Fraction(value.text) < 1:
-            raise self._refuse(value.place, "diagnostics is a share of epsilon between 0 and 1, such as 0.05")
+        value = self._number(key)
+        is_within, expected = _RANGES[key]
+        if not is_within(Fraction(value.text)):
+            raise self._refuse(value.place, f"{key} {expected}")
         return value.text
 
     def automatic(self, key: str) -> bool:
@@ -373,14 +451,6 @@ class _Given:
                 "max_rows_contributed; keep one of the two",
             )
         return wanted
-
-    def auto_share(self) -> str | None:
-        if "auto_share" not in self.pairs:
-            return None
-        value = self._number("auto_share")
-        if not Fraction(1, 1000) <= Fraction(value.text) <= Fraction(9, 10):
-            raise self._refuse(value.place, "auto_share is a part of epsilon from 0.001 to 0.9, such as 0.3")
-        return value.text
 
     def _number(self, key: str) -> Literal:
         name, value = self.pairs[key]

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
-from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
+from sfumato.dialect.from_clause import (
+    DEEPEST,
+    From,
+    Joined,
+    NotJoined,
+    Query,
+    Reference,
+    Source,
+    qualified,
+    read_from,
+    tables_of,
+)
 from sfumato.dialect.inside.scope import traced
-from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
 from sfumato.query.schema import spelled

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfumato.dialect.tree import Node, ask
-from sfumato.engines.duckdb.expressions.part import (
+from sfumato.dialect.tree import Node, ask, made
+from sfumato.engines.duckdb.expressions.parts import (
     SPANS,
     Form,
     NotTotal,
@@ -25,7 +25,6 @@ from sfumato.engines.duckdb.expressions.part import (
     tried,
     understood,
 )
-from sfumato.engines.duckdb.expressions.syntax import made
 from sfumato.engines.duckdb.expressions.times import time_arithmetic
 from sfumato.query.schema import FLOATS, INTEGERS
 
