@@ -18,7 +18,7 @@ from sfumato.query.query import LARGEST_WEIGHT
 from sfumato.query.question import Question
 from sfumato.query.tables.combining import units_of
 
-# What looking takes of epsilon where nobody says; measured in docs/choosing.md.
+# What looking takes of epsilon where nobody says; measured in docs/accuracy.md.
 SHARE = Fraction(1, 5)
 MOST_QUESTIONS = 64
 # Into how many equal parts the rest is divided, of which each question gets one at least.

@@ -21,7 +21,7 @@ from sfumato.query.plans.shares import Share
 from sfumato.query.query import Query
 
 # What looks take of epsilon where nobody says, and where limits alone are found: measured, in
-# docs/choosing.md.
+# docs/accuracy.md.
 AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
 
 
