@@ -341,7 +341,7 @@ print(len(opened), *sys.modules)
     ours = (
         "audit cli client service testing snapping dialect.meaning dialect.inside.text budget.ledger.ledger"
     )
-    ours += " measurements.stratified_survey query.previews.preview query.analysis.analyse transformations.records.sums"
+    ours += " measurements.stratified_survey query.previews.preview query.analysis.analyse transformations.records.record_sums"
     slow = {"scipy", "pandas", "mpmath", "dp_accounting", "typer", "rich", "matplotlib"}
     slow |= {"pyarrow.compute", "numpy.polynomial", "sqlite3", "difflib"}
     assert not (slow | {f"sfumato.{name}" for name in ours.split()}) & loaded

@@ -169,7 +169,7 @@ BASE = (
         (
             "transformations/statistics/*.py",
             "transformations/grid.py",
-            "transformations/lattice.py",
+            "transformations/quantile_lattice.py",
             "framework/bodies.py",
         ),
         ("tests/certificate/test_planned.py", "tests/engines/test_statistics.py"),

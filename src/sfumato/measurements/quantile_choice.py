@@ -26,7 +26,7 @@ from sfumato.measurements.candidates import uniform_below
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words
 from sfumato.noise.bernoulli import pick
-from sfumato.transformations.lattice import Lattice
+from sfumato.transformations.quantile_lattice import Lattice
 
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.
 DIGITS = 1, 2, 3

@@ -26,7 +26,7 @@ from sfumato.query.engine import BroughtKeys
 from sfumato.query.found import told
 from sfumato.query.noisy.choosing import Choice
 from sfumato.query.schema import Filter
-from sfumato.transformations import QuantileTree, Role, Statistic, cone_of
+from sfumato.transformations import Role, Statistic, cone_of
 
 if TYPE_CHECKING:
     from sfumato.query.plans.plan import Plan
@@ -411,11 +411,7 @@ def _each_content(
             }
             if c.bounds is not None:
                 content |= {"lower": c.bounds[0], "upper": c.bounds[1]}
-            if isinstance(statistic, QuantileTree):
-                content["leaf_width"] = statistic.leaf_width
-            if statistic.each_of is not None:
-                content["each_of"] = {"first": statistic.names[0], "what": statistic.each_of}
-            rows.append(content)
+            rows.append(content | statistic.content)
     return rows
 
 

@@ -14,10 +14,16 @@ from sfumato.names import face
 
 if TYPE_CHECKING:
     from sfumato.framework import Ball, Norm, Row
+    from sfumato.transformations.contribution_bounding import (
+        bound_groups,
+        bound_rows,
+        bound_total_rows,
+        scale_groups,
+    )
     from sfumato.transformations.grid import Grid, ValueGrid
-    from sfumato.transformations.lattice import Lattice
-    from sfumato.transformations.records.columns import cast, clamp, column, impute
-    from sfumato.transformations.records.sums import (
+    from sfumato.transformations.quantile_lattice import Lattice
+    from sfumato.transformations.records.record_columns import cast, clamp, column, impute
+    from sfumato.transformations.records.record_sums import (
         bounded_sum,
         count,
         count_by_categories,
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
         mean,
         variance,
     )
-    from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
     from sfumato.transformations.statistics.count import Count, CountUnits
     from sfumato.transformations.statistics.cross_moments import Axis, CrossMoments
     from sfumato.transformations.statistics.distinct_values import DistinctMatched, DistinctShared
@@ -109,11 +114,11 @@ __all__ = [
 _HOMES = {
     "framework": "Ball Norm Row",
     "transformations.grid": "Grid ValueGrid",
-    "transformations.lattice": "Lattice",
-    "transformations.records.columns": "cast clamp column impute",
-    "transformations.records.sums": "bounded_sum count count_by_categories covariance histogram mean "
+    "transformations.quantile_lattice": "Lattice",
+    "transformations.records.record_columns": "cast clamp column impute",
+    "transformations.records.record_sums": "bounded_sum count count_by_categories covariance histogram mean "
     "variance",
-    "transformations.rows": "bound_groups bound_rows bound_total_rows scale_groups",
+    "transformations.contribution_bounding": "bound_groups bound_rows bound_total_rows scale_groups",
     "transformations.statistics.count": "Count CountUnits",
     "transformations.statistics.cross_moments": "Axis CrossMoments",
     "transformations.statistics.distinct_values": "DistinctMatched DistinctShared",

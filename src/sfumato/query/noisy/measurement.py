@@ -120,7 +120,7 @@ class GroupMeasurement(Spelled):
         """
         statistics = counted(needed.statistics, choices)
         # Selection needs the number of units, whether or not it is released.
-        if selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
+        if selection is not None and not any(s.counts_units for s in statistics):
             statistics = (CountUnits(), *statistics)
         keys = query.public_keys
         shown = keys.num_rows if isinstance(keys, pa.Table) else None if query.keys else 1

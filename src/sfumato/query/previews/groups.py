@@ -26,7 +26,6 @@ from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.previews.made_up import MadeUp, made_up_rows, width
 from sfumato.query.query import Query
-from sfumato.transformations import QuantileTree
 
 MOST_ROWS, MOST_VALUES = 1_000_000, 10_000_000  # made up for one group
 _FINE = Fraction(1 << 30)  # grid steps: a scale at which rounding does not matter, and all numbers fit
@@ -225,7 +224,7 @@ def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
     return {
         c.name: WideIntegers.from_arrow(columns[c.name][:1]).scaled(c.step)
         for s in plan.requirements.statistics
-        if not s.listed and not isinstance(s, QuantileTree)
+        if not s.listed
         for c in s.coordinates
         if c.name in columns
     }

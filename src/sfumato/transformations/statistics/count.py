@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
 from sfumato.sql_text import identifier
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, has_value, scaled_down, scaled_down_upwards
 from sfumato.transformations.row_sql import RowSql, SqlPart
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 

@@ -13,9 +13,9 @@ from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
 from sfumato.framework.bodies import weighted
 from sfumato.sql_text import identifier
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.row_sql import RowSql, SqlPart
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 # With more columns, corners are too many to look at; each number then counts with its largest value.

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, has_value, scaled_down
 from sfumato.transformations.row_sql import RowSql, value_hash
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 

@@ -30,7 +30,7 @@ from sfumato.framework import (
     Transformation,
 )
 from sfumato.names.helpful import helpful
-from sfumato.transformations.rows import Contributions, Parts
+from sfumato.transformations.contribution_bounding import Contributions, Parts
 from sfumato.transformations.statistics.statistic import Statistic
 
 

@@ -25,10 +25,10 @@ from sfumato.framework import (
 )
 from sfumato.framework.bodies import SimplexBody
 from sfumato.sql_text import double
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, scaled_counts
-from sfumato.transformations.lattice import Lattice
+from sfumato.transformations.quantile_lattice import Lattice
 from sfumato.transformations.row_sql import RowSql
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 BRANCHING = 16
@@ -89,6 +89,11 @@ class QuantileTree(Statistic):
     def leaf_width(self) -> float:
         """The width of a leaf, in the column's unit: values in one leaf are not told apart."""
         return (self.upper - self.lower) / LEAVES
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """How wide leaves are."""
+        return {"leaf_width": self.leaf_width}
 
     @property
     def note(self) -> str | None:

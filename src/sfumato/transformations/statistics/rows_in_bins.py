@@ -21,9 +21,9 @@ from sfumato.errors import ParameterError
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body
 from sfumato.framework.bodies import SimplexBody
 from sfumato.sql_text import double, literal
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, has_value, scaled_counts, scaled_down
 from sfumato.transformations.row_sql import RowSql
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 from sfumato.transformations.statistics.weighted_sum import WeightGrid
 
@@ -265,6 +265,11 @@ class RowsInBins(Statistic):
         ]
         counts = scaled_counts(places, self.rows, self.exponent, weight)
         return Counter({self.names[place]: n for place, n in counts.items()})
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What all bins are, as they are many of a kind."""
+        return {"each_of": {"first": self.names[0], "what": self.each_of}}
 
     @property
     def each_of(self) -> str:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.display.fields import Spelled
 from sfumato.framework import WHOLE, Body
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.row_sql import RowSql, SqlPart
-from sfumato.transformations.rows import Values
 
 
 class Role(Enum):
@@ -195,9 +195,9 @@ class Statistic(ABC):
         return "once"
 
     @property
-    def each_of(self) -> str | None:
-        """What its numbers are, in a few words, where they are many of a kind."""
-        return None
+    def content(self) -> dict[str, Any]:
+        """What explanations say of each of its numbers beside what they say of all."""
+        return {}
 
     @property
     def note(self) -> str | None:

@@ -10,9 +10,9 @@ from typing import Any
 from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE, Body, Segment
 from sfumato.sql_text import identifier
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
 from sfumato.transformations.row_sql import RowSql, SqlPart
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 # A row is clamped to this many steps before it is added up, so that a unit's own sum is exact in

@@ -12,9 +12,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WEIGHT_BITS, WHOLE, Ball, BallBody, Body, Segment
 from sfumato.sql_text import double, identifier
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
 from sfumato.transformations.row_sql import RowSql, SqlPart, sums_of
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 

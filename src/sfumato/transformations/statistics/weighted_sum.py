@@ -11,9 +11,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Product, Segment
 from sfumato.sql_text import identifier
+from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, ValueGrid, as_double, has_value, scaled_down, steps_half_away
 from sfumato.transformations.row_sql import RowSql, SqlPart
-from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 

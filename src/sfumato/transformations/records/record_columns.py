@@ -23,7 +23,7 @@ from sfumato.framework import (
 from sfumato.framework.domains import check_length
 from sfumato.names.helpful import helpful
 from sfumato.transformations.grid import has_value
-from sfumato.transformations.records.space import (
+from sfumato.transformations.records.record_space import (
     ADD_REMOVE,
     Bounds,
     Kind,

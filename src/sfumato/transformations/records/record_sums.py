@@ -21,7 +21,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.names.helpful import helpful
-from sfumato.transformations.records.space import (
+from sfumato.transformations.records.record_space import (
     ADD_REMOVE,
     Bounds,
     Kind,
