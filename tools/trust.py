@@ -67,10 +67,8 @@ BASE = (
         (
             "certificate/certificate.py",
             "certificate/composition.py",
-            "certificate/contributions.py",
             "certificate/description.py",
-            "certificate/noise.py",
-            "certificate/numbers.py",
+            "certificate/unit_loss.py",
         ),
         (
             "tests/certificate/test_noise.py",

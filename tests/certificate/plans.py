@@ -147,10 +147,10 @@ PLANS = {
         epsilon="1",
     ),
     "two gaussian parts": release(
-        part([UNITS], independent("gaussian", units="845/100"), **SMALL),
-        part([ROWS], independent("gaussian", rows="2535/100"), **SMALL),
-        epsilon="1",
-        delta="1/1000000",
+        part([UNITS], independent("gaussian", units="598/100"), **SMALL),
+        part([ROWS], independent("gaussian", rows="1794/100"), **SMALL),
+        epsilon="2",
+        delta="1/500000",
     ),
 }  # fmt: skip
 
@@ -163,7 +163,7 @@ def _tight(description, delta):
 
 for _name, _delta in {
     "laplace threshold": "648/1000000000",
-    "gaussian threshold": "917/1000000000",
+    "gaussian threshold": "1797/1000000000",
     "k-norm threshold": "499/1000000000",
     "centred": "267/10000000000",
     "levels": "792/1000000000",

@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath as mp
 import pytest
 
-from sfumato.certificate import numbers
+from sfumato.certificate import composition
 from sfumato.certificate.composition import Loss
 
 ZERO = Fraction(1, 10**30)  # nothing is enough
@@ -70,10 +70,10 @@ def test_directed_functions(seed):
         x += Fraction(1, 3) * Fraction(rng.uniform(0, 1e-6))
         true = mp.exp(exact(x))
         near = mp.mpf(10) ** -44
-        assert true < exact(numbers.exp_above(x)) < true * (1 + near)
-        tail, high = mp.ncdf(-exact(abs(x))), exact(numbers.tail_above(abs(x)))
+        assert true < exact(composition.exp_above(x)) < true * (1 + near)
+        tail, high = mp.ncdf(-exact(abs(x))), exact(composition.tail_above("gaussian", abs(x)))
         assert tail <= high and (abs(x) > 36 or high < tail * (1 + near))
-        root = numbers.root_above(abs(x))
+        root = composition.root_above(abs(x))
         assert root**2 >= abs(x) and root**2 <= abs(x) * (1 + Fraction(1, 2**58))
 
 
@@ -82,17 +82,17 @@ def test_gaussian(mu):
     mu = Fraction(mu)
     for epsilon in (Fraction(x) for x in ("-3", "-1/7", "0", "1/1000", "1/3", "1", "6", "40")):
         true = gaussian_delta(exact(mu), exact(epsilon))
-        found = exact(numbers.gaussian_delta(mu**2, epsilon))
+        found = exact(composition.gaussian_delta(mu**2, epsilon))
         assert true <= found
         if true > mp.mpf(10) ** -290:
             assert found <= true * (1 + mp.mpf(10) ** -15)
 
 
 def test_numbers_beyond_all_digits_have_bounds():
-    assert 0 < numbers.exp_above(Fraction(-(10**30))) < Fraction(1, 10**300)
-    assert numbers.gaussian_delta(Fraction(10**20), Fraction(1)) == 1
-    assert 0 < numbers.gaussian_delta(Fraction(1, 10**20), Fraction(1)) < Fraction(1, 10**300)
-    without_noise = exact(numbers.gaussian_delta(Fraction(0), Fraction(-1, 3)))
+    assert 0 < composition.exp_above(Fraction(-(10**30))) < Fraction(1, 10**300)
+    assert composition.gaussian_delta(Fraction(10**20), Fraction(1)) == 1
+    assert 0 < composition.gaussian_delta(Fraction(1, 10**20), Fraction(1)) < Fraction(1, 10**300)
+    without_noise = exact(composition.gaussian_delta(Fraction(0), Fraction(-1, 3)))
     assert 0 < without_noise - (1 - mp.exp(-mp.mpf(1) / 3)) < mp.mpf(10) ** -44
 
 
@@ -178,7 +178,7 @@ def test_any_of_many(chance, times):
     chance = Fraction(chance)
     with mp.workdps(60):
         true = 1 - (1 - exact(chance)) ** times
-        found = exact(numbers.any_of_many(chance, times))
+        found = exact(composition.any_of_many(chance, times))
         assert true * (1 - mp.mpf(10) ** -50) <= found <= true * (1 + mp.mpf(10) ** -50)
 
 

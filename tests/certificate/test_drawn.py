@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.certificate.contributions import bounding, boxes, shift
 from sfumato.certificate.description import read
+from sfumato.certificate.unit_loss import bounding, boxes, shift
 from sfumato.exact.toeplitz import Toeplitz
 from sfumato.exact.trees import Tree
 from sfumato.measurements.candidates import peel, peel_limited

@@ -49,11 +49,9 @@ HARMLESS = {
     ("joint", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("values", "parts.0.groups.per_unit"): "one draw hides any number of groups",
     ("joint", "parts.0.noise.units"): "units limit the rest without rows between them, with the same norm",
+    ("two gaussian parts", "parts.0.noise.law"): "Laplace noise of these scales has a pure epsilon of 0.33",
+    ("two gaussian parts", "parts.1.noise.law"): "Laplace noise of these scales has a pure epsilon of 0.33",
     ("centred", "parts.0.noise.counts.0.weight"): "twice as much of the number in common is more noise",
-    ("two gaussian parts", "parts.0.epsilon"): "squares of Gaussian parts add up, whatever each claims",
-    ("two gaussian parts", "parts.0.delta"): "squares of Gaussian parts add up, whatever each claims",
-    ("two gaussian parts", "parts.1.epsilon"): "squares of Gaussian parts add up, whatever each claims",
-    ("two gaussian parts", "parts.1.delta"): "squares of Gaussian parts add up, whatever each claims",
 }
 
 

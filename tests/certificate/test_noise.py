@@ -12,9 +12,8 @@ from scipy.optimize import linprog
 
 from sfumato.certificate import CertificateError, certificate, certify
 from sfumato.certificate.composition import Loss
-from sfumato.certificate.contributions import bounding
 from sfumato.certificate.description import read
-from sfumato.certificate.noise import lone_chance, noise_losses
+from sfumato.certificate.unit_loss import bounding, lone_chance, noise_losses
 from tests.certificate.descriptions import (
     BINS,
     NULLS,
@@ -359,10 +358,19 @@ def test_hidden_groups_by_enumeration(monkeypatch):
         certificate, "noise_losses", lambda part, limits: [Toy(mu_squared=Fraction(limits.groups))]
     )
     for k in (1, 2):
+        events = 1 - (1 - chance) ** k
+        claim = str((events + (1 - events) * noise[k]) * Fraction(1_000_001, 1_000_000))
         ways = [[0] * lone + [8] * (k - lone) for lone in range(k + 1)]
         true = max(max(delta(w, [n + 1 for n in w]), delta([n + 1 for n in w], w)) for w in ways)
-        described = part(keys="private", per_unit=k, selection=threshold(2), delta=str(true * Fraction(6, 5)))
-        assert true <= certify(release(described)).delta <= true * Fraction(6, 5)
+        described = part(
+            [UNITS],
+            independent("laplace", units=1),
+            keys="private",
+            per_unit=k,
+            selection=threshold(2),
+            delta=claim,
+        )
+        assert true <= certify(release(described)).delta <= true * Fraction(2)
 
 
 def test_truncated_geometric_beside_noise():

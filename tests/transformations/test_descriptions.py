@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sfumato.certificate.contributions import boxes, shift
 from sfumato.certificate.description import read
+from sfumato.certificate.unit_loss import boxes, shift
 from sfumato.errors import QueryError
 from sfumato.framework import WHOLE, Ball
 from sfumato.transformations import (

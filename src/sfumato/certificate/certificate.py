@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
-from sfumato.certificate.composition import Loss
-from sfumato.certificate.contributions import Bounding, Description, bounding
-from sfumato.certificate.description import CertificateError, read, require
-from sfumato.certificate.noise import lone_chance, noise_losses
-from sfumato.certificate.numbers import any_of_many, exp_above, gaussian_delta
-
-_PLACES = 32  # numbers of lone groups that are tried one by one, and how many beyond these
+from sfumato.certificate.composition import Loss, any_of_many, exp_above, total
+from sfumato.certificate.description import CertificateError, Description, limit_steps, read, require, take
+from sfumato.certificate.unit_loss import Bounding, bounding, lone_chance, noise_losses
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,9 +69,15 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     >>> certify({"version": 1, "unit": "id", "neighbours": "one_unit", **claim, "parts": parts}).epsilon
     Fraction(1, 2)
     """
-    known, proofs = read(description), []
-    survey = known["neighbours"] == "one_answer"
+    return copy_context().run(_certified, description)  # which counts its steps
+
+
+def _certified(description: Mapping[str, Any]) -> Certificate:
+    """Return the certificate of a description."""
+    known, proofs = read(description), list[Proof]()
+    limit_steps(description)
     for place, part in enumerate(known["parts"]):
+        survey = known["neighbours"] == "one_answer"
         try:
             require((part["kind"] == "survey") == survey, "kind", "not for these neighbours")
             proofs.append(_proved(part))
@@ -83,53 +85,28 @@ def certify(description: Mapping[str, Any]) -> Certificate:
             raise CertificateError(f"parts[{place}].{refusal.where}", refusal.problem) from None
         except ArithmeticError:
             raise CertificateError(f"parts[{place}]", "some number is too large or too small") from None
-
     numbers = ([getattr(proof, own.name) for proof in proofs] for own in fields(Proof))
-    totals: Any = (None if None in own else sum(own, Fraction(0)) for own in numbers)
-    epsilon, delta, pure, mu_squared, rho, events = totals
-    claim = known["epsilon"], known["delta"]
-    if mu_squared is not None and (epsilon > claim[0] or delta > claim[1]):
-        # Gaussian parts, whose sizes may depend on earlier results, add up as squares under a fixed sum.
-        epsilon, delta = claim[0], events + gaussian_delta(mu_squared, claim[0])
-    fit = epsilon <= claim[0] and delta <= claim[1]
+    sums: Any = (None if None in own else total(own) for own in numbers)
+    found = Certificate(*sums, known, tuple(proofs))  # type: ignore[call-arg]
+    fit = found.epsilon <= known["epsilon"] and found.delta <= known["delta"]
     require(fit, "epsilon", "the parts may lose more than that together")
-    return Certificate(epsilon, delta, pure, mu_squared, rho, events, known, tuple(proofs))
+    return found
 
 
 def _proved(part: Description) -> Proof:
     """Return what a part is proved to lose, or refuse."""
+    take(300)
     losses, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
-    delta = _delta(part, losses, events)
-    rule = part.get("selection")
-    if delta > part["delta"] and rule and rule["kind"] == "threshold" and not part["groups"]["total_rows"]:
-        delta = max(_delta(part, *case) for case in _hidden(part))
+    room, best = max(part["delta"] - events, Fraction(0)), Fraction(1)
+    for loss in losses:
+        best = best if best <= room else min(best, loss.delta(part["epsilon"], room))
+    # What groups show of noise they show where none is shown that the unit is alone in.
+    delta = events + best * (1 - events if part["kind"] == "groups" else 1)
     require(delta <= part["delta"], "delta", f"at the claimed epsilon at most {float(delta):.6g} is proved")
     pure = min((loss.epsilon for loss in losses if loss.epsilon is not None), default=None)
     only = losses[0].mu_squared if losses[0] == Loss(mu_squared=losses[0].mu_squared) else None
     epsilon = part["epsilon"] if pure is None else min(pure, part["epsilon"])
     return Proof(epsilon, delta, pure, only, min(loss.rho for loss in losses), events)
-
-
-def _delta(part: Description, losses: list[Loss], events: Fraction) -> Fraction:
-    """Return a bound of delta where either events happen, or the losses are all that there is."""
-    room, best = max(part["delta"] - events, Fraction(0)), Fraction(1)
-    for loss in losses:
-        best = best if best <= room else min(best, loss.delta(part["epsilon"], room))
-    # What groups show of noise they show where none is shown alone.
-    return events + best * (1 - events if part["kind"] == "groups" else 1)
-
-
-def _hidden(part: Description) -> Iterator[tuple[list[Loss], Fraction]]:
-    """Yield losses and events for each number of lone groups of a unit, of which one is the worst.
-
-    Lone groups that are hidden take their noise away: of l of them, and k groups, only k - l show noise.
-    """
-    limits, chance = bounding(part), lone_chance(part)
-    k = limits.groups
-    places = sorted({*range(min(k, _PLACES)), *range(0, k, -(-k // _PLACES)), k})
-    for before, lone in pairwise([-1, *places]):  # from before + 1 to this one
-        fewer = Bounding(k - before - 1, None, limits.shown)
-        yield (_of_groups(part, fewer) if fewer.groups else [Loss()]), any_of_many(chance, lone)
 
 
 def _groups(part: Description) -> tuple[list[Loss], Fraction]:
@@ -138,20 +115,15 @@ def _groups(part: Description) -> tuple[list[Loss], Fraction]:
     Groups that are hidden without the unit are all hidden but for the chance `events`, and their noise too.
     """
     limits, rule = bounding(part), part["selection"]
-    losses, events = _of_groups(part, limits), Fraction(0)
-    if rule is not None and rule["kind"] == "threshold":
-        events = any_of_many(lone_chance(part), limits.groups)
-    elif rule is not None:
-        events = any_of_many(rule["delta"], limits.groups)
-        losses = [loss + Loss(pure=((rule["epsilon"], limits.groups),)) for loss in losses]
-    return losses, events
-
-
-def _of_groups(part: Description, limits: Bounding) -> list[Loss]:
-    """Return losses of noise and choices, each a bound."""
-    times = limits.groups if limits.total_rows is None else 1
-    choices = Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
-    return [loss + choices for loss in noise_losses(part, limits)]
+    losses, times = noise_losses(part, limits), limits.groups if limits.total_rows is None else 1
+    beside = Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
+    if rule is None:
+        chance = Fraction(0)
+    elif rule["kind"] == "threshold":
+        chance = lone_chance(part)
+    else:
+        chance, beside = rule["delta"], beside + Loss(pure=((rule["epsilon"], limits.groups),))
+    return [loss + beside for loss in losses], any_of_many(chance, limits.groups)
 
 
 def _choice(choice: Description, limits: Bounding) -> Fraction:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any
+
+Description = Mapping[str, Any]
 
 # A record has exactly these fields, each with its form: a scalar, a record, or values between quotes. "?"
 # adds null; "*" makes a list, "+" one that is not empty, "%" an object from names. "@" includes the fields of
@@ -14,7 +18,7 @@ GRAMMAR = """
 description: version:version unit:text neighbours:'one_unit'|'one_answer' @claim parts:part+
 claim: epsilon:positive delta:chance
 
-part.groups: kind @claim groups:limits statistics:statistic* choices:choice* noise:noise? selection:selection?
+part.groups: kind @claim groups:limits statistics:statistic+ choices:choice* noise:noise selection:selection?
 limits: keys:'public'|'private'|'brought' @most beyond:'sample'|'scale'
 most: shown:count? per_unit:count? total_rows:count?
 part.largest_groups: kind @claim keys:'public'|'private' @range @picks noise:law?
@@ -81,6 +85,23 @@ def require(condition: object, where: str, problem: str) -> None:
         raise CertificateError(where, problem)
 
 
+_MOST_STEPS = 1_500_000  # of about a microsecond each, to check one description
+_steps_left = ContextVar("steps_left", default=1 << 62)
+
+
+def take(steps: int) -> None:
+    """Refuse a description that asks for more work than any release, before the work is done."""
+    require(steps <= _steps_left.get(), "parts", "to check them takes too long")
+    _steps_left.set(_steps_left.get() - steps)
+
+
+def limit_steps(description: Mapping[str, Any]) -> None:
+    """Start to count steps, first those of sums: exact numbers may have all their denominators in common."""
+    _steps_left.set(_MOST_STEPS)
+    exact = _QUOTED.findall(json.dumps(description))
+    take(len(exact) * max(map(len, exact)) * len("".join({*exact})) >> 14)
+
+
 # For each scalar what it is, for messages; its type (fractions are texts); and which values it admits.
 SCALARS: Mapping[str, tuple[str, type, Callable[[Any], bool]]] = {
     "version": ("1, the version that is known", int, lambda x: x == 1),
@@ -97,6 +118,7 @@ SCALARS: Mapping[str, tuple[str, type, Callable[[Any], bool]]] = {
     "chance": ('a number from 0 to below 1 as "p/q"', Fraction, lambda x: 0 <= x < 1),
 }
 _EXACT = re.compile(r"(0|-?[1-9][0-9]{0,2999})(?:/([1-9][0-9]{0,2999}))?", re.ASCII)
+_QUOTED = re.compile(r'"[-0-9/]+"', re.ASCII)
 
 
 def _record(name: str, records: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,378 @@
+"""What one privacy unit adds to one group and to all of them, and what each shape of noise loses of that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, chain, combinations, pairwise
+
+from sfumato.certificate.composition import Counted, Loss, k_norm_tail, root_above, tail_above, total
+from sfumato.certificate.description import Description, require, take
+
+# A name, two columns, the largest product, how far rounding moves it, and what is then taken off.
+Product = tuple[str, tuple[int, int], Fraction, Fraction, Fraction]
+Coordinates = Mapping[str, tuple[Description, Fraction]]  # their statistics, and the largest number of a row
+
+_MANY = ("bins", "nodes", "vector")  # kinds of which a group has many numbers
+# Kinds whose first number is not negative.
+_COUNTS = ("units", "rows", "values", "vector_rows", "distinct", "weighted")
+_CUT = ("nodes", "margin", "quantiles")  # are counted of leaves, whose counts are cut towards zero
+_TRIED = 10  # columns of which all combinations of 0 and an end are looked at
+_PARTS = 2**20  # contributions are scaled by whole numbers of these
+
+
+def half_range(bounds: Description) -> int:
+    """Return the largest distance from the centre between bounds, and of 0 where a value may be missing."""
+    require(bounds["lower"] <= bounds["upper"], bounds["name"], "the lower bound is above the upper one")
+    ends = [bounds["lower"], bounds["upper"], *([Fraction(0)] if bounds.get("missing") else [])]
+    return int(max(abs(end - bounds["centre"]) for end in ends))
+
+
+def boxes(statistic: Description) -> list[tuple[str, Fraction]]:
+    """Return each coordinate, and the largest number that one row, or one unit, adds or takes away."""
+    kind, one = statistic["kind"], statistic.get("one", Fraction(1))
+    if kind in ("row_sums", "cross"):
+        sums, products, beside = _sums(statistic)
+        ends = [(name, max(abs(c), abs(math.floor(top + off) - c))) for name, _, top, off, c in products]
+        return [*sums, *ends, *((own["name"], own["one"]) for own in beside)]
+    if kind == "bins":
+        return [(name, one * statistic["weight"]) for name in statistic["names"]]
+    if kind == "weighted":
+        most, values = statistic["weight"], statistic["values"]
+        own = [] if values is None else [(values["name"], most * -(-half_range(values) >> values["bits"]))]
+        return [(statistic["name"], most), *own]
+    if kind == "margin":
+        parts, whole = statistic["rank"] * (1 << statistic["bits"]), 1 << statistic["bits"]
+        one *= max(math.ceil(parts), whole - math.floor(parts))
+    elif kind == "distinct":
+        one *= statistic["values"]
+    elif kind == "unit_sum":
+        one = Fraction(half_range(statistic))
+    return [(statistic["name"], statistic["radius"] if kind == "vector" else one)]
+
+
+def _sums(statistic: Description) -> tuple[list[tuple[str, Fraction]], list[Product], list[Description]]:
+    """Return the columns of a row, with half ranges; products of two of them; and what is counted beside."""
+    columns, squares = statistic.get("columns", [statistic]), statistic.get("squares")
+    pairs = statistic.get("pairs", [squares | {"first": 0, "second": 0}] if squares else [])
+    halves, products = [half_range(column) for column in columns], []
+    for pair in pairs:
+        i, j, bits = pair["first"], pair["second"], pair.get("bits", 0)
+        require(i <= j < len(columns), pair["name"], "expected two columns in order")
+        centre = pair["centre"] if squares else columns[i]["square_centre"] if i == j else Fraction(0)
+        largest = Fraction(halves[i] * halves[j], 1 << bits)
+        products.append((pair["name"], (i, j), largest, Fraction(bits > 0, 2), centre))
+    require(len({of for _, of, *_ in products}) == len(products), "pairs", "a product is there twice")
+    beside = statistic.get("complete", statistic.get("nulls"))
+    sums = [(column["name"], Fraction(half)) for column, half in zip(columns, halves, strict=True)]
+    return sums, products, [beside] if beside else []
+
+
+def _at_ends(gains: Sequence[Fraction], shared: Sequence[tuple[set[int], Fraction]]) -> Fraction:
+    """Return the largest sum of gains of columns that are at an end, and not 0, and of two that both are.
+
+    The latter are not negative, so that only columns with losses may be 0 where the sum is largest.
+    """
+    losses = [i for i, gain in enumerate(gains) if gain < 0]
+    whole = total(max(gain, Fraction(0)) for gain in gains) + total(gain for _, gain in shared)
+    if len(losses) > _TRIED:
+        return whole
+    take(len(shared) << len(losses) + 1)
+    ends = chain.from_iterable(combinations(losses, n) for n in range(len(losses) + 1))
+    tried = (({*losses} - {*end}, total(gains[i] for i in end)) for end in ends)
+    return whole + max(own - total(gain for of, gain in shared if of & zero) for zero, own in tried)
+
+
+def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
+    """Return L1 and L2 of one row.
+
+    L2 is convex in the square of each column, but for rounding, so largest where each is 0 or at an end. For
+    L1 products are at their ends, and a square may be below its centre, within a parabola whose top counts.
+    """
+    sums, products, beside = _sums(statistic)
+    ends = [half / scales[name] for name, half in sums]
+    l1, l2, gains, shared = total(ends), Fraction(0), [end**2 for end in ends], []
+    for name, (i, j), largest, off, centre in products:
+        scale, end = scales[name], ends[i]
+        most = abs(math.floor(largest + off) - centre) / scale
+        low, high = (((abs(x - centre) + off) / scale) ** 2 for x in (0, largest))
+        if i == j:
+            part = min(end * scale / (2 * largest), Fraction(1)) if largest else Fraction(1)
+            most = max(most, end * (part - 1) + (centre + off - largest * part**2) / scale)
+            gains[i] += high - low
+        else:
+            shared.append(({i, j}, high - low))
+        l1, l2 = l1 + most, l2 + low
+    l2 += _at_ends(gains, shared)
+    extra = total(own["one"] / scales[own["name"]] for own in beside)
+    if statistic["kind"] == "cross":
+        return l1 + extra, l2 + extra**2
+    return max(l1, extra), max(l2, extra**2)  # a row has a value, or is NULL
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far one row, or one unit, moves a statistic of one group, over the scales of the noise.
+
+    Args:
+        rows: how many rows of a unit there may be; None where a unit counts as a whole.
+        pairs: distances, and of how many numbers, where all can be largest together; else empty.
+        l1, l2: the largest sums of distances, and of their squares.
+    """
+
+    rows: int | None
+    pairs: Counted
+    l1: Fraction
+    l2: Fraction
+
+
+def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
+    """Return how far one row, or one unit, moves a statistic.
+
+    Args:
+        statistic: as described.
+        scales: of the noise of its coordinates.
+    """
+    kind, ball = statistic["kind"], statistic.get("ball")
+    pairs: Counted = tuple((box / scales[name], 1) for name, box in boxes(statistic))
+    if kind in _MANY:  # one bin, a node on each level, one entry or all
+        many = statistic["levels"] if kind == "nodes" else statistic["length"] if ball == "linf" else 1
+        pairs = ((max(pairs)[0], many),)
+    whole, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
+    l1 = whole
+    if kind in ("row_sums", "cross"):
+        l1, l2 = _of_sums(statistic, scales)
+    elif ball == "l2":
+        l1 *= root_above(Fraction(statistic["length"]))
+    return Shift(statistic.get("rows"), pairs if l1 == whole else (), l1, l2)
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How the contributions of one unit are limited.
+
+    Args:
+        groups: the most groups that it is in.
+        total_rows: the most rows in all of them, or None.
+        shown: the number of public groups, or None.
+    """
+
+    groups: int
+    total_rows: int | None
+    shown: int | None
+
+    def corner(self, rows: int | None) -> tuple[int, int]:
+        """Return how many rows are in one group, and in how many groups, at a corner of what a unit adds."""
+        if rows is None:
+            return 1, self.groups
+        return (rows, self.groups) if self.total_rows is None else (self.total_rows, 1)
+
+    def l1(self, shifts: Sequence[Shift]) -> Fraction:
+        """Return the largest sum of distances in all groups."""
+        return total(math.prod(self.corner(s.rows)) * s.l1 for s in shifts)
+
+    def l2(self, shifts: Sequence[Shift]) -> Fraction:
+        """Return the largest sum of squared distances in all groups."""
+        k, most = self.groups, self.total_rows
+        if most is None:
+            return total(k * (s.rows or 1) ** 2 * s.l2 for s in shifts)
+        unit, row = (total(s.l2 for s in shifts if bool(s.rows) == by_row) for by_row in (False, True))
+        # Convex in the number of groups, with one row in each but one: largest in one, or in all of them.
+        return max(unit + most**2 * row, k * unit + ((most - k + 1) ** 2 + k - 1) * row)
+
+
+def bounding(part: Description) -> Bounding:
+    """Return how contributions are limited, and refuse what no limit covers.
+
+    Args:
+        part: of kind "groups".
+    """
+    groups, where = part["groups"], "groups.beyond"
+    keys, shown, most = groups["keys"], groups["shown"], groups["total_rows"]
+    for name, given, of in (("groups.shown", shown, "public"), ("selection", part["selection"], "private")):
+        require((given is not None) == (keys == of), name, f"expected for {of} keys, else null")
+    require(groups["per_unit"] or most, "groups.per_unit", "nothing limits the groups of a unit")
+    scaled = groups["beyond"] == "scale"
+    require(not (scaled and (most or keys == "private")), where, "scaling needs public keys, no total_rows")
+    for own in [*part["statistics"], *part["choices"]]:
+        rows = own.get("rows")
+        require(not most or not rows or rows >= most, "groups.total_rows", "a statistic has fewer rows")
+        ones = [each["one"] for each in (own, own.get("complete") or {}) if "one" in each]
+        parts = own["kind"] in _CUT or not any(one % _PARTS for one in ones)
+        fit = parts and own["kind"] != "weighted" and not own.get("matched")
+        require(not scaled or fit, where, f"{own['kind']} is not counted in parts of 2^-20")
+    return Bounding(min(n for n in (groups["per_unit"], shown, most) if n), most, shown)
+
+
+def noise_losses(part: Description, limits: Bounding) -> list[Loss]:
+    """Return what the noise of a part loses: losses of which each is a bound.
+
+    Args:
+        part: of kind "groups".
+        limits: of its contributions.
+    Raises:
+        CertificateError: a coordinate has no noise, or noise that hides nothing of its kind.
+    """
+    noise, statistics = part["noise"], part["statistics"]
+    named = [(name, (statistic, box)) for statistic in statistics for name, box in boxes(statistic)]
+    coordinates, scales = dict(named), noise["scales"]
+    require(len(coordinates) == len(named), "statistics", "a coordinate is there twice")
+    for name in {*coordinates} ^ {*scales}:
+        require(False, f"noise.scales.{name}", "expected a scale of noise for each coordinate, and no other")
+    if noise["shape"] == "k_norm":
+        return [_k_norm(noise, coordinates, limits)]
+    shifts = [shift(statistic, scales) for statistic in statistics]
+    if noise["shape"] == "independent":
+        laplace = Loss(pure=((limits.l1(shifts), 1),)), _laplace(shifts, limits)
+        return [Loss(mu_squared=limits.l2(shifts))] if noise["law"] == "gaussian" else [*laplace]
+    require(limits.shown and not limits.total_rows, "noise.shape", "expected public keys and no total_rows")
+    if "series" in noise:
+        steps = noise["steps"] if "steps" in noise else len(noise["weights"])
+        require(steps * noise["series"] == limits.shown, "noise.series", "not all groups are steps")
+    if noise["shape"] == "tree_laplace":  # a step is in one block on each level
+        return [Loss(pure=((len(noise["blocks"]) * limits.l1(shifts), 1),))]
+    each = limits.l2(shifts) / limits.groups
+    if noise["shape"] == "centred_gaussian":
+        return [Loss(mu_squared=_centred(noise, coordinates, each, limits))]
+    return [Loss(mu_squared=each * (_levels if "levels" in noise else _series)(noise, limits))]
+
+
+def _laplace(shifts: Sequence[Shift], limits: Bounding) -> Loss:
+    """Return the loss at corners, where each number moves as far as it can.
+
+    Delta is largest at a corner of what a unit adds, as noise is log-concave. Statistics whose numbers do not
+    move together as far as they can have a pure loss instead.
+    """
+    loss = Loss()
+    for own in shifts:
+        rows, times = limits.corner(own.rows)
+        corner = Loss(laplace=tuple((rows * x, times * n) for x, n in own.pairs))
+        loss += corner if own.pairs else Loss(pure=((rows * own.l1, times),))
+    return loss
+
+
+def _moves(names: Sequence[str], noise: Description, of: Coordinates, limits: Bounding) -> list[Fraction]:
+    """Return how far numbers of one group move at most, over their scales."""
+    return [limits.corner(of[n][0].get("rows"))[0] * of[n][1] / noise["scales"][n] for n in names]
+
+
+def _k_norm(noise: Description, coordinates: Coordinates, limits: Bounding) -> Loss:
+    """Return the norm of what a unit adds: the largest number, and how far units are off the count below."""
+    order, joint, units, times = noise["order"], noise["joint"], noise["units"], limits.groups
+    require(sorted(order) == sorted(coordinates), "noise.order", "expected each coordinate once")
+    kinds = {own["kind"] for own, _ in coordinates.values()}
+    require(kinds.isdisjoint(_MANY), "noise.shape", "K-norm noise is for single numbers")
+    require(not joint or limits.shown, "noise.joint", "one draw for all groups needs public keys")
+    if limits.total_rows and times > 1:
+        by_row = not joint and all(own.get("rows") for own, _ in coordinates.values())
+        require(by_row, "noise.shape", "total_rows is for rows, by group")
+        times = 1
+    if joint or units:  # else the largest number is the norm, whichever limits the others
+        require(noise["body"] == "cone", "noise.body", "a cube is for noise of each group")
+        _check_limits(order, 1 + units, coordinates)
+    moves = _moves(order, noise, coordinates, limits)
+    norm = max(moves[units:]) + (abs(moves[0] - moves[1]) if units else 0)
+    return Loss(pure=((norm, 1 if joint else times),))
+
+
+def _check_limits(order: Sequence[str], counts: int, coordinates: Coordinates) -> None:
+    """Refuse numbers of which the first ones do not limit all that come after them."""
+    require(len(order) >= counts, "noise", "expected a number below units")
+    for place, name in enumerate(order[:counts]):
+        own, rest = coordinates[name][0], order[place + 1 :]
+        if own["kind"] == "unit_sum" and not rest:
+            least = min(own["lower"], Fraction(0)) if own["missing"] else own["lower"]
+            require(half_range(own) and least >= own["centre"], name, "may be negative, so limits nothing")
+        else:
+            require(own["kind"] in _COUNTS and name == own["name"], name, "is no count, so limits nothing")
+        for other in rest:
+            require(_limits(own, coordinates[other][0]), name, f"does not limit {other}")
+
+
+def _limits(own: Description, other: Description) -> bool:
+    """Whether a count is at least the part of its largest value that another number is of its own."""
+    kind, same = own["kind"], other.get("rows") == own.get("rows") is not None
+    if kind == "values":
+        same &= other["kind"] == "row_sums" and other["nulls"] is None and other["column"] == own["column"]
+    return kind == "units" or (kind in ("rows", "values") and same) or (kind == "weighted" and own is other)
+
+
+def _centred(noise: Description, coordinates: Coordinates, l2: Fraction, limits: Bounding) -> Fraction:
+    """Return the squared distance with a number in common, moved by the t that makes it the least.
+
+    It is a parabola of t, and k times what a group of the unit adds to it: the highest of some lines.
+    """
+    counts, k, fine = noise["counts"], limits.groups, 1 << noise["fine_bits"]
+    names = [count["name"] for count in counts]
+    known = len({*names}) == len(names) <= 2 and {*names} <= {*coordinates}
+    require(known, "noise.counts", "expected one or two coordinates")
+    _check_limits([*names, *sorted({*coordinates} - {*names})], len(names), coordinates)
+    moves = _moves(names, noise, coordinates, limits)
+    weights = [count["weight"] / noise["scales"][count["name"]] for count in counts]
+    square = 1 / noise["common"] ** 2 + (limits.shown or 0) * sum(w * w for w in weights)
+    # A value less twice a slope times t: of 0, of the largest numbers, and where a second count is 0.
+    zero, whole = Fraction(0), total(move * weight for move, weight in zip(moves, weights, strict=True))
+    lines = {(zero, zero), (l2, whole), (moves[0] ** 2, moves[0] * weights[0])}
+    turns = [k * b / square for _, b in lines]
+    turns += [(c - d) / (b - e) / 2 for (c, b), (d, e) in combinations(lines, 2) if b != e]
+    near = {Fraction(math.floor(t * fine) + i, fine) for t in turns for i in (0, 1)}
+    return min(Fraction(square * t * t + k * max(c - 2 * b * t for c, b in lines)) for t in near)
+
+
+def _levels(noise: Description, limits: Bounding) -> Fraction:
+    """Return the largest squared length of what 1 in each group of a unit adds to all levels."""
+    found = Fraction(0)
+    for place, level in enumerate(noise["levels"]):
+        left, squares = limits.groups, 0
+        whole = sum(own["cells"] * own["times"] for own in level["totals"])
+        require(whole == limits.shown, f"noise.levels[{place}]", "the totals are not of all groups")
+        for own in sorted(level["totals"], key=lambda own: -own["cells"]):
+            full, part = divmod(min(left, own["cells"] * own["times"]), own["cells"])
+            squares += full * own["cells"] ** 2 + part**2
+            left -= full * own["cells"] + part
+        found += squares / level["size"] ** 2
+    return found
+
+
+def _series(noise: Description, limits: Bounding) -> Fraction:
+    """Return the largest squared length of what 1 in each step of a unit adds to weighted sums.
+
+    Weights fall, so that columns of sums have most in common where they are side by side and first.
+    """
+    weights, one = noise["weights"], 1 << noise["weight_bits"]
+    falling = weights[0] == one and all(later <= earlier for earlier, later in pairwise(weights))
+    require(falling, "noise.weights", "expected 1 first, and then none above the one before")
+    sums, most = [0, *accumulate(weights)], min(limits.groups, len(weights))
+
+    def squared(columns: int) -> int:
+        take(len(weights) >> 2)
+        return sum((sums[t + 1] - sums[max(0, t + 1 - columns)]) ** 2 for t in range(len(weights)))
+
+    if noise["series"] == 1:
+        return Fraction(squared(most), one**2)
+    # Of many columns some numbers: what is between two of them has at most the larger one's square.
+    tried = [*range(0, most, 1 + (most * len(weights) >> 20)), most]
+    return max(Fraction(limits.groups * squared(j), (i + 1) * one**2) for i, j in pairwise(tried))
+
+
+def lone_chance(part: Description) -> Fraction:
+    """Return a bound of the chance that a group is shown that one unit alone makes large enough.
+
+    Args:
+        part: of kind "groups", with a threshold.
+    Raises:
+        CertificateError: the number is none of units, counted one by one, or has noise of another law.
+    """
+    rule, noise = part["selection"], part["noise"]
+    units = [s for s in part["statistics"] if s["kind"] == "units" and s["name"] == rule["name"]]
+    require(units and units[0]["one"] == 1, "selection.name", "expected units, in steps of one")
+    require(rule["threshold"] > 1, "selection.threshold", "a group of one unit is shown as often as not")
+    # 1 + round(Z) reaches a whole threshold where Z reaches it less 3/2.
+    reach = Fraction(2 * rule["threshold"] - 3, 2) / noise["scales"][rule["name"]]
+    if noise["shape"] == "independent":
+        return tail_above(noise["law"], reach)
+    own = noise["shape"] == "k_norm" and not noise["joint"] and noise["order"][0] == rule["name"]
+    require(own, "selection.name", "the tail of this noise is unknown")
+    return k_norm_tail(reach, len(noise["order"]) - noise["units"], noise["units"])
