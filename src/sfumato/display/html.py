@@ -13,18 +13,16 @@ from sfumato.display.card import Card, Cell, Facts, Listing, Part, Rows, Sentenc
 from sfumato.display.text import visible
 
 WORDS = {
-    "privacy unit": "Whose rows come or go together: most often a person, with all rows that have the same "
-    "id.",
-    "epsilon": "How well a unit is hidden: it bounds what anybody can learn from a release about whether "
-    "somebody is in the table; at 1 a guess is right 73 times of 100, where 50 is mere luck.",
-    "delta": "The small chance that what epsilon says does not hold.",
-    "K-norm": "Noise in the shape of what one unit can do to all numbers of a question together.",
-    "σ": "What noise is off on average (its root mean square).",
-    "error bar": "What an exact number is within, in 95 of 100 releases.",
-    "limits": "In how many groups a unit may count, and with how many rows in each.",
-    "clamp": "Move what is beyond a bound to the bound.",
-    "exactly rounded": "Noise is drawn as a real number with all its digits, and then rounded to a whole "
-    "number of small steps, the grid.",
+    "privacy unit": "Whom the guarantee protects: most often a person, with all rows that have the same id.",
+    "epsilon": "The privacy loss. It limits what anybody can learn about whether a unit is in the table; at "
+    "epsilon 1 a guess is right at most 73 times in 100, where chance gives 50.",
+    "delta": "The small probability that the loss exceeds epsilon.",
+    "K-norm": "Noise with the shape of what one unit can add to all numbers of a query jointly.",
+    "σ": "The root mean square of the noise.",
+    "error bar": "The distance from the exact number that holds in 95 of 100 releases.",
+    "limits": "The number of groups in which a unit counts, and the number of its rows that count in each.",
+    "clamp": "Move a value beyond a bound to the bound.",
+    "exactly rounded": "Noise is drawn as a real number with infinite precision, then rounded to a grid.",
 }
 _WRITTEN = {"privacy units": "privacy unit", "error bars": "error bar", "clamped": "clamp"}
 _FIND = re.compile(
@@ -37,7 +35,7 @@ class Glossary:
 
     >>> told = Glossary()
     >>> told.once("epsilon 1, epsilon 2")[:20]
-    '<abbr title="How wel'
+    '<abbr title="The pri'
     >>> told.once("epsilon 3")
     'epsilon 3'
     """
