@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit, units
-from sfumato.measurements import peeling
+from sfumato.measurements import candidates
 from sfumato.query import largest_groups
 from sfumato.query.largest_groups import Top
 from sfumato.testing import release_mechanism
@@ -92,7 +92,7 @@ def exact_without_the_next_group(patch):
 
 
 def ties_by_key(patch):
-    patch.setattr(peeling, "uniform_below", lambda most, size, words: np.zeros(size, np.int64))
+    patch.setattr(candidates, "uniform_below", lambda most, size, words: np.zeros(size, np.int64))
 
 
 DEFECTS = {

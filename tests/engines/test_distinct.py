@@ -13,12 +13,13 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import sfumato as sf
 from sfumato.engines.duckdb import few_pairs, matching
-from sfumato.engines.duckdb.distinct import Rows, brought, code, counted
+from sfumato.engines.duckdb.distinct import Rows, brought, counted
 from sfumato.engines.duckdb.few_pairs import most_brought
 from sfumato.engines.duckdb.matching import Pruned, matched
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
+from sfumato.transformations.row_sql import value_hash
 from sfumato.transformations.statistics.distinct_values import most_matched
 
 # Of each type, values of which none equals another, though DuckDB's own hash takes some for one.
@@ -46,7 +47,7 @@ EQUAL = {
 }
 
 
-def codes(values, standing=code):
+def codes(values, standing=value_hash):
     with duckdb.connect() as con:
         (kind,) = con.execute(f"SELECT typeof(v) FROM ({values}) AS t(v) LIMIT 1").fetchone()
         found = f"SELECT count(*), count(DISTINCT {standing('v', kind)}) FROM ({values}) AS t(v)"

@@ -20,7 +20,7 @@ from sfumato.framework import (
     PureDP,
     ZeroConcentratedDP,
 )
-from sfumato.measurements import PrivacyLoss, conversions, convert, gaussian, laplace
+from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace, loss_conversion
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 
@@ -162,4 +162,4 @@ def test_a_loss_that_delta_does_not_reach_is_refused():
 
 
 def test_tables_name_each_pair_once():
-    assert not set(conversions.WITHOUT_DELTA) & set(conversions.WITH_DELTA)
+    assert not set(loss_conversion.WITHOUT_DELTA) & set(loss_conversion.WITH_DELTA)

@@ -26,7 +26,7 @@ from sfumato.framework import (
     PureDP,
     VectorDomain,
 )
-from sfumato.measurements import NOISES, NoiseKind, gaussian, laplace, noise
+from sfumato.measurements import NOISES, NoiseKind, gaussian, independent_noise, laplace
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.transformations import Norm
 
@@ -98,7 +98,7 @@ def test_halves_that_round_to_even_are_found(silent, monkeypatch):
 
     made = silent[0].measurement(1, AtomDomain(F))
     assert not reaches_too_far(made, scalar_pairs(), 1)[0]
-    monkeypatch.setattr(noise, "math", ToEven)
+    monkeypatch.setattr(independent_noise, "math", ToEven)
     assert reaches_too_far(made, scalar_pairs(), 1)[0]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.measurements import base_measure
+from sfumato.measurements import quantile_choice
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
@@ -131,7 +131,7 @@ def choice(ranks, scale):
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_place_alone_is_off_by_what_is_expected(ranks, monkeypatch):
     """Of 3,000 values, evenly spread: 800 draws, and a scale that is 0.3% of them; where none is rounder."""
-    monkeypatch.setattr(base_measure, "DIGITS", ())
+    monkeypatch.setattr(quantile_choice, "DIGITS", ())
     made = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
     places, words = np.arange(3_000), SeededWords(2)
     draw = QuantileChoice(made.scale, made.leaves.lattice, tuple(Target(rank) for rank in made.ranks)).draw
@@ -147,7 +147,7 @@ def test_a_place_alone_is_off_by_what_is_expected(ranks, monkeypatch):
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_place_in_the_middle_is_off_by_what_is_expected(ranks, monkeypatch):
     """As above, and the outer places lie beyond the rank as seldom as they are meant to."""
-    monkeypatch.setattr(base_measure, "DIGITS", ())
+    monkeypatch.setattr(quantile_choice, "DIGITS", ())
     alone = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
     made = replace(alone, margins=tuple(Margin(alone.leaves, rank) for rank in alone.ranks))
     places, words = np.arange(3_000), SeededWords(2)
