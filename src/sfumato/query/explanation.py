@@ -26,7 +26,7 @@ from sfumato.query.engine import BroughtKeys
 from sfumato.query.found import told
 from sfumato.query.noisy.choosing import Choice
 from sfumato.query.schema import Filter
-from sfumato.transformations import Role, Statistic, cone_of
+from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
 if TYPE_CHECKING:
     from sfumato.query.plans.plan import Plan
@@ -400,18 +400,8 @@ def _each_content(
         }
         for c in statistic.coordinates:
             part = weights.get(c.name, Fraction(0)) / sum(weights.values(), Fraction(0))
-            content: dict[str, Any] = {
-                "name": c.name,
-                "what": c.what,
-                "step": str(c.step),
-                "largest_contribution": str(largest[c.name]),
-                "noise_scale": str(scales[c.name]),
-                "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
-                "share": round_up(own / sum(sizes, Fraction(0)) * part) if part else 0.0,
-            }
-            if c.bounds is not None:
-                content |= {"lower": c.bounds[0], "upper": c.bounds[1]}
-            rows.append(content | statistic.content)
+            share = round_up(own / sum(sizes, Fraction(0)) * part) if part else 0.0
+            rows.append(_number_content(c, largest[c.name], laws[c.name], share) | statistic.content)
     return rows
 
 
@@ -420,19 +410,23 @@ def _joint_numbers_content(
 ) -> list[dict[str, Any]]:
     """Return noisy numbers whose noise is drawn together, with a part of the budget, and no more for all."""
     coordinates = [c for s in statistics for c in s.coordinates]
-    rows = []
-    for c, most in zip(coordinates, largest, strict=True):
-        content: dict[str, Any] = {
-            "name": c.name,
-            "what": c.what,
-            "step": str(c.step),
-            "largest_contribution": str(most),
-            "noise_scale": str(laws[c.name].unit),
-            "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
-            "share": round_up(part / len(coordinates)),
-        }
-        rows.append(content if c.bounds is None else content | {"lower": c.bounds[0], "upper": c.bounds[1]})
-    return rows
+    share = round_up(part / len(coordinates))
+    pairs = zip(coordinates, largest, strict=True)
+    return [_number_content(c, most, laws[c.name], share) for c, most in pairs]
+
+
+def _number_content(c: Coordinate, largest: Fraction, law: Law, share: float) -> dict[str, Any]:
+    """Return a noisy number with its noise and its share of the budget, as plain data."""
+    content: dict[str, Any] = {
+        "name": c.name,
+        "what": c.what,
+        "step": str(c.step),
+        "largest_contribution": str(largest),
+        "noise_scale": str(law.unit),
+        "noise_deviation": float(law.standard_deviation) * float(c.step),
+        "share": share,
+    }
+    return content if c.bounds is None else content | {"lower": c.bounds[0], "upper": c.bounds[1]}
 
 
 def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:

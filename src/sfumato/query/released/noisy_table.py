@@ -15,6 +15,7 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.displayed import Displayed
+from sfumato.display.text import visible
 from sfumato.errors import (
     ColumnError,
     EngineError,
@@ -733,6 +734,16 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
     @abstractmethod
     def _card(self) -> Card:
         """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
+
+    @property
+    @abstractmethod
+    def _subject(self) -> str:
+        """The names of its columns, or which groups it has."""
+
+    def __repr__(self) -> str:
+        (epsilon, delta), dummy = self.spent, ", of made-up rows" if self._dummy else ""
+        name = type(self).__name__
+        return visible(f"<{name} of {self._subject}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 
     def _check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where the rows come from; called by all that writes files about a release.

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
-from sfumato.display.text import visible
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
@@ -263,11 +262,9 @@ class ProcessedRelease(NoisyTable):
         keys = [name for name, kind in zip(texts.names, texts.types, strict=True) if not _numeric(kind)]
         return release_card(self, [*said, *(("note", note) for note in dict.fromkeys(notes))], keys)
 
-    def __repr__(self) -> str:
-        epsilon, delta = self.spent
-        names = ", ".join(self._computation.schema.names)
-        dummy = ", of made-up rows" if self._dummy else ""
-        return visible(f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
+    @property
+    def _subject(self) -> str:
+        return ", ".join(self._computation.schema.names)
 
     @property
     def _dummy(self) -> bool:

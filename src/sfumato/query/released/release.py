@@ -12,7 +12,6 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
-from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
@@ -366,11 +365,9 @@ class Release(NoisyTable):
         said = [*release_facts(self, groups, bars), *(("note", note) for note in notes)]
         return release_card(self, said, query.shown_keys)
 
-    def __repr__(self) -> str:
-        epsilon, delta = self.spent
-        names = ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
-        dummy = ", of made-up rows" if self._dummy else ""
-        return visible(f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
+    @property
+    def _subject(self) -> str:
+        return ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
         """Return how many numbers have error bars; at least 1."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 from sfumato.budget.cost import ExactCost
 from sfumato.display.card import Card
 from sfumato.display.progress import NotebookBar, fraction_of
-from sfumato.display.text import visible
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.query import sizes
@@ -187,13 +186,9 @@ class TopRelease(NoisyTable):
         notes = [("note", note) for note in self.explain().notes]
         return release_card(self, [*top_facts(self, groups, bars), *notes], self.keys)
 
-    def __repr__(self) -> str:
-        epsilon, delta = self.spent
-        keys = ", ".join(self.question.keys)
-        dummy = ", of made-up rows" if self._engine.made_up else ""
-        return visible(
-            f"<TopRelease of {self.question.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
-        )
+    @property
+    def _subject(self) -> str:
+        return f"{self.question.k} by {', '.join(self.question.keys)}"
 
     def _draw(self) -> pa.Table:
         if self._started:
