@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss
-from sfumato.budget.mixture import joined_delta, mixture
+from sfumato.budget.gaussian import gaussian_delta
+from sfumato.budget.mixture import average, falling_average, joined_delta, mixture
 from sfumato.errors import BudgetError
 
 D = F(1, 10**6)
@@ -229,6 +230,20 @@ def test_mixture_weights_are_a_distribution_rounded_up():
     top = F(100, 3) + F(30, 7)
     assert len(coarse) <= 17 and top <= max(coarse) <= top * (1 + F(130, 2**40))
     assert mixture([(F(1), 5000)], 16) is None
+
+
+@pytest.mark.parametrize("mu_squared", [F(0), F(1, 169), F(1, 25), F(4)])
+@pytest.mark.parametrize("parts", [[], [(F(1, 2000), 1000)], [(F(1, 8), 1), (F(1, 3), 5)]])
+def test_averages_that_stop_early_are_no_smaller_and_hardly_larger(parts, mu_squared):
+    atoms, asked = mixture(parts, 256), []
+
+    def delta_at(loss):
+        asked.append(loss)
+        return gaussian_delta(1 - loss, mu_squared)
+
+    whole = average(atoms.values(), [gaussian_delta(1 - loss, mu_squared) for loss in atoms])
+    assert whole * (1 - F(1, 2**100)) <= falling_average(atoms, delta_at) <= whole * (1 + F(1, 2**60))
+    assert len(asked) <= len(atoms) * (0.75 if len(atoms) > 100 else 1)
 
 
 def test_mixtures_of_losses_whose_odds_are_no_number():

@@ -9,7 +9,7 @@ from math import expm1
 from math import log2 as float_log2
 
 from sfumato.budget.gaussian import gaussian_delta
-from sfumato.budget.mixture import average, joined_delta, mixture
+from sfumato.budget.mixture import average, falling_average, joined_delta, mixture
 from sfumato.budget.parameters import (
     admissible_amount,
     admissible_count,
@@ -250,8 +250,7 @@ class Loss(Isolated, Spelled):
         losses = mixture(parts, atoms)
         if losses is None:
             return Fraction(1)
-        deltas = [gaussian_delta(epsilon - loss, self.gaussian) for loss in losses]
-        return average(losses.values(), deltas)
+        return falling_average(losses, lambda loss: gaussian_delta(epsilon - loss, self.gaussian))
 
     def _by_distribution(
         self, epsilon: Fraction, known: Sequence[tuple[Fraction, int]], bounds: list[Fraction], atoms: int

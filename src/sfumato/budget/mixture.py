@@ -14,7 +14,7 @@ Viswanath 2015, "The composition theorem for differential privacy", theorems 3.3
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -94,6 +94,33 @@ def average(weights: Iterable[Any], deltas: Sequence[Fraction]) -> Fraction:
     total = convert(0, up)
     for weight, delta in zip(weights, deltas, strict=True):
         total = up.add(total, up.mul(weight, convert(delta, up)))
+    return exactly(total)
+
+
+def falling_average(atoms: Atoms, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the sum of weight times delta, rounded up by at most 2^-60 of it more than `average` does.
+
+    It goes from the middle to the ends, and stops where all that is left is negligible.
+
+    Args:
+        atoms: losses and their weights.
+        delta_at: takes a loss and returns a delta of at most 1, which grows with it.
+    """
+    up = directed(BITS).up
+    losses, total = sorted(atoms), convert(0, up)
+    middle = len(losses) // 2
+    for side, growing in ((losses[middle:], True), (losses[:middle][::-1], False)):
+        left = convert(0, up)
+        for loss in side:
+            left = up.add(left, atoms[loss])
+        for loss in side:
+            delta = convert(delta_at(loss), up)
+            rest = left if growing else up.mul(left, delta)
+            if rest <= up.div_2exp(total, 62):
+                total = up.add(total, rest)
+                break
+            total = up.add(total, up.mul(atoms[loss], delta))
+            left = up.sub(left, atoms[loss])
     return exactly(total)
 
 

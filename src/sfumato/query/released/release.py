@@ -319,7 +319,7 @@ class Release(NoisyTable):
         with self._turn():
             if self._written is not None and self._batches is None:
                 return ()
-            return hints(self.plan, self._draw_all())
+            return tuple(map(visible, hints(self.plan, self._draw_all())))
 
     def _chart(self, bars: Bars, told: str = "") -> Chart:
         """Return what a picture shows, as plain data; with a line more to stand below."""
