@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "zoo"))
 import specimens
 
 from sfumato.audit import audit
-from sfumato.audit.histogram.method import HistogramMethod
+from sfumato.audit.histogram_method import HistogramMethod
 
 BY_NAME = {s.name: s for s in specimens.SPECIMENS}
 SECONDS, MOST = 40.0, 10_000_000  # the last batch and the bounds take some more

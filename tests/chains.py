@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.budget import Loss
-from sfumato.budget.measure import PrivacyLoss
+from sfumato.budget.loss import PrivacyLoss
 from sfumato.framework import ContributionDistance, Measurement
 from sfumato.measurements import (
     centred_gaussian,
@@ -17,10 +17,10 @@ from sfumato.measurements import (
     tree_laplace,
 )
 from sfumato.measurements.independent_noise import IndependentNoise
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.levels_gaussian import LevelsGaussian
-from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.series_noise import SeriesGaussian
 from sfumato.query.plans.plan import Plan
 from sfumato.transformations import cone_of
 

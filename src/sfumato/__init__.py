@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
+    from sfumato.budget.epsilon_meaning import explain_epsilon
     from sfumato.budget.ledger import Ledger
-    from sfumato.budget.meaning import explain_epsilon
     from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.check import check
@@ -81,7 +81,7 @@ _HOMES = {
     "count_if": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "difference": "sfumato.query.aggregates",
-    "explain_epsilon": "sfumato.budget.meaning",
+    "explain_epsilon": "sfumato.budget.epsilon_meaning",
     "cumulative": "sfumato.query.aggregates",
     "histogram": "sfumato.query.aggregates",
     "max": "sfumato.query.aggregates",

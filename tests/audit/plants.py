@@ -17,8 +17,8 @@ from sfumato.framework import Body, Product, Segment
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Laplace
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.levels_gaussian import LevelsGaussian
-from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.series_noise import SeriesGaussian
 from sfumato.query.plans import k_norm_plans
 from sfumato.transformations import (
     Ball,

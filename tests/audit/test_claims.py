@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.audit import Pair, approximate, audit, curve, gaussian, zcdp
 from sfumato.audit.claims import exp_up
-from sfumato.budget.conversions import zcdp_delta
+from sfumato.budget.closed_forms import zcdp_delta
 from sfumato.errors import ParameterError
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from sfumato.audit import edges, halton, numbers, odd_numbers, units, without
-from sfumato.audit.literals import literal
 from sfumato.audit.mechanisms import fingerprint
+from sfumato.audit.wording import literal
 from sfumato.errors import ParameterError
 
 

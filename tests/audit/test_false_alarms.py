@@ -14,7 +14,7 @@ from scipy import stats
 
 import sfumato.audit.pair_test as pair_test
 from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
-from sfumato.audit.betting import best_bet, log_factors
+from sfumato.audit.bets import best_bet, log_factors
 from sfumato.audit.claims import Pair
 from sfumato.audit.outputs import Draws
 from sfumato.audit.pair_test import PairTest, Wager

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
-from sfumato.audit.histogram.buckets import Buckets, Comparison
-from sfumato.audit.histogram.run import Kept, SearchGraph
+from sfumato.audit.buckets import Buckets, Comparison
+from sfumato.audit.histogram_method import Kept, SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 

@@ -27,9 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
-from sfumato.audit.bits import ZERO_BITS
-from sfumato.audit.leaves import leaves
-from sfumato.audit.outputs import MISSING, Reader, joined
+from sfumato.audit.output_parts import leaves
+from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

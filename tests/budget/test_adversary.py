@@ -18,8 +18,7 @@ from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from sfumato.budget import Budget, Loss
-from sfumato.budget.conversions import zcdp_rho
-from sfumato.budget.gaussian import gaussian_delta, gaussian_mu
+from sfumato.budget.closed_forms import gaussian_delta, gaussian_mu, zcdp_rho
 from sfumato.errors import BudgetError
 
 BUDGETS = [("0.1", "1e-9"), ("0.1", "0.01"), ("1", "1e-5"), ("4", "1e-9"), ("4", "0.01")]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss, gaussian_mu, gaussian_sigma
-from sfumato.budget.gaussian import SMALLEST, gaussian_delta
+from sfumato.budget.closed_forms import SMALLEST, gaussian_delta
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_written
 

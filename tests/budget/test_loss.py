@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss
-from sfumato.budget.gaussian import gaussian_delta
-from sfumato.budget.mixture import average, falling_average, joined_delta, mixture
+from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
 from sfumato.errors import BudgetError
 
 D = F(1, 10**6)

@@ -15,7 +15,7 @@ import mpmath as mp
 import pytest
 
 from sfumato.budget import pld
-from sfumato.budget.gaussian import gaussian_delta
+from sfumato.budget.closed_forms import gaussian_delta
 from sfumato.exact.directed import exactly, log_bounds
 
 ONE = 1 << pld.BITS

@@ -22,8 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Budget, Loss, Remaining
-from sfumato.budget.conversions import zcdp_delta, zcdp_rho
-from sfumato.budget.gaussian import gaussian_delta, pure_epsilon, pure_mu
+from sfumato.budget.closed_forms import gaussian_delta, pure_epsilon, pure_mu, zcdp_delta, zcdp_rho
 from sfumato.errors import BudgetError, ParameterError, RefusalError
 from sfumato.exact import as_written
 

@@ -16,19 +16,17 @@ import pytest
 import sfumato as sf
 from sfumato.certificate.description import read
 from sfumato.certificate.unit_loss import bounding, boxes, shift
-from sfumato.exact.toeplitz import Toeplitz
-from sfumato.exact.trees import Tree
+from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.measurements.candidates import peel, peel_limited
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Gaussian, Laplace
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.levels_gaussian import LevelsGaussian
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
-from sfumato.noise.tree_laplace import TreeLaplace
-from sfumato.noise.words import SeededWords
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.random_bits import SeededWords
+from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.query.noisy.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.query.plans.plan import Plan
 from tests.faults import questions

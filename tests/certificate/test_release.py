@@ -14,9 +14,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget import certified as checking
-from sfumato.budget.certified import proved
-from sfumato.budget.cost import ExactCost
+from sfumato.budget import proved_loss as checking
+from sfumato.budget.amounts import ExactCost
+from sfumato.budget.proved_loss import proved
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey

@@ -19,7 +19,7 @@ import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError, SqlError
-from sfumato.noise.intervals import Interval
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import Combination, WeightedSum
 from sfumato.query.aggregates.derived import CombinationEstimate
 from sfumato.query.released.processed_release import ProcessedRelease

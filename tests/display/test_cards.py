@@ -25,9 +25,8 @@ from sfumato import errors as sf_errors
 from sfumato.audit import audit, closeness
 from sfumato.client import RemoteRelease
 from sfumato.display import progress
-from sfumato.display.card import Card, Facts, Listing, Rows, Sentences, Steps
-from sfumato.display.html import html
-from sfumato.display.numbers import Shown, exact
+from sfumato.display.cards import Card, Facts, Listing, Rows, Sentences, Steps, html
+from sfumato.display.formatting import Shown, exact
 from sfumato.errors import EngineError
 from tests.docs.test_reference import public
 

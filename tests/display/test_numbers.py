@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.display.numbers import Shown, aligned, shown
+from sfumato.display.formatting import Shown, aligned, shown
 
 
 @pytest.mark.parametrize(

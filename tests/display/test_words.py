@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.display.card import Card, Facts, Rows, Sentences
-from sfumato.display.html import WORDS, html
+from sfumato.display.cards import WORDS, Card, Facts, Rows, Sentences, html
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 

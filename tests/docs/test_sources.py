@@ -80,7 +80,7 @@ def test_every_section_has_its_code_and_tests() -> None:
     ("there", "instead", "what"),
     [
         ("6.4 Bias", "Bias", "6.4 Bias"),
-        ("`src/sfumato/snapping/bias.py`, `src/sfumato/snapping/law.py`", "", "6.4 Bias"),
+        ("`src/sfumato/snapping/snapping_law.py`, `src/sfumato/snapping/snapping_law.py`", "", "6.4 Bias"),
         ("`test_every_float_and_step`, `test_exact_ties_go_up`", "", "4.2 Rounding"),
         ("12. The largest", "12) The largest", "correction 12"),
         ("| 15, 16, 21 |", "| 15, 21 |", "correction 16"),

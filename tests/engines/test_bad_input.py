@@ -22,7 +22,7 @@ from sfumato.errors import (
     SfumatoError,
     SqlError,
 )
-from sfumato.noise import law as noise_law
+from sfumato.noise import laws as noise_law
 from sfumato.query.table import Table
 
 ROWS = pa.table(

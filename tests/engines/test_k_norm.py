@@ -21,11 +21,10 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.levels_gaussian import LevelsGaussian
-from sfumato.noise.series_gaussian import SeriesGaussian
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.series_noise import SeriesGaussian, TreeLaplace
 from sfumato.query.plans import k_norm_plans
 
 ORDER = np.arange(420)

@@ -25,7 +25,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import connection
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import CatalogError, ParameterError, QueryError, RefusalError, SqlError
-from sfumato.exact.canonical import canonical_bytes
+from sfumato.exact.rationals import canonical_bytes
 from sfumato.query.canonical_form import canonical
 from sfumato.query.table import Table
 

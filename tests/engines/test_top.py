@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.budget.conversions import zcdp_delta
+from sfumato.budget.closed_forms import zcdp_delta
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.noise import Gaussian, SeededWords
 

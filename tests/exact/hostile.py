@@ -136,7 +136,7 @@ def tolerances() -> Any:
 
 def accounting() -> Any:
     from sfumato.budget import Loss, calibrate, gaussian_mu, gaussian_sigma, split_delta
-    from sfumato.budget.conversions import zcdp_delta, zcdp_epsilon, zcdp_rho
+    from sfumato.budget.closed_forms import zcdp_delta, zcdp_epsilon, zcdp_rho
     from sfumato.framework import ApproximateDP, compose
     from sfumato.measurements import convert, gaussian, laplace
 
@@ -162,8 +162,8 @@ def releases() -> Any:
     import pyarrow as pa
 
     import sfumato as sf
-    from sfumato.audit.literals import digits
-    from sfumato.display.numbers import exact
+    from sfumato.audit.wording import digits
+    from sfumato.display.formatting import exact
     from sfumato.noise import SeededWords
 
     rows = [(i, "abcd"[i % 4], float(i % 30), {"a": [i % 3, None]}) for i in range(2000)]

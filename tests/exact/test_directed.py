@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.exact.directed import (
+    both_tails,
     convert,
     directed,
     exactly,
@@ -16,9 +17,9 @@ from sfumato.exact.directed import (
     expm1_down,
     log1p_up,
     log_bounds,
+    log_tail,
     round_bits,
 )
-from sfumato.exact.normal import both_tails, log_tail
 
 NUMBERS = st.builds(
     lambda n, d, e: Fraction(n, d) * Fraction(2) ** e,

@@ -336,7 +336,7 @@ def outcomes(names: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     import sfumato as sf
     from sfumato.certificate import certificate
     from sfumato.errors import SfumatoError
-    from sfumato.noise.words import SeededWords
+    from sfumato.noise.random_bits import SeededWords
 
     described: list[Any] = []
 

@@ -15,7 +15,7 @@ from sfumato.framework import CentredDistance, ConeBody, GaussianDP, GroupedInte
 from sfumato.measurements import centred_gaussian
 from sfumato.measurements.group_noise import centred_noise
 from sfumato.noise import SeededWords
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 
 BODY = ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
 METRIC = CentredDistance(BODY, (F(3), F(5), F(70)), F(2), F(1, 4), "ab")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss, gaussian_mu
-from sfumato.budget.conversions import zcdp_epsilon
+from sfumato.budget.closed_forms import zcdp_epsilon
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import (
     ApproximateDP,

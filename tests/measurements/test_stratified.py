@@ -293,7 +293,7 @@ def ask(table=None, **changed):
 @pytest.fixture
 def seeded(monkeypatch):
     words = SeededWords("survey")
-    monkeypatch.setattr("sfumato.noise.words._words_of_thread", lambda: words)
+    monkeypatch.setattr("sfumato.noise.random_bits._words_of_thread", lambda: words)
 
 
 @pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
@@ -353,7 +353,7 @@ def test_the_budget_is_read_from_the_map(noise, options):
     if noise == "laplace":
         assert made.map(1) == F(1, 2) and share.spent == (0.5, 0.0)
     else:
-        from sfumato.budget.gaussian import gaussian_delta
+        from sfumato.budget.closed_forms import gaussian_delta
 
         assert (
             gaussian_delta(F(1, 2), made.map(1) ** 2)

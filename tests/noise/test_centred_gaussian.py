@@ -13,8 +13,8 @@ import pytest
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, SeededWords
-from sfumato.noise import centred_gaussian as module
-from sfumato.noise.centred_gaussian import FINE, MOST, CentredGaussian
+from sfumato.noise import centred_noise as module
+from sfumato.noise.centred_noise import FINE, MOST, CentredGaussian
 
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise import SeededWords
-from sfumato.noise.levels_gaussian import (
+from sfumato.noise.level_noise import (
     _SOLVED,
     LevelNoises,
     LevelsGaussian,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sfumato.noise import Gaussian, Laplace
-from sfumato.noise.rounded import RoundedNoise
+from sfumato.noise.laws import RoundedNoise
 
 
 @mpmath.workdps(60)

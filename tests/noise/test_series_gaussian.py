@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.exact.toeplitz import Toeplitz
+from sfumato.exact.time_trees import Toeplitz
 from sfumato.noise import Gaussian, SeededWords
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.noise.series_noise import FINE, SeriesGaussian
 
 HALF = Toeplitz.of_power(F(1, 2), 40)
 POWERS = [F(0), F(1, 16), F(1, 4), F(1, 2), F(1)]

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.noise import Gaussian, Laplace, SeededWords, sums
-from sfumato.noise.sums import NoiseSum, log10_outside
+from sfumato.noise import Gaussian, Laplace, SeededWords, noise_sums
+from sfumato.noise.noise_sums import NoiseSum, log10_outside
 
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}
 
@@ -95,7 +95,7 @@ def test_many_laplace_noises_are_bounded_well(count, monkeypatch):
     assert 10**-2.35 < outside < 1e-2
     assert math.log10(outside) <= noise.log10_tail(t) <= -1.99
     # By Chernoff's bound with both sides they go a fourth farther.
-    monkeypatch.setattr(sums, "laplaces_tolerance", lambda *given: math.inf)
+    monkeypatch.setattr(noise_sums, "laplaces_tolerance", lambda *given: math.inf)
     assert NoiseSum([(1e-6, law)] * count).tolerance(2) > 1.25 * t
 
 

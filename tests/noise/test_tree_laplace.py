@@ -13,13 +13,12 @@ import pytest
 
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError
-from sfumato.exact.trees import Tree
+from sfumato.exact.time_trees import Tree
 from sfumato.framework import TreeDistance
 from sfumato.measurements import tree_laplace
 from sfumato.noise import Laplace, SeededWords
-from sfumato.noise.mixtures import laplaces_tolerance
-from sfumato.noise.series_gaussian import FINE
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.noise_sums import laplaces_tolerance
+from sfumato.noise.series_noise import FINE, TreeLaplace
 from sfumato.transformations import Count, CountUnits, Moments, ValueGrid, bound_groups, per_group
 
 TREES = [

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import sfumato as sf
 from sfumato.budget.calibration import ROOM
-from sfumato.budget.mixture import joined_delta
+from sfumato.budget.closed_forms import joined_delta
 from sfumato.engines.secret import EnvironmentSecret
 from sfumato.engines.work import digest
 from sfumato.measurements.group_selection import TruncatedGeometric

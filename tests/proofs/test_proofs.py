@@ -19,7 +19,7 @@ import sfumato.measurements
 import sfumato.snapping
 import sfumato.transformations
 from sfumato.budget import Loss
-from sfumato.budget.mixture import joined_delta
+from sfumato.budget.closed_forms import joined_delta
 from sfumato.exact import root_up
 from sfumato.exact.directed import exp_bounds, expm1_down, log1p_up
 from sfumato.noise import Gaussian, Laplace

@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
-from sfumato.noise.words import SeededWords
+from sfumato.noise.random_bits import SeededWords
 from sfumato.query.advice import looks as looks_of_advice
 from sfumato.query.advice.advise import divided
 from sfumato.query.advice.looks import likely_number

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
-from sfumato.noise.words import SeededWords
+from sfumato.noise.random_bits import SeededWords
 from sfumato.query.automatic.errors import Contributions
 from sfumato.query.automatic.limits import best_limits
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution, Tail

@@ -23,7 +23,7 @@ from sfumato.errors import (
     ParameterError,
     QueryError,
 )
-from sfumato.noise import law as noise_law
+from sfumato.noise import laws as noise_law
 from sfumato.query.question import Question
 from sfumato.query.table import Table
 

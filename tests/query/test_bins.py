@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.framework import Norm
 from sfumato.noise import Gaussian, Laplace
-from sfumato.noise.intervals import Noises
+from sfumato.noise.noise_sums import Noises
 from sfumato.testing import assert_approx_equal
 
 N = 600

@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.asked import ask
-from sfumato.exact.canonical import canonical_bytes
+from sfumato.exact.rationals import canonical_bytes
 from sfumato.query.canonical_form import canonical, canonical_top, plain
 
 ROWS = pa.table(

@@ -18,7 +18,7 @@ from sfumato.framework import CentredDistance, Norm, Product
 from sfumato.measurements.group_noise import centred_noise
 from sfumato.measurements.independent_noise import IndependentNoise
 from sfumato.noise import SeededWords
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.testing import assert_approx_equal, noise_free, recording
 from sfumato.transformations import (
     Count,

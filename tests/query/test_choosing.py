@@ -19,8 +19,7 @@ from sfumato.framework import AtomDomain, ConeBody, CubeBody, KNormDistance, Nor
 from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.radii import radii
-from sfumato.noise.k_norm.streams import Streams
+from sfumato.noise.k_norm.sampling import Streams, radii
 from sfumato.query.noisy import choosing
 from sfumato.query.noisy.choosing import choices_of, counted
 from sfumato.query.plans.plan import Plan

@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.certified import proved
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost
+from sfumato.budget.proved_loss import proved
 from sfumato.errors import RefusalError
 from sfumato.query.descriptions import Claim, certified, describe
 from tests.changed_plans import scaled

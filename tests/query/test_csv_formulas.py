@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.display.text import guarded, unguarded
+from sfumato.display.formatting import guarded, unguarded
 from sfumato.query.released.output import with_formulas, without_formulas
 from sfumato.service.answers import CSV, Answer, encoded
 

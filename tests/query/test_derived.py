@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
-from sfumato.noise.intervals import Interval, Noises
+from sfumato.noise.noise_sums import Interval, Noises
 from sfumato.query.aggregates.derived import RatioEstimate
 from sfumato.query.released import comparing
 from sfumato.testing import assert_approx_equal, recording

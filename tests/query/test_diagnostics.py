@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError, RefusalError, SfumatoError
-from sfumato.noise.words import SeededWords
+from sfumato.noise.random_bits import SeededWords
 from sfumato.query.diagnostics import asked
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution
 from sfumato.query.diagnostics.units import Names

@@ -11,7 +11,7 @@ from scipy import stats
 
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
-from sfumato.noise.intervals import Interval
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.released import sampling
 
 TAILS = (0.2, 0.05, 1e-3)

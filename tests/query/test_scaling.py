@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from tests.chains import same_loss
 
 from .test_plan import of_numbers

@@ -18,12 +18,11 @@ from sfumato.audit import audit, falsify
 from sfumato.budget import gaussian_mu
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
-from sfumato.exact.toeplitz import Toeplitz
+from sfumato.exact.time_trees import Toeplitz
 from sfumato.framework import SeriesDistance
 from sfumato.measurements import series_gaussian
 from sfumato.noise import SeededWords
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
 from tests.chains import same_loss

@@ -21,7 +21,7 @@ from sfumato.exact.rollup import Rollup
 from sfumato.framework import LevelsDistance
 from sfumato.measurements import levels_gaussian
 from sfumato.noise import SeededWords
-from sfumato.noise.levels_gaussian import LevelsGaussian
+from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.query.group_totals import _divided
 from sfumato.query.plans.totals_plans import best_sizes
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism

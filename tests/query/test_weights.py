@@ -14,7 +14,7 @@ from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import Norm
 from sfumato.measurements.independent_noise import NOISES
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.query.plans.expected import factors, split
 from sfumato.query.plans.plan import Plan
 from sfumato.query.requirements import requirements

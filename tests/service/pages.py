@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import sfumato as sf
+from sfumato.service.analysts import AnalystsCatalog
 from sfumato.service.app import Limits, Service
 from sfumato.service.desk import Desk
-from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.serving import PAGE, Settings, opened_budgets, server
 from sfumato.service.tokens import Tokens
 from sfumato.service.worker import Inline

@@ -17,10 +17,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import CatalogError, EngineError
+from sfumato.service.analysts import AnalystsCatalog
 from sfumato.service.answers import ABOUT, ARROW, CSV, JSON
 from sfumato.service.app import Service, _accepted
 from sfumato.service.desk import Job
-from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.watching import LOG, Lines, digest
 
 from .asking import DECLARED, PAGE, QUESTION, VISITS, Asked, TestClient

@@ -28,9 +28,9 @@ from sfumato.query.largest_groups import Top
 from sfumato.query.question import Question
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
+from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
 from sfumato.service.desk import Job
-from sfumato.service.recorded import told, told_question
+from sfumato.service.wire import told, told_question
 
 from .asking import Asked
 from .chains import CHAINS, LEFT, MONTHS, ONE, TABLES, Chain

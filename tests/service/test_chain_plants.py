@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import sfumato.service.chain as chain
+import sfumato.service.analysts as chain
 import sfumato.service.desk as desk
-import sfumato.service.recorded as recorded
+import sfumato.service.wire as recorded
 from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import QueryError, SfumatoError
-from sfumato.service.recorded import Reading, SentCall
+from sfumato.service.wire import Reading, SentCall
 
 from . import test_chain
 from .asking import Asked

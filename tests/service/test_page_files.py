@@ -10,7 +10,7 @@ import pytest
 from sfumato.client import connect
 from sfumato.errors import SqlError
 from sfumato.service.app import words
-from sfumato.service.faults import as_data, of_data
+from sfumato.service.wire import as_data, of_data
 
 from .asking import PAGE, QUESTION, SECRET, Asked
 

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.budget.ledger import Again
-from sfumato.budget.ledger.journal import journal
+from sfumato.budget.ledger import Again, journal, stores
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import EngineError
+from sfumato.service.analysts import AnalystsCatalog
 from sfumato.service.answers import ARROW, CSV, JSON, unpacked
 from sfumato.service.desk import Desk, Job
-from sfumato.service.opened import AnalystsCatalog
 from sfumato.service.serving import LedgerBudgets
 
 pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each other, or what they cost")
@@ -244,10 +243,8 @@ def test_what_the_owner_publishes_is_for_everybody(service):
 def test_an_answer_of_a_period_that_is_over_is_given_still(service, monkeypatch):
     from datetime import datetime
 
-    from sfumato.budget.ledger import sqlite
-
     first = service.asks()
-    monkeypatch.setattr(sqlite, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00"))
+    monkeypatch.setattr(stores, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00"))
     assert but_for(service.asks().body)[1] == but_for(first.body)[1]
     assert service.ledger.budget("shop", "ann").spent == (0.0, 0.0) and service.paid == 1
 

@@ -22,8 +22,8 @@ from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.question import Question
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
 from sfumato.service.app import Limits, Service
-from sfumato.service.chain import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
 from sfumato.service.desk import Desk, Job
 from sfumato.service.serving import opened_budgets
 from sfumato.service.worker import Inline

@@ -14,8 +14,7 @@ import pytest
 
 from sfumato.errors import EngineError
 from sfumato.service.desk import Job, Outcome
-from sfumato.service.pace import Pace
-from sfumato.service.worker import Inline, Unexpected, Workers
+from sfumato.service.worker import Inline, Pace, Unexpected, Workers
 
 pytestmark = pytest.mark.long
 

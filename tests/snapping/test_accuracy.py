@@ -10,8 +10,8 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.noise import FixedWords, SeededWords
 from sfumato.snapping import SnappingMechanism, epsilon_for_accuracy
-from sfumato.snapping.accuracy import tight
-from sfumato.snapping.parameters import derive
+from sfumato.snapping.snapping_law import tight
+from sfumato.snapping.snapping_parameters import derive
 
 alphas = [0.3, 0.05, 0.01]
 

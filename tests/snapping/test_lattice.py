@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
 from sfumato.snapping import power_of_two_at_least, to_lattice
-from sfumato.snapping.lattice import Lattice
+from sfumato.snapping.rounding_lattice import Lattice
 
 largest = float.fromhex("0x1.fffffffffffffp+1023")
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=500)

@@ -18,9 +18,9 @@ from sfumato.noise import FixedWords, SeededWords
 from sfumato.noise import quantile_table as qt
 from sfumato.noise.standard import laplace
 from sfumato.snapping import SnappingMechanism
-from sfumato.snapping.mechanism import FastPath, _Buffers
-from sfumato.snapping.parameters import guard_bits
-from sfumato.snapping.reference import Reference
+from sfumato.snapping.reference_mechanism import Reference
+from sfumato.snapping.snapping_mechanism import FastPath, _Buffers
+from sfumato.snapping.snapping_parameters import guard_bits
 
 epsilons = [1e-6, 0.01, 0.3, 1.0, 10.0]
 ratios = [2, 2**10, 2**20, 2**30, 2**40]

@@ -13,9 +13,9 @@ import gmpy2
 import pytest
 
 from sfumato.exact.directed import log_bounds, round_bits
-from sfumato.snapping import SnappingMechanism, parameters
-from sfumato.snapping.parameters import Parameters
-from sfumato.snapping.reference import Reference
+from sfumato.snapping import SnappingMechanism, snapping_parameters
+from sfumato.snapping.reference_mechanism import Reference
+from sfumato.snapping.snapping_parameters import Parameters
 
 
 def law(found: Parameters, g: Fraction, bits: int | None = None) -> dict[int, Fraction]:
@@ -71,7 +71,7 @@ def small(precision: int, scale: Fraction, bound: Fraction) -> Parameters:
     """Parameters of a precision that no user gets, within the theorem's conditions."""
     found = SnappingMechanism(1 / scale, lower=-1, upper=1)._found
     epsilon_prime = round_bits(1 / scale, precision, up=False)
-    exponent = parameters._exponent_not_below(1 / epsilon_prime)
+    exponent = snapping_parameters._exponent_not_below(1 / epsilon_prime)
     step = Fraction(2) ** exponent
     assert 1 / epsilon_prime < bound < 2 ** (precision - 7) / epsilon_prime
     return replace(

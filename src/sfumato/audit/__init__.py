@@ -10,7 +10,7 @@ from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.evidence import Excluded, Histogram, Point, Witness
 from sfumato.audit.falsifier.search import Falsification, falsify
-from sfumato.audit.histogram.method import HistogramMethod
+from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.betting import Floats, best_bet, growth, log_factors
+from sfumato.audit.bets import Floats, best_bet, estimates, growth, log_factors
 from sfumato.audit.claims import Claim, Pair
-from sfumato.audit.events import estimates
 from sfumato.audit.evidence import Excluded, Point
-from sfumato.audit.histogram.method import HistogramMethod
+from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Report

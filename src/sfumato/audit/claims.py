@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
 
-from sfumato.budget.conversions import zcdp_delta
-from sfumato.budget.gaussian import gaussian_delta
+from sfumato.budget.closed_forms import gaussian_delta, zcdp_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.literals import literal, shown
 from sfumato.audit.mechanisms import fingerprint
+from sfumato.audit.wording import literal, shown
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int

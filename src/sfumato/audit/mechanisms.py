@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.literals import shown
+from sfumato.audit.wording import shown
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int

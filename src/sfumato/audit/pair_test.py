@@ -7,16 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.betting import Floats, best_bet, growth, log_factors
-from sfumato.audit.cells import Cells
+from sfumato.audit.bets import (
+    Counts,
+    Floats,
+    Mask,
+    best_bet,
+    estimates,
+    families,
+    growth,
+    log_factors,
+    most_growth,
+    most_telling,
+)
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
-from sfumato.audit.events import Counts, Mask, estimates, families, most_growth, most_telling
-from sfumato.audit.features import Extract, Feature, bank, most_different
-from sfumato.audit.literals import cut
+from sfumato.audit.features import Cells, Extract, Feature, bank, most_different
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
+from sfumato.audit.output_parts import RAISES
 from sfumato.audit.outputs import MISSING, Draws, Reader, form, joined
-from sfumato.audit.words import RAISES
+from sfumato.audit.wording import cut
 from sfumato.dataclass import dataclass
 
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.audit.evidence import Excluded, Point, Witness
-from sfumato.audit.literals import literal
 from sfumato.audit.page import page
-from sfumato.audit.text import text
+from sfumato.audit.wording import literal, text
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 from sfumato.files import checked_place, replacing
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.bits import Floats
-from sfumato.audit.cells import Quantiles
 from sfumato.audit.claims import Claim
 from sfumato.audit.evidence import Histogram, Witness
-from sfumato.audit.literals import literal
+from sfumato.audit.features import Quantiles
 from sfumato.audit.mechanisms import Mechanism, takes_size
-from sfumato.audit.outputs import Draws
+from sfumato.audit.outputs import Draws, Floats
 from sfumato.audit.pair_test import PairTest
+from sfumato.audit.wording import literal
 
 _BARS = 40
 

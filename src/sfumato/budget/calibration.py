@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from sfumato.budget.gaussian import gaussian_mu, gaussian_sigma
+from sfumato.budget.amounts import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.budget.closed_forms import gaussian_mu, gaussian_sigma, joined_delta
 from sfumato.budget.loss import Loss
-from sfumato.budget.mixture import joined_delta
-from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import root_up
 from sfumato.exact.directed import convert, directed, exactly, log2

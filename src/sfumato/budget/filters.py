@@ -12,13 +12,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
-from sfumato.budget.gaussian import gaussian_mu, pure_epsilon, pure_mu
+from sfumato.budget.closed_forms import gaussian_mu, pure_epsilon, pure_mu, zcdp_epsilon, zcdp_rho
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
-from sfumato.display.numbers import exact
-from sfumato.display.text import visible
+from sfumato.display.formatting import Spelled, exact, visible
 from sfumato.exact import root_down
 
 # Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.

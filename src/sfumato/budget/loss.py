@@ -1,4 +1,4 @@
-"""What one release may reveal of a privacy unit: its composed privacy loss."""
+"""What one release may reveal of a privacy unit: its composed privacy loss, and the measure of losses."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import expm1
 from math import log2 as float_log2
+from typing import Any
 
-from sfumato.budget.gaussian import gaussian_delta
-from sfumato.budget.mixture import average, falling_average, joined_delta, mixture
-from sfumato.budget.parameters import (
+from sfumato.budget.amounts import (
     admissible_amount,
     admissible_count,
     admissible_delta,
     admissible_epsilon,
 )
+from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
 from sfumato.budget.pld import pld_deltas
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import BudgetError
 from sfumato.exact.directed import log2
 from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import crossing, log_ratio
+from sfumato.framework.measures import Measure
 
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
 SMALLEST = Fraction(1, 2**56)  # below this, masses of distributions are rounded too much to be used alone
@@ -264,3 +265,39 @@ class Loss(Isolated, Spelled):
             return False
         bounds.append(average(losses.values(), deltas))
         return bounds[-1] > SMALLEST
+
+
+@dataclass(frozen=True)
+class PrivacyLoss(Measure):
+    """Dominating pairs: the map gives a `Loss`, from which delta at any epsilon follows.
+
+    Closed forms or privacy-loss distributions give the numbers, whichever is tighter. A budget is
+    (epsilon, delta).
+
+    >>> from sfumato.budget import Loss
+    >>> measure = PrivacyLoss()
+    >>> both = measure.total([Loss(gaussian=Fraction(1, 4)), Loss(laplace=((Fraction(1, 2), 1),))])
+    >>> measure.within(both, (Fraction(3), Fraction(1, 1000)))
+    True
+
+    Source:
+        Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via characteristic function".
+    """
+
+    admitted = "a Loss of sfumato.budget"
+
+    def _admit(self, loss: Any) -> Loss | None:
+        """Return what a privacy map gave as a Loss, whose parts are exact and at least 0; else None.
+
+        Args:
+            loss: what the map gave.
+        """
+        return loss if isinstance(loss, Loss) else None
+
+    def total(self, losses: Sequence[Loss]) -> Loss:
+        """Return the composed loss."""
+        return sum(losses, Loss())
+
+    def within(self, loss: Loss, budget: tuple[Fraction, Fraction]) -> bool:
+        """Whether the loss at the budget's epsilon has at most its delta."""
+        return loss.delta(budget[0]) <= budget[1]

@@ -13,11 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Displayed
-from sfumato.display.fields import Spelled
-from sfumato.display.numbers import exact
-from sfumato.display.text import visible
+from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.formatting import Spelled, exact, visible
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
 from sfumato.query.schema import own_name

@@ -87,7 +87,7 @@ def _questions(
     release: bool,
 ) -> dict[str, Any]:
     """Return the questions of all texts by name; each table is opened once."""
-    from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+    from sfumato.budget.amounts import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.asked import asking
     from sfumato.query.advice.asked import free_name
@@ -195,7 +195,7 @@ def _release(console: Console, advice: Advice) -> None:
 
     from sfumato.cli.answer import print_any
     from sfumato.cli.terminal import Watch
-    from sfumato.display.text import visible
+    from sfumato.display.formatting import visible
     from sfumato.query.bars import Bars
 
     bars = Bars()

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.terminal import Watch
-from sfumato.display.numbers import Shown, aligned, shown
-from sfumato.display.text import visible
+from sfumato.display.formatting import Shown, aligned, shown, visible
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.bars import REMEDY, Bars
 from sfumato.query.cards import (

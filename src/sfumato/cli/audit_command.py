@@ -111,7 +111,7 @@ def _method(method: str, confidence: float, given: dict[str, Any], datasets: str
 def _tell(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
     from rich.text import Text
 
-    from sfumato.display.text import visible
+    from sfumato.display.formatting import visible
 
     text = Text("\n".join(map(_shortened, visible(str(report), lines=True).split("\n"))))
     text.highlight_regex(r"^VIOLATED", "bold red")

@@ -14,7 +14,7 @@ import typer
 
 from sfumato.cli.options import ExitCode, answering, argument, commands, option, tell, tell_written
 from sfumato.dataclass import dataclass
-from sfumato.display.text import guarded
+from sfumato.display.formatting import guarded
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.exact import round_up
 from sfumato.files import whole_place
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger import Entry, Ledger, LedgerBudget
     from sfumato.budget.ledger.book import Kept
-    from sfumato.budget.ledger.journal.chain import Line
+    from sfumato.budget.ledger.journal_lines import Line
 
 _CODES = "Exit codes: 0 done; 1 {}; 2 the command line must be fixed."
 budget: typer.Typer = commands(
@@ -218,7 +218,7 @@ def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
 
 def _is_above(kept: Kept, whole: Kept) -> bool:
     """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
-    from sfumato.budget.ledger.periods import PERIODS
+    from sfumato.budget.ledger.entries import PERIODS
 
     cap, over = kept.account.cap, whole.account.cap
     longer = (*PERIODS, None)
@@ -375,7 +375,7 @@ def visible_text(text: str) -> str:
     """Return what an analyst wrote as text alone: no codes of terminals, and no markup."""
     from rich.markup import escape
 
-    from sfumato.display.text import visible
+    from sfumato.display.formatting import visible
 
     return escape(visible(text))
 

@@ -239,7 +239,7 @@ def tell(console: Console, text: str) -> None:
     """Print a text of several lines as it is: a terminal folds it, and obeys nothing in it."""
     from rich.text import Text
 
-    from sfumato.display.text import visible
+    from sfumato.display.formatting import visible
 
     console.print(Text(visible(text, lines=True)), soft_wrap=True)
 

@@ -24,8 +24,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from sfumato.display.formatting import visible
 from sfumato.display.progress import PATIENCE, Fraction, unknown
-from sfumato.display.text import visible
 
 if TYPE_CHECKING:
     from sfumato.audit import Progress as AuditProgress

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed
 from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
 from sfumato.names import Helpful, foreign
@@ -25,7 +24,7 @@ from sfumato.query.question import Question
 from sfumato.query.schema import Schema
 from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.recorded import Recorded, SentCall, written
+from sfumato.service.wire import Recorded, SentCall, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog

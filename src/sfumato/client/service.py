@@ -16,7 +16,7 @@ from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
 from sfumato.client.remote import RemotePublicTable, RemoteTable
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import positive_int, truth_value
-from sfumato.service.faults import of_data
+from sfumato.service.wire import of_data
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog

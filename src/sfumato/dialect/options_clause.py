@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.dialect.statement import Statement
 from sfumato.dialect.tokens import Cursor, Literal, Place, Token, positive, refusal
 from sfumato.dialect.vocabulary import CLAUSES, STRATEGY
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign import ARGUMENTS, section
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES

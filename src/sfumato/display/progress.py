@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from sfumato.display.html import progress_bar
+from sfumato.display.cards import progress_bar
 
 PATIENCE = 0.5  # seconds, after which work is long
 EVERY = 0.2

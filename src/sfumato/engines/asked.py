@@ -9,9 +9,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from sfumato.budget import Budget
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost, admissible_delta, admissible_epsilon
 from sfumato.budget.ledger import LedgerBudget
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
 from sfumato.dataclass import dataclass
 from sfumato.engines.given import OpenTable, check_no_secret, in_zone, of_tables, zone_of

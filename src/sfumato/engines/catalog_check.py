@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
 from sfumato.engines.duckdb import sqlite
 from sfumato.engines.duckdb.declared import is_castable

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.engine import DuckDBEngine

@@ -6,7 +6,7 @@ function crosses its goal, `normal` has the tails of the standard Gaussian.
 
 from __future__ import annotations
 
-from sfumato.exact.numbers import (
+from sfumato.exact.rationals import (
     Number,
     as_fraction,
     as_fractions,

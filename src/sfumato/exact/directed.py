@@ -1,10 +1,4 @@
-"""MPFR with a direction: every operation rounds up, or every operation rounds down.
-
-This is the one module that imports gmpy2. Python's own operators on an MPFR number, `abs` and `float` among
-them, and gmpy2's functions use the *active* context, whose precision, rounding and traps belong to the caller
-of sfumato. So a number is made, changed and read by methods of a context of ours and by the functions here
-alone; comparisons are exact in any context. gmpy2 has no types; the names say what is meant.
-"""
+"""MPFR with a direction: every operation rounds up, or every one down; and tails of the Gaussian law."""
 
 from __future__ import annotations
 
@@ -14,6 +8,8 @@ from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import gmpy2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 Context = Any
 Real = Any  # an MPFR number
@@ -170,3 +166,52 @@ def log2(number: Fraction) -> float:
     shift = number.numerator.bit_length() - number.denominator.bit_length()
     scaled = number / 2**shift if shift >= 0 else number * 2**-shift
     return shift + math.log2(scaled)
+
+
+def over_root_two(x: Rational | Real, bits: int, *, up: bool) -> Real:
+    """Return x / sqrt 2 in `bits` bits, rounded in the direction that is asked for.
+
+    Args:
+        x: an MPFR number, which is not rounded first, or a rational, which is.
+        bits: of the result.
+        up: towards +infinity, or else towards -infinity.
+    """
+    context = directed(bits)[up]
+    if not hasattr(x, "precision"):
+        x = context.div(x.numerator, x.denominator)
+    return context.div(x, _root_two(bits)[(x > 0) != up])
+
+
+def both_tails(x: Rational | Real, bits: int) -> tuple[Real, Real]:
+    """Enclose erfc(x / sqrt 2), which is P(|N| > x) for x >= 0 and 2 P(N > x) for all x.
+
+    A relative error of x is magnified by at most x^2 + 2 where x > 0.
+
+    >>> low, high = both_tails(1, 64)
+    >>> float(low), float(high - low) < 1e-18
+    (0.31731050786291..., True)
+    """
+    return tail(x, bits, up=False), tail(x, bits, up=True)
+
+
+def tail(x: Rational | Real, bits: int, *, up: bool) -> Real:
+    """Return one end of what `both_tails` encloses, at half the price."""
+    return directed(bits)[up].erfc(over_root_two(x, bits, up=not up))
+
+
+def log_tail(x: ArrayLike) -> NDArray[np.float64]:
+    """Return the natural logarithm of P(N > x), as floats.
+
+    >>> log_tail([0.0, 50.0]).round(3).tolist()
+    [-0.693, -1254.831]
+    """
+    # SciPy takes a tenth of a second to import, and is loaded where it is used.
+    from scipy.special import log_ndtr
+
+    return np.asarray(log_ndtr(-np.asarray(x, np.float64)))
+
+
+@cache
+def _root_two(bits: int) -> tuple[Real, Real]:
+    down, up = directed(bits)
+    return down.sqrt(2), up.sqrt(2)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, positive_int, root_up
 

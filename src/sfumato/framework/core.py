@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, overload
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import (
     BudgetError,
     ParameterError,

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Short
+from sfumato.display.formatting import Short
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive_int
 

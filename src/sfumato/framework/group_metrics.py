@@ -8,12 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_down, whole_number
 from sfumato.exact.rollup import Rollup
-from sfumato.exact.toeplitz import Toeplitz
-from sfumato.exact.trees import Tree
+from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework.bodies import Body, ConeBody, CubeBody, Norm, Product
 from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Distance, Metric
@@ -340,7 +339,7 @@ class TimeStepsDistance(Spelled, GroupMetric):
         ParameterError: a group is in two series, a series has not as many groups as there are steps, or
             scales are not one above 0 for each coordinate.
 
-    >>> from sfumato.exact.trees import Tree
+    >>> from sfumato.exact.time_trees import Tree
     >>> from sfumato.framework import Segment, TreeDistance
     >>> metric = TreeDistance(("visits",), (Fraction(2),), Tree(3, (1, 2)), (("jan", "feb", "mar"),))
     >>> metric.admits(GroupedIntegers(("visits",))), metric.admits(GroupedIntegers(("hours",)))
@@ -397,7 +396,7 @@ class SeriesDistance(TimeStepsDistance):
         factor: the weights of these sums.
         series: for each series its groups, in order of time.
 
-    >>> from sfumato.exact.toeplitz import Toeplitz
+    >>> from sfumato.exact.time_trees import Toeplitz
     >>> factor = Toeplitz.of_power(Fraction(1, 2), 3)
     >>> metric = SeriesDistance(("n",), (Fraction(1),), factor, (("jan", "feb", "mar"),))
     >>> round(float(metric.distance({"jan": {"n": 1}}, {})) ** 2, 9), float(factor.squared_sum(1))
@@ -461,7 +460,7 @@ class TreeDistance(TimeStepsDistance):
         factor: the blocks.
         series: for each series its groups, in order of time.
 
-    >>> from sfumato.exact.trees import Tree
+    >>> from sfumato.exact.time_trees import Tree
     >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(3, (1, 2)), (("jan", "feb", "mar"),))
     >>> metric.distance({"jan": {"n": 1}}, {"feb": {"n": 1}})
     Fraction(1, 1)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.exact import root_down
 from sfumato.framework.bodies import Body, Norm
 from sfumato.framework.domains import (

@@ -6,7 +6,7 @@ from sfumato.measurements.randomized_response import estimate_shares, randomized
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.budget.measure import PrivacyLoss
+    from sfumato.budget.loss import PrivacyLoss
     from sfumato.measurements.candidates import (
         exponential_mechanism,
         limited_top_k,
@@ -71,7 +71,7 @@ __all__ = [
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "budget.measure": "PrivacyLoss",
+    "budget.loss": "PrivacyLoss",
     "measurements.candidates": "exponential_mechanism limited_top_k permute_and_flip top_k",
     "measurements.group_noise": "centred_gaussian k_norm levels_gaussian series_gaussian tree_laplace",
     "measurements.group_selection": "GaussianThreshold LaplaceThreshold TruncatedGeometric select_groups",

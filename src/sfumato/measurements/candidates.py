@@ -36,8 +36,7 @@ from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.independent_noise import is_exact
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words, bernoulli_each
-from sfumato.noise.bernoulli import Enclosures, pick
-from sfumato.noise.words import source_of
+from sfumato.noise.random_bits import Enclosures, pick, source_of
 
 
 def exp_minus(x: Fraction) -> Enclosures:

@@ -35,13 +35,11 @@ from sfumato.framework import (
     TreeDistance,
 )
 from sfumato.names.helpful import helpful
-from sfumato.noise.centred_gaussian import FINE as CENTRED_FINE
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import FINE as CENTRED_FINE
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.levels_gaussian import LevelsGaussian
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
-from sfumato.noise.time_steps import TimeStepsNoise
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.series_noise import FINE, SeriesGaussian, TimeStepsNoise, TreeLaplace
 
 KNormNoise = JointNoise | SeparateNoise
 Groups = Mapping[Any, Mapping[Any, int]]
@@ -337,7 +335,7 @@ def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
     >>> from sfumato.framework import SeriesDistance
-    >>> from sfumato.exact.toeplitz import Toeplitz
+    >>> from sfumato.exact.time_trees import Toeplitz
     >>> factor = Toeplitz.of_power(Fraction(1, 2), 2)
     >>> series_gaussian(4, SeriesDistance(("n",), (Fraction(2),), factor, (("jan", "feb"),))).map(1)
     Fraction(1, 4)
@@ -374,7 +372,7 @@ def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
     >>> from sfumato.framework import TreeDistance
-    >>> from sfumato.exact.trees import Tree
+    >>> from sfumato.exact.time_trees import Tree
     >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(2, (1,)), (("jan", "feb"),))
     >>> tree_laplace(4, metric).map(1)
     Fraction(1, 4)

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.budget.loss import Loss
-from sfumato.budget.measure import PrivacyLoss
-from sfumato.budget.mixture import joined_delta
-from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.budget.amounts import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.budget.closed_forms import joined_delta
+from sfumato.budget.loss import Loss, PrivacyLoss
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import Number, positive_int
 from sfumato.exact.directed import exp_bounds, log2
@@ -35,8 +34,8 @@ from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistan
 from sfumato.framework.record_keys import group_key, ordered_bytes
 from sfumato.names.helpful import helpful
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
-from sfumato.noise.k_norm.separate_laws import ErlangMixture
-from sfumato.noise.sums import log10_outside
+from sfumato.noise.k_norm.marginals import ErlangMixture
+from sfumato.noise.noise_sums import log10_outside
 
 Units = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -521,7 +520,7 @@ class KNormThreshold(Spelled, _Threshold):
         docs/proofs/k_norm.md, "Private groups".
 
     >>> from sfumato.noise.k_norm import Cone, SeparateNoise
-    >>> from sfumato.noise.k_norm.separate_laws import separate
+    >>> from sfumato.noise.k_norm.marginals import separate
     >>> law = separate(SeparateNoise(Cone(1), (Fraction(1), Fraction(30))), 0)
     >>> KNormThreshold(law, "1e-6").tau, LaplaceThreshold(Laplace(2), "1e-6").tau
     (17, 28)

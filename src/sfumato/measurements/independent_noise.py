@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss
-from sfumato.budget.measure import PrivacyLoss
+from sfumato.budget.loss import PrivacyLoss
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import positive, root_up
 from sfumato.framework import (

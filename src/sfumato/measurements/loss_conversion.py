@@ -6,10 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.conversions import zcdp_epsilon
-from sfumato.budget.loss import Loss
-from sfumato.budget.measure import PrivacyLoss
-from sfumato.budget.parameters import admissible_delta
+from sfumato.budget.amounts import admissible_delta
+from sfumato.budget.closed_forms import zcdp_epsilon
+from sfumato.budget.loss import Loss, PrivacyLoss
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.framework import (
     ApproximateDP,

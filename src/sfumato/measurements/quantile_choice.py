@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive
 from sfumato.exact.directed import exp_bounds
@@ -25,7 +25,7 @@ from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, 
 from sfumato.measurements.candidates import uniform_below
 from sfumato.names.helpful import helpful
 from sfumato.noise import Words
-from sfumato.noise.bernoulli import pick
+from sfumato.noise.random_bits import pick
 from sfumato.transformations.quantile_lattice import Lattice
 
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.parameters import admissible_epsilon
+from sfumato.budget.amounts import admissible_epsilon
 from sfumato.errors import ParameterError
 from sfumato.exact.directed import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP

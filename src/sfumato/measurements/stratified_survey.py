@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.budget import gaussian_mu
+from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.budget.calibration import ROOM
-from sfumato.budget.certified import proved
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.budget.proved_loss import proved
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Facts, Rows
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.exact import Number, as_fraction, one_of, written_up
 from sfumato.exact.isolation import Isolated
@@ -39,8 +38,7 @@ from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, V
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.names.helpful import helpful
 from sfumato.noise import Gaussian
-from sfumato.noise.rounded import RoundedNoise
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats, RoundedNoise
 from sfumato.transformations import Norm
 from sfumato.transformations.stratified import StratifiedDesign, stratum_sums
 

@@ -73,6 +73,16 @@ def example(aggregate: str) -> str:
     return f"sf.{call}"
 
 
+def sql_example(aggregate: str) -> str:
+    """Return a call of an aggregate of SQL, as an example.
+
+    >>> sql_example("AVG")
+    'AVG(x, contribution_bounds_per_row => (0, 100))'
+    """
+    default = f"{aggregate}(x, contribution_bounds_per_row => (0, 100))"
+    return str(_read()["sql_examples"].get(aggregate, default))
+
+
 def examples() -> dict[str, str]:
     """Return an example of each of our aggregates."""
     return {name: example(name) for name in (*_read()["examples"], *_OF_A_COLUMN)}

@@ -3,9 +3,17 @@
 from typing import TYPE_CHECKING
 
 from sfumato.names import face
-from sfumato.noise.bernoulli import bernoulli, bernoulli_each
-from sfumato.noise.law import Gaussian, Laplace, Law
-from sfumato.noise.words import FixedWords, KeyedWords, SecureWords, SeededWords, Words, default_words
+from sfumato.noise.laws import Gaussian, Laplace, Law
+from sfumato.noise.random_bits import (
+    FixedWords,
+    KeyedWords,
+    SecureWords,
+    SeededWords,
+    Words,
+    bernoulli,
+    bernoulli_each,
+    default_words,
+)
 
 __all__ = [
     "FixedWords",

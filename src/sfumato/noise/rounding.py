@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from sfumato.exact import round_down
 from sfumato.noise import quantile_table as qt
+from sfumato.noise.random_bits import Words
 from sfumato.noise.standard import ExactDraws, Standard, largest_integer
-from sfumato.noise.words import Words
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -13,8 +13,16 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from sfumato.exact.directed import Rational, Real, directed, nearest, rational, to_float
-from sfumato.exact.normal import both_tails, over_root_two
+from sfumato.exact.directed import (
+    Rational,
+    Real,
+    both_tails,
+    directed,
+    nearest,
+    over_root_two,
+    rational,
+    to_float,
+)
 
 largest_integer = 2**63 - 1
 _guess_bits = 128

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.display.card import Card, Cell, Facts, Part, Rows, Sentences, Steps, cell
-from sfumato.display.numbers import exact, shown
-from sfumato.display.text import visible
+from sfumato.display.cards import Card, Cell, Facts, Part, Rows, Sentences, Steps, cell
+from sfumato.display.formatting import exact, shown, visible
 from sfumato.query.bars import REMEDY, Bars
 from sfumato.query.choices import titled
 from sfumato.query.engine import BroughtKeys

@@ -8,16 +8,15 @@ from fractions import Fraction
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.cost import ExactCost
-from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
+from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_meaning import EpsilonMeaning, explain_epsilon
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Card, Told
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.group_selection import GroupSelection, TruncatedGeometric
 from sfumato.measurements.independent_noise import Law
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.cards import explanation_card
 from sfumato.query.cautions import cautions

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 
 
 @dataclass(frozen=True, repr=False)

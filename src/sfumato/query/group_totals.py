@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError, nearest
 from sfumato.exact.rollup import Rollup
-from sfumato.exact.toeplitz import MOST_STEPS
-from sfumato.noise.levels_gaussian import MOST_CELLS
-from sfumato.noise.values import Floats
+from sfumato.exact.time_trees import MOST_STEPS
+from sfumato.noise.laws import Floats
+from sfumato.noise.level_noise import MOST_CELLS
 from sfumato.query.aggregates import (
     Aggregate,
     CountDistinct,

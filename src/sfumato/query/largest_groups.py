@@ -11,13 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.budget import Budget
+from sfumato.budget.amounts import admissible_epsilon, released_delta
 from sfumato.budget.calibration import ROOM, threshold_delta
-from sfumato.budget.conversions import zcdp_rho
-from sfumato.budget.parameters import admissible_epsilon, released_delta
+from sfumato.budget.closed_forms import zcdp_rho
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed, Told
-from sfumato.display.text import visible
+from sfumato.display.cards import Card, Displayed, Told
+from sfumato.display.formatting import visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.directed import exp_bounds

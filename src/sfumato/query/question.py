@@ -9,12 +9,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.budget import Budget
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
 from sfumato.display.progress import NotebookBar, fraction_of
-from sfumato.display.text import visible
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, truth_value
 from sfumato.names import Helpful, foreign

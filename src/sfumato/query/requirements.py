@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import combinations, combinations_with_replacement
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.framework import WEIGHT_BITS, Body, Norm
 from sfumato.query.aggregates import (
     Aggregate,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed
 from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.names import Helpful, foreign, not_a_column

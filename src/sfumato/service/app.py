@@ -31,9 +31,10 @@ from sfumato.dialect.options_clause import OPTION_NAMES
 from sfumato.dialect.vocabulary import BOUNDS, PRIVATE
 from sfumato.engines.duckdb.expressions.total import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
+from sfumato.names.foreign import sql_example
 from sfumato.service.answers import JSON, MEDIA, as_json
 from sfumato.service.desk import Job, Outcome, refused
-from sfumato.service.openapi import FIELDS, document
+from sfumato.service.openapi import FIELDS, admits, document
 from sfumato.service.page_files import POLICY, routes
 from sfumato.service.tokens import Caller, Tokens
 from sfumato.service.watching import Metrics, digest, log
@@ -115,35 +116,6 @@ class Turns:
                 del self._waiting[who]
 
 
-_COUNTED = ", contribution_bounds_per_group => (0, 3))"
-_GUESSED = ", contribution_bounds_per_row => (0, 100))"
-_PAIR = "contribution_bounds_per_row => ((0, 100), (0, 100)))"
-# How an aggregate is written, where it is not NAME(column) with bounds of each row.
-_FORMS = {
-    "COUNT": "COUNT(*)",
-    "COUNTIF": "COUNTIF(x > 3)",
-    "COUNT_IF": "COUNT_IF(x > 3)",
-    "SUM": "SUM(x, contribution_bounds_per_group => (0, 100))",
-    "APPROX_COUNT_DISTINCT": f"APPROX_COUNT_DISTINCT(x{_COUNTED}",
-    "APPROX_QUANTILES": f"APPROX_QUANTILES(x, 4{_GUESSED}",
-    "QUANTILES": f"QUANTILES(x, [0.25, 0.5, 0.75]{_GUESSED}",
-    "PERCENTILE_CONT": f"PERCENTILE_CONT(x, 0.5{_GUESSED}",
-    "HISTOGRAM": "HISTOGRAM(x, [0, 10, 20])",
-    "VALUE_COUNTS": "VALUE_COUNTS(x, ['a', 'b'])",
-    "VECTOR_SUM": "VECTOR_SUM(x, length => 3, bound => 1)",
-    "VECTOR_AVG": "VECTOR_AVG(x, length => 3, bound => 1)",
-    "COVAR_POP": f"COVAR_POP(x, y, {_PAIR}",
-    "CORR": f"CORR(x, y, {_PAIR}",
-    "LINEAR_REGRESSION": f"LINEAR_REGRESSION(y, x, {_PAIR}",
-    "CUMULATIVE_COUNT": "CUMULATIVE_COUNT(*)",
-    "CUMULATIVE_SUM": "CUMULATIVE_SUM(x, contribution_bounds_per_group => (0, 100))",
-    "APPROX_TOP_COUNT": "APPROX_TOP_COUNT(x, 10)",
-    "APPROX_TOP_SUM": "APPROX_TOP_SUM(x, y, 10, contribution_bounds_per_group => (0, 100))",
-    "STRATIFIED_PROPORTION": (
-        "STRATIFIED_PROPORTION(x, stratum => s, strata => ['a', 'b'], asked => [100, 50], "
-        "population => [4421, 755])"
-    ),
-}
 _KEYWORDS = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS FROM WHERE GROUP BY ORDER LIMIT AS AND OR NOT IN BETWEEN CASE "
     "WHEN THEN ELSE END JOIN LEFT ON USING DISTINCT HAVING UNION ALL"
@@ -169,9 +141,7 @@ def words() -> dict[str, Any]:
     with duckdb.connect() as connection:
         reserved = {str(word) for (word,) in connection.execute(_RESERVED).fetchall()}
     return {
-        "aggregates": [
-            {"name": name, "form": _FORMS.get(name, f"{name}(x{_GUESSED}")} for name in aggregates
-        ],
+        "aggregates": [{"name": name, "form": sql_example(name)} for name in aggregates],
         "functions": sorted(name for name in FORMS if name.isidentifier()),
         "options": [*OPTION_NAMES, *BOUNDS],
         "keywords": _KEYWORDS.split(" "),
@@ -416,9 +386,9 @@ class Service:
                 raise _Refused(400, QueryError(f"{of}: there is no field {shown(name)}{hint}"))
         found = {}
         for name, field in fields.items():
-            value = given.get(name, field.default)
-            if not field.admits(value):
-                raise _Refused(400, QueryError(f"{of}: {name} must be {field.form}"))
+            value = given.get(name, field.get("default"))
+            if not (admits(field, value) or (value is None and "default" not in field)):
+                raise _Refused(400, QueryError(f"{of}: {name} must be {field['description']}"))
             found[name] = value
         if (found["sql"] is None) == (found["chain"] is None):
             raise _Refused(400, QueryError(f"{of}: a question is given either as sql or as chain"))

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from sfumato.budget import Budget
+from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger import Again, LedgerBudget
-from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.engines.asked import Asked, ask
 from sfumato.errors import (
@@ -33,6 +33,7 @@ from sfumato.query.canonical_form import canonical_digest
 from sfumato.query.canonical_form import plain as canonical_data
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.service.analysts import AnalystsCatalog, AskedByChain, asked_by_chain
 from sfumato.service.answers import (
     CSV,
     JSON,
@@ -45,10 +46,7 @@ from sfumato.service.answers import (
     plain_table,
     unpacked,
 )
-from sfumato.service.chain import AskedByChain, asked_by_chain
-from sfumato.service.faults import as_data
-from sfumato.service.opened import AnalystsCatalog
-from sfumato.service.recorded import told_question
+from sfumato.service.wire import as_data, told_question
 
 _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (BudgetError, 402),

@@ -25,13 +25,12 @@ from sfumato.engines.catalog import catalog
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, SfumatoError, shown
 from sfumato.exact import positive_int
 from sfumato.files import check_private
+from sfumato.service.analysts import AnalystsCatalog
 from sfumato.service.app import Limits, Service
 from sfumato.service.desk import Desk
-from sfumato.service.opened import AnalystsCatalog
-from sfumato.service.pace import Pace
 from sfumato.service.tokens import Tokens
 from sfumato.service.watching import LinesQueue, log
-from sfumato.service.worker import Workers
+from sfumato.service.worker import Pace, Workers
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget

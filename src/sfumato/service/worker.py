@@ -1,7 +1,8 @@
 """Processes that answer jobs, each one at a time; one that takes too long is killed, and another one begins.
 
 A thread could not be stopped in the middle of a question that is made to take for ever, and a crash of the
-database would take the service along. What a worker spends is in the ledger before it reads a row.
+database would take the service along. What a worker spends is in the ledger before it reads a row. Answers
+may be sent at a fixed pace, so that the time of one does not tell how long its rows took.
 """
 
 from __future__ import annotations
@@ -11,16 +12,73 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, SfumatoError
 from sfumato.service.desk import Desk, Job, Outcome, failed, refused
-from sfumato.service.pace import AT_ONCE, Pace, Slot
+
+_SPARE = 0.1  # of a pace is left to end what takes too long, and to begin anew
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When answers are sent: as soon as they are there, or a fixed time after their question's turn came.
+
+    Args:
+        seconds: from the turn of a question to its answer; None for as soon as it is there.
+        clock, sleep: as those of `time`.
+
+    >>> now = [0.0]
+    >>> pace = Pace(2.0, lambda: now[0], lambda seconds: now.append(now.pop() + seconds))
+    >>> slot = pace.slot()
+    >>> now[0] = 0.5
+    >>> slot.left(60), slot.wait(), now
+    (1.3, None, [2.0])
+    """
+
+    seconds: float | None = None
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def slot(self) -> Slot:
+        """Begin the time of one answer."""
+        return Slot(self, None if self.seconds is None else self.clock() + self.seconds)
+
+
+AT_ONCE = Pace()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The time of one answer.
+
+    Args:
+        pace: how it was begun.
+        until: when the answer is sent, by the pace's clock; None for as soon as it is there.
+    """
+
+    pace: Pace
+    until: float | None
+
+    def left(self, most: float) -> float:
+        """Return the seconds, `most` of them, that are left to a question."""
+        if self.until is None or self.pace.seconds is None:
+            return most
+        return max(0.0, min(most, self.until - self.pace.clock() - _SPARE * self.pace.seconds))
+
+    def wait(self) -> None:
+        """Return when the answer may be sent."""
+        if self.until is not None:
+            self.pace.sleep(max(0.0, self.until - self.pace.clock()))
+
 
 _COUNTED = hasattr(signal, "setitimer")  # whether the system counts what a process computes
 _ENDS = 5.0  # seconds for a process that has closed its connection to be gone

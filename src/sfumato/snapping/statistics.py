@@ -27,9 +27,9 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
-from sfumato.noise.values import floats
-from sfumato.noise.words import Words
-from sfumato.snapping.mechanism import SnappingMechanism
+from sfumato.noise.laws import floats
+from sfumato.noise.random_bits import Words
+from sfumato.snapping.snapping_mechanism import SnappingMechanism
 from sfumato.transformations import clamp, covariance, histogram, impute, mean, variance
 
 REPLACED = ChangeOneDistance()

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fractions, positive, whole_number
+from sfumato.exact.directed import log_tail
 from sfumato.exact.isolation import Isolated
-from sfumato.exact.normal import log_tail
 from sfumato.exact.roots import first_whole_near
 
 Floats = NDArray[np.float64]

@@ -25,13 +25,12 @@ from sfumato.testing.flakiness import require_test
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.noise.words import Words64
+    from sfumato.noise.random_bits import Words64
     from sfumato.query.noisy.measurement import GroupMeasurement, Noise
     from sfumato.query.plans.plan import Plan
     from sfumato.query.released.release import Release
     from sfumato.query.released.top_release import TopRelease
-    from sfumato.testing.largest import RecordedTop
-    from sfumato.testing.workers import WatchedWork
+    from sfumato.testing.watched import RecordedTop, WatchedWork
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
 _MIDDLE = (1 << 63) - 1
@@ -111,8 +110,7 @@ def noise_free() -> Iterator[None]:
     from sfumato.engines.work import Work
     from sfumato.query.released.release import Release
     from sfumato.query.released.top_release import TopRelease
-    from sfumato.testing.largest import still_draw, still_work
-    from sfumato.testing.workers import watched
+    from sfumato.testing.watched import still_draw, still_work, watched
 
     words, original = NoiselessWords(), Release.__init__
 
@@ -242,7 +240,7 @@ class _Watched:
     def collect(self, releases: list[Recorded | RecordedTop]) -> None:
         """Read what workers kept, where they are done and it was not read before."""
         from sfumato.query.released.release import joined
-        from sfumato.testing.workers import exact_batches, noisy_batches
+        from sfumato.testing.watched import exact_batches, noisy_batches
 
         if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.measurement)):
             return
@@ -302,8 +300,7 @@ def recording() -> Iterator[Recorder]:
     """
     require_test("a record of true statistics")
     from sfumato.engines.work import Work
-    from sfumato.testing.largest import RecordedTop
-    from sfumato.testing.workers import watched
+    from sfumato.testing.watched import RecordedTop, watched
 
     recorder, original, drawn = Recorder(), _release_type()._noisy, _top_type()._drawn
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.ledger.journal import chain
+from sfumato.budget.ledger import journal_lines as chain
 from sfumato.cli.main import app
 from sfumato.errors import BudgetError, EngineError, SfumatoError
-from sfumato.exact.canonical import canonical_bytes
+from sfumato.exact.rationals import canonical_bytes
 
 DOCS = Path(__file__).parents[3] / "docs"
 TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")
@@ -220,7 +220,7 @@ def test_a_cap_that_is_raised_spent_and_put_back_is_found(file, monkeypatch, ana
                 refused()
         assert not ledger.journal.verify().ok
         # Somebody with a sfumato of their own, which does not look.
-        monkeypatch.setattr("sfumato.budget.ledger.journal.chain.check_cap", lambda *_: None)
+        monkeypatch.setattr("sfumato.budget.ledger.journal_lines.check_cap", lambda *_: None)
         if column == "epsilon" and analyst:
             connection.execute("UPDATE sfumato_accounts SET epsilon = '1000' WHERE dataset = 'shop'")
             connection.commit()

@@ -166,8 +166,8 @@ def test_a_receipt_keeps_its_entries_in_a_file(file, tmp_path):
 @pytest.mark.parametrize("dummy", [False, True])
 def test_answers_of_a_service_have_it_too(file, dummy):
     pytest.importorskip("starlette", reason="needs the extra serve")
+    from sfumato.service.analysts import AnalystsCatalog
     from sfumato.service.desk import Desk, Job
-    from sfumato.service.opened import AnalystsCatalog
     from sfumato.service.serving import LedgerBudgets
 
     ledger, budget = opened(file)

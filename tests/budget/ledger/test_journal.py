@@ -22,10 +22,11 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 import sfumato as sf
-from sfumato.budget.ledger import book, replay, sqlite
-from sfumato.budget.ledger.journal import audit, chain, journal
-from sfumato.budget.ledger.journal.audit import Question, equalities, names, template
-from sfumato.budget.ledger.tables import ACCOUNTS
+from sfumato.budget.ledger import book, journal, stores
+from sfumato.budget.ledger import journal_audit as audit
+from sfumato.budget.ledger import journal_lines as chain
+from sfumato.budget.ledger.journal_audit import Question, equalities, names, template
+from sfumato.budget.ledger.ledger_tables import ACCOUNTS
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.query.released import noisy_table
@@ -405,8 +406,8 @@ def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, line
         connection.commit()
     engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
     with engine.begin() as connection:  # accounts as they were then
-        kept: replay.Accounts = {}
-        assert not list(replay._replayed(book.entries(connection, copy), kept))
+        kept: book.Accounts = {}
+        assert not list(book._replayed(book.entries(connection, copy), kept))
         for (dataset, analyst), one in kept.items():
             its = ACCOUNTS.c.dataset == dataset, ACCOUNTS.c.analyst == analyst
             cells = book.cap_cells(one) | book.paid_cells(one)
@@ -499,7 +500,7 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, wh
             monkeypatch.setattr(chain, "append", end)
         else:
             monkeypatch.setattr(
-                "sfumato.budget.ledger.store._check_same",
+                "sfumato.budget.ledger.stores._check_same",
                 lambda _, seen=[]: seen.append(1) or len(seen) < 9 or end(),
             )
         release.to_arrow()
@@ -547,7 +548,7 @@ def test_kills_at_any_call_leave_a_whole_journal(of_file, count):
 
 def test_a_spend_whose_line_comes_later_would_be_found(of_file, monkeypatch):
     """The planted defect: the line is written in a transaction of its own, before which a kill may come."""
-    from sfumato.budget.ledger.journal.journal import Journal
+    from sfumato.budget.ledger.journal import Journal
 
     monkeypatch.setattr(Journal, "asked", lambda *_: None)
     of_file.budget("shop").spend(1)
@@ -576,7 +577,7 @@ def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
 
 def test_that_an_outcome_was_not_written_is_in_the_log(of_file, monkeypatch, caplog):
     release = COUNT.release(epsilon=1, budget=of_file.budget("shop", "ann"))
-    monkeypatch.setattr(sqlite.SqliteStore, "begin_change", failing)
+    monkeypatch.setattr(stores.SqliteStore, "begin_change", failing)
     assert release.to_arrow().num_rows == 1
     assert "what came of entry 4 of the ledger could not be written there" in caplog.text
 

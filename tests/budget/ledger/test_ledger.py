@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.ledger import Entry, Ledger, book, written
-from sfumato.budget.ledger.periods import PERIODS, period_of
+from sfumato.budget.ledger import Entry, Ledger, book, entries
+from sfumato.budget.ledger.entries import PERIODS, period_of
 from sfumato.errors import BudgetError, EngineError, ParameterError, RefusalError
 from sfumato.query import payment
 
@@ -138,8 +138,8 @@ def test_what_is_written_is_what_was_asked_or_more(gaussian, laplace, delta):
     asked = sf.budget.Spent(
         "q", F(1), delta % 1, Loss(gaussian=gaussian, laplace=tuple(laplace), additive_delta=delta)
     )
-    paid = written.as_written(asked)
-    again = written.read_loss(written.loss_text(paid.loss))
+    paid = entries.as_written(asked)
+    again = entries.read_loss(entries.loss_text(paid.loss))
     assert again == paid.loss
     assert paid.delta >= asked.delta and again.gaussian >= gaussian and again.additive_delta >= delta
     small = all(n.denominator.bit_length() <= 4096 for n in (gaussian, delta, *(r for r, _ in laplace)))

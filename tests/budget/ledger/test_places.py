@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.ledger import Ledger, postgresql, sqlite, store, tables
+from sfumato.budget.ledger import Ledger, ledger_tables, stores
 from sfumato.errors import BudgetError, EngineError, ParameterError, SfumatoError
 
 VERSIONS = Path(__file__).parent / "versions"
@@ -95,7 +95,7 @@ def test_a_place_that_is_none_is_refused(tmp_path, monkeypatch, place, error, sa
 
 
 def test_what_is_missing_is_named(monkeypatch, tmp_path):
-    for name in ("sfumato.budget.ledger.sqlite", "sfumato.budget.ledger.postgresql"):
+    for name in ("sfumato.budget.ledger.stores", "sfumato.budget.ledger.stores"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(EngineError, match=r"pip install 'sfumato\[ledger\]'"):
@@ -282,7 +282,7 @@ def test_a_full_disk_enters_nothing_and_loses_nothing(file, in_child):
 
 def test_one_who_keeps_the_file_is_waited_for_and_then_told(file, monkeypatch):
     ledger = made(file)
-    monkeypatch.setattr(sqlite, "WAIT", 0.2)
+    monkeypatch.setattr(stores, "WAIT", 0.2)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
@@ -296,14 +296,14 @@ def test_one_who_keeps_the_file_is_waited_for_and_then_told(file, monkeypatch):
 
 def test_every_setting_that_makes_a_spend_durable_is_on(file, monkeypatch):
     ledger, seen = made(file), []
-    begin = sqlite.SqliteStore.begin_change
+    begin = stores.SqliteStore.begin_change
 
     def looking(self, connection):
         begin(self, connection)
         names = ("synchronous", "journal_mode")
         seen.append([connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
 
-    monkeypatch.setattr(sqlite.SqliteStore, "begin_change", looking)
+    monkeypatch.setattr(stores.SqliteStore, "begin_change", looking)
     ledger.budget("hospital").spend(1)
     assert seen == [[3, "delete"]]  # EXTRA
 
@@ -357,15 +357,15 @@ def test_a_file_of_version_1_opens_for_ever(tmp_path):
 
 def test_a_ledger_of_a_later_version_is_refused_and_one_of_an_earlier_is_brought_up(file, monkeypatch):
     made(file)
-    now = tables.VERSION
-    monkeypatch.setattr(tables, "VERSION", now + 2)
+    now = ledger_tables.VERSION
+    monkeypatch.setattr(ledger_tables, "VERSION", now + 2)
     done = []
     steps = {number: lambda connection, number=number: done.append(number) for number in (now, now + 1)}
-    monkeypatch.setattr(tables, "MIGRATIONS", steps)
+    monkeypatch.setattr(ledger_tables, "MIGRATIONS", steps)
     assert sf.Ledger(file).budget("hospital").spent[0] == 1 and done == [now, now + 1]
     ledger = sf.Ledger(file)
     assert done == [now, now + 1]
-    monkeypatch.setattr(tables, "VERSION", now)
+    monkeypatch.setattr(ledger_tables, "VERSION", now)
     for ask in (lambda: ledger.budget("hospital").spend(1), lambda: sf.Ledger(file).budget("hospital")):
         with pytest.raises(
             EngineError, match=f"a later version of sfumato: it is a ledger of version {now + 2}"
@@ -381,8 +381,8 @@ def test_a_step_to_a_later_version_that_fails_changes_nothing(file, monkeypatch)
         raise EngineError("no further")
 
     with monkeypatch.context() as later:
-        later.setattr(tables, "VERSION", tables.VERSION + 1)
-        later.setattr(tables, "MIGRATIONS", {tables.VERSION - 1: failing})
+        later.setattr(ledger_tables, "VERSION", ledger_tables.VERSION + 1)
+        later.setattr(ledger_tables, "MIGRATIONS", {ledger_tables.VERSION - 1: failing})
         with pytest.raises(EngineError, match="no further"):
             sf.Ledger(file)
     sf.Ledger(file).check()
@@ -461,7 +461,7 @@ def test_one_who_keeps_the_ledger_of_a_server_is_told(database, monkeypatch):
     import psycopg
 
     ledger = made(database)
-    monkeypatch.setattr(postgresql, "WAIT", 1)
+    monkeypatch.setattr(stores, "WAIT", 1)
     with psycopg.connect(database) as other:
         other.execute("SELECT * FROM sfumato_ledger FOR UPDATE")
         with pytest.raises(EngineError, match="another process has kept the ledger"):
@@ -532,10 +532,10 @@ def test_attempts_are_counted(file, monkeypatch):
     def busy(connection):
         tried.append(1)
         if len(tried) < 4 or len(tried) > 10:
-            raise sqlite.DBAPIError("", None, Exception())
+            raise stores.DBAPIError("", None, Exception())
 
     monkeypatch.setattr(ledger._store, "again", lambda error: True)
-    monkeypatch.setattr(store.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(stores.time, "sleep", lambda seconds: None)
     begin = ledger._store.begin_change
     monkeypatch.setattr(
         ledger._store, "begin_change", lambda connection: (begin(connection), busy(connection))

@@ -125,18 +125,20 @@ def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
 
     The journal, in which two lines of one number cannot be, would find that by itself, and is left out.
     """
-    from sfumato.budget.ledger import book, sqlite, tables
-    from sfumato.budget.ledger.journal.journal import Journal
+    from sfumato.budget.ledger import book, ledger_tables, stores
+    from sfumato.budget.ledger.journal import Journal
 
     monkeypatch.setattr(Journal, "asked", lambda *_: None)
     monkeypatch.setattr(Journal, "refused", lambda *_, **__: None)
     made(place, F(30, 100), 1)
     if place.startswith("postgresql"):
         monkeypatch.setattr(
-            tables, "head", lambda c, where, *, lock, real=tables.head: real(c, where, lock=False)
+            ledger_tables,
+            "head",
+            lambda c, where, *, lock, real=ledger_tables.head: real(c, where, lock=False),
         )
     else:
-        monkeypatch.setattr(sqlite.SqliteStore, "begin_change", lambda self, connection: None)
+        monkeypatch.setattr(stores.SqliteStore, "begin_change", lambda self, connection: None)
     save = book.save
 
     def slow(*given: Any, **named: Any) -> None:
@@ -313,7 +315,7 @@ def test_a_server_is_killed_in_the_middle_of_its_own_writes(servers):
 @pytest.mark.long
 def test_a_ledger_that_does_not_wait_for_its_server_would_be_found(servers, monkeypatch):
     """The planted defect: a commit that the server tells of before it has written it."""
-    from sfumato.budget.ledger.postgresql import PostgresqlStore
+    from sfumato.budget.ledger.stores import PostgresqlStore
 
     begin = PostgresqlStore.begin_change
 
@@ -371,12 +373,13 @@ def test_a_fork_after_the_spend_is_refused_what_its_parent_paid(place, fork, mon
 @pytest.mark.parametrize("steps", [12, pytest.param(60, marks=pytest.mark.long)])
 def test_an_interrupt_in_the_middle_leaves_the_ledger_to_others(file, monkeypatch, steps):
     """Also while what was interrupted is looked at, as a debugger would, with all its frames."""
-    from sfumato.budget.ledger import sqlite
 
     class Interrupt(BaseException):
         pass
 
-    monkeypatch.setattr(sqlite, "WAIT", 0.3)
+    from sfumato.budget.ledger import stores
+
+    monkeypatch.setattr(stores, "WAIT", 0.3)
     made(file, 1000, 1000)
     budget, kept = sf.Ledger(file).budget("hospital"), []
     other = sf.Ledger(file).budget("hospital", ANALYSTS[0])

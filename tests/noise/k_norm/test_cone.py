@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, cone
-from sfumato.noise.k_norm.drawing import as_uniform
+from sfumato.noise.k_norm import Cone, cones
+from sfumato.noise.k_norm.sampling import as_uniform
 
 THRESHOLD = 36
 CONES = [Cone(1), Cone(3), Cone(0, True), Cone(1, True), Cone(2, True), Cone(3, True)]
@@ -71,15 +71,15 @@ def all_taken(monkeypatch):
 
 def v_is_uniform(monkeypatch):
     """v/R is uniform in place of its power."""
-    honest = cone._root
-    monkeypatch.setattr(cone, "_root", lambda y, degree: (y, None) if degree == 2 else honest(y, degree))
+    honest = cones._root
+    monkeypatch.setattr(cones, "_root", lambda y, degree: (y, None) if degree == 2 else honest(y, degree))
 
 
 def one_number_less(monkeypatch):
     """u and R are drawn as n and v are of as many signed numbers."""
-    honest = cone._edge
+    honest = cones._edge
     monkeypatch.setattr(
-        cone, "_edge", lambda theta, tau, power, uniform: honest(theta, tau, power - 1, uniform)
+        cones, "_edge", lambda theta, tau, power, uniform: honest(theta, tau, power - 1, uniform)
     )
 
 

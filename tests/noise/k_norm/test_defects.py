@@ -21,11 +21,9 @@ from sfumato.noise.k_norm import (
     Cone,
     JointNoise,
     SeparateNoise,
-    cone,
-    drawing,
-    joint,
-    radii,
-    separate,
+    cone_noise,
+    cones,
+    sampling,
 )
 from sfumato.noise.k_norm.joint_laws import marginals
 
@@ -103,9 +101,9 @@ def test_honest_noise_is_not_suspected(kind, body):
 
 def gamma_of_dimensions(monkeypatch):
     """The Gamma number has the shape of the norm, without the 2 of the radii."""
-    honest = radii.gamma
+    honest = sampling.gamma
     monkeypatch.setattr(
-        radii, "gamma", lambda shape, streams, *a: honest(shape - 2 * (a == (0,)), streams, *a)
+        sampling, "gamma", lambda shape, streams, *a: honest(shape - 2 * (a == (0,)), streams, *a)
     )
 
 
@@ -135,21 +133,21 @@ def one_sided_body(monkeypatch):
 
     def enclose(self, uniform):
         found = honest(self, uniform)
-        return found and drawing.Enclosed([abs(found.numbers[0]), *found.numbers[1:]], found.room)
+        return found and sampling.Enclosed([abs(found.numbers[0]), *found.numbers[1:]], found.room)
 
-    honest = joint.JointVectors.enclose
-    monkeypatch.setattr(joint.JointVectors, "enclose", enclose)
+    honest = cone_noise.JointVectors.enclose
+    monkeypatch.setattr(cone_noise.JointVectors, "enclose", enclose)
     only_slow(monkeypatch)
 
 
 def acceptance_reversed(monkeypatch):
     """Units beyond the body are taken, and those within it are not."""
-    monkeypatch.setattr(cone.Cone, "floats", partial_room(cone.Cone.floats, lambda room: -room))
+    monkeypatch.setattr(cones.Cone, "floats", partial_room(cones.Cone.floats, lambda room: -room))
 
 
 def no_acceptance(monkeypatch):
     """Units are taken wherever they lie."""
-    monkeypatch.setattr(cone.Cone, "floats", partial_room(cone.Cone.floats, lambda room: 1 + 0 * room))
+    monkeypatch.setattr(cones.Cone, "floats", partial_room(cones.Cone.floats, lambda room: 1 + 0 * room))
 
 
 def partial_room(floats, change):
@@ -162,8 +160,8 @@ def partial_room(floats, change):
 
 def split_is_uniform(monkeypatch):
     """θ as for a count alone."""
-    honest = radii.share
-    monkeypatch.setattr(radii, "share", lambda volume, *rest: honest((F(1),), *rest))
+    honest = sampling.share
+    monkeypatch.setattr(sampling, "share", lambda volume, *rest: honest((F(1),), *rest))
 
 
 def signed_not_limited(monkeypatch):
@@ -173,13 +171,13 @@ def signed_not_limited(monkeypatch):
         (n, _), room, known = honest(self, theta, tau, uniform)
         return [n, uniform[1]], room, known
 
-    honest = cone.Cone.floats
-    monkeypatch.setattr(cone.Cone, "floats", floats)
+    honest = cones.Cone.floats
+    monkeypatch.setattr(cones.Cone, "floats", floats)
 
 
 def no_root(monkeypatch):
     """v is uniform where its square should be."""
-    monkeypatch.setattr(cone, "_root", lambda y, degree: (y, None))
+    monkeypatch.setattr(cones, "_root", lambda y, degree: (y, None))
 
 
 def rounded_before_it_is_scaled(monkeypatch):
@@ -197,9 +195,9 @@ def largest_not_shared_out(monkeypatch):
     """It is always the count that is the largest of its group."""
 
     def on_cube(size, signs, words):
-        return [np.copysign(size, signs), *(size * share for share in drawing.as_uniform(words))], None
+        return [np.copysign(size, signs), *(size * share for share in sampling.as_uniform(words))], None
 
-    monkeypatch.setattr(separate, "_on_cube", on_cube)
+    monkeypatch.setattr(cone_noise, "_on_cube", on_cube)
 
 
 def units_beside(monkeypatch):
@@ -209,13 +207,13 @@ def units_beside(monkeypatch):
         found = honest(self, words)
         return replace(found, numbers=[found.numbers[0] - found.numbers[1], *found.numbers[1:]])
 
-    honest = separate.SeparateNoise.approximate
-    monkeypatch.setattr(separate.SeparateNoise, "approximate", approximate)
+    honest = cone_noise.SeparateNoise.approximate
+    monkeypatch.setattr(cone_noise.SeparateNoise, "approximate", approximate)
 
 
 def only_slow(monkeypatch):
-    honest = drawing.Vectors._round_into
-    monkeypatch.setattr(drawing.Vectors, "_round_into", lambda *args: honest(*args) | True)
+    honest = sampling.Vectors._round_into
+    monkeypatch.setattr(sampling.Vectors, "_round_into", lambda *args: honest(*args) | True)
 
 
 DEFECTS = [
@@ -251,14 +249,14 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
 
 def no_margin(monkeypatch):
     """Floats decide wherever they lie, right or wrong."""
-    monkeypatch.setattr(cone.Cone, "margin", lambda self, theta, tau: 0.0)
+    monkeypatch.setattr(cones.Cone, "margin", lambda self, theta, tau: 0.0)
 
 
 def no_closer_margin(monkeypatch):
     """Where floats are not surely right, they decide on a second look."""
-    honest = joint.JointVectors.closely
+    honest = cone_noise.JointVectors.closely
     monkeypatch.setattr(
-        joint.JointVectors, "closely", lambda self, numbers: [0 * x for x in honest(self, numbers)]
+        cone_noise.JointVectors, "closely", lambda self, numbers: [0 * x for x in honest(self, numbers)]
     )
 
 
@@ -270,7 +268,7 @@ def towards_zero(monkeypatch):
             row[:] = np.trunc(x)
         return np.zeros(out.shape[1], np.bool_)
 
-    monkeypatch.setattr(drawing.Vectors, "_round_into", cut)
+    monkeypatch.setattr(sampling.Vectors, "_round_into", cut)
 
 
 def float_scale(monkeypatch):
@@ -286,7 +284,7 @@ def float_scale(monkeypatch):
 
 def size_is_not_accepted(monkeypatch):
     """The first proposal for r is taken as it comes."""
-    monkeypatch.setattr(radii._GammaProposal, "accepted", lambda self: True)
+    monkeypatch.setattr(sampling._GammaProposal, "accepted", lambda self: True)
 
 
 @pytest.mark.parametrize(

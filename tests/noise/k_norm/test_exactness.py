@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from sfumato.noise import FixedWords, SeededWords
-from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.drawing import Vectors
-from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.cone_noise import JointNoise, SeparateNoise
+from sfumato.noise.k_norm.cones import Cone
+from sfumato.noise.k_norm.sampling import Vectors
 
 from . import reference
 
@@ -216,9 +215,8 @@ def test_floats_are_within_their_margin(kind, cone):
 
     So they are over closer bounds, which are hardly above the others.
     """
-    from sfumato.noise.k_norm.joint import JointVectors
-    from sfumato.noise.k_norm.radii import radii
-    from sfumato.noise.k_norm.streams import Streams
+    from sfumato.noise.k_norm.cone_noise import JointVectors
+    from sfumato.noise.k_norm.sampling import Streams, radii
 
     worst = worst_of_closer = 0.0
     for groups in (1, 40):

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
+from sfumato.noise.k_norm.sampling import density, lowest, upper_tail
 
 
 @pytest.mark.parametrize("shape", [1, 2, 5, 17, 100, 101, 2000, 4_000_000])

@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise
-from sfumato.noise.k_norm.drawing import block
+from sfumato.noise.k_norm.sampling import block
 
 COUNT = JointNoise(Cone(0), (F(1),), 2**20)
 

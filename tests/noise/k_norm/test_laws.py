@@ -19,9 +19,8 @@ from sfumato.errors import ParameterError
 from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.joint_laws import _mean_squares, joint, marginals, rule, tail
-from sfumato.noise.k_norm.separate_laws import ErlangMixture, separate
+from sfumato.noise.k_norm.marginals import DependentNoises, ErlangMixture, separate
 
 ONE = (F(1),) * 5
 

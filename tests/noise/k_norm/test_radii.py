@@ -18,9 +18,8 @@ from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure, is_less
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise
-from sfumato.noise.k_norm import radii as radii_module
-from sfumato.noise.k_norm.radii import gamma, half_width_squared, radii, share
-from sfumato.noise.k_norm.streams import Streams
+from sfumato.noise.k_norm import sampling as radii_module
+from sfumato.noise.k_norm.sampling import Streams, gamma, half_width_squared, radii, share
 
 from . import reference
 

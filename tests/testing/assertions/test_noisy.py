@@ -18,7 +18,7 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
 from sfumato.testing.assertions.releases import ReleasedCells
 from sfumato.testing.flakiness import Account, running
-from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many
+from sfumato.testing.tolerances.single_values import log10_gamma_deviation, log10_many
 from tests.changed_plans import scaled, without_certificate
 
 K = 23

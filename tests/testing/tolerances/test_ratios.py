@@ -22,8 +22,8 @@ from sfumato.testing import (
     variance_failure_probability,
     variance_tolerance,
 )
-from sfumato.testing.tolerances import means, variance_law
-from sfumato.testing.tolerances.log_laws import log_law
+from sfumato.testing.tolerances import means, variances
+from sfumato.testing.tolerances.ratio_noises import log_law
 
 DRAWS = 10**7
 FEW = 10**6
@@ -340,7 +340,7 @@ def test_rounded_long_sums_are_enclosed(monkeypatch):
     )
     near = complementary_mean_tolerance(1, **g), complementary_variance_tolerance(1, **v)
     monkeypatch.setattr(means, "most_terms", 0)
-    monkeypatch.setattr(variance_law, "most_terms", 0)
+    monkeypatch.setattr(variances, "most_terms", 0)
     for exact, t in zip(plain[0], (1, 4), strict=True):
         p = mean_failure_probability(t, **g)
         assert abs(p - exact) <= p.error + exact.error and 0 < p.error < 0.1 * p

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sfumato.budget.gaussian import gaussian_mu
+from sfumato.budget.closed_forms import gaussian_mu
 from specimens.draws import GRID, NUMPY, gaussian, laplace, on_grid, total
 from specimens.noise import COUNT, noisy_count
 from specimens.specimen import NOTHING, REPLACED, Specimen

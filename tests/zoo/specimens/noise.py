@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.budget.gaussian import gaussian_mu
+from sfumato.budget.closed_forms import gaussian_mu
 from specimens.draws import gaussian, laplace, total
 from specimens.specimen import NOTHING, RECORD, Specimen, gaussian_delta, gaussian_epsilon
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.audit.closeness.checks import closeness
-from sfumato.audit.closeness.result import Check, Closeness
-from sfumato.audit.closeness.vectors import VectorLaw
+from sfumato.audit.closeness.reference import VectorLaw
+from sfumato.audit.closeness.results import Check, Closeness
 
 __all__ = ["Check", "Closeness", "VectorLaw", "closeness"]

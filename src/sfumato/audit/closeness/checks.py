@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.closeness.counts import as_far
-from sfumato.audit.closeness.low_bits import repeats, residues
-from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, of_cdf, of_law
-from sfumato.audit.closeness.result import Check, Closeness
+from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, VectorLaw, of_cdf, of_law
+from sfumato.audit.closeness.results import Check, Closeness, as_far, repeats, residues
 from sfumato.audit.closeness.two_samples import compared
-from sfumato.audit.closeness.vectors import VectorLaw
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law

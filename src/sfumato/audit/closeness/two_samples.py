@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.closeness.low_bits import RESIDUES
 from sfumato.audit.closeness.reference import CELLS
-from sfumato.audit.closeness.result import Check
+from sfumato.audit.closeness.results import RESIDUES, Check
 from sfumato.dataclass import dataclass
 
 # Sums of logarithms are widened by this share of what is added up: float64 errs by far less.

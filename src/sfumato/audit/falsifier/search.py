@@ -13,7 +13,7 @@ from sfumato.audit.falsifier.members import Draw, finite
 from sfumato.audit.falsifier.neighbours import pairs_of
 from sfumato.audit.falsifier.number_pairs import Pairs, State
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.framework.core import Transformation, distance_in

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.budget.ledger.entry import Again, Entry
+    from sfumato.budget.ledger.entries import Again, Entry
     from sfumato.budget.ledger.ledger import Ledger
     from sfumato.budget.ledger.shared import LedgerBudget
 
@@ -13,7 +13,7 @@ __all__ = ["Again", "Entry", "Ledger", "LedgerBudget"]
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "budget.ledger.entry": "Again Entry",
+    "budget.ledger.entries": "Again Entry",
     "budget.ledger.ledger": "Ledger",
     "budget.ledger.shared": "LedgerBudget",
 }

@@ -1,8 +1,8 @@
-"""Accounts and entries of a ledger within one transaction: what is read, and what is written."""
+"""Accounts and entries of a ledger within one transaction: read, written, and replayed from entries alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -11,24 +11,26 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from sfumato.budget.account import Account, Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.entry import KINDS, Entry
-from sfumato.budget.ledger.periods import PERIODS, period_of
-from sfumato.budget.ledger.tables import ACCOUNTS, ENTRIES
-from sfumato.budget.ledger.written import (
+from sfumato.budget.ledger.entries import (
+    KINDS,
+    PERIODS,
+    Entry,
     damaged,
     in_totals,
     loss_text,
+    period_of,
     read_loss,
     read_totals,
     totals_text,
     understood,
 )
+from sfumato.budget.ledger.ledger_tables import ACCOUNTS, ENTRIES
 from sfumato.budget.loss import Loss
+from sfumato.budget.spending import Account, Cap
 from sfumato.dataclass import dataclass
-from sfumato.display.numbers import exact
-from sfumato.display.text import visible
+from sfumato.display.formatting import exact, visible
+from sfumato.errors import shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -270,3 +272,59 @@ def _entry(row: Row[*tuple[Any, ...]]) -> Entry:
 def nothing(what: str, cap: Cap) -> Spent:
     """Return what an entry about a cap has in the place of a question: it loses nothing."""
     return Spent(what, cap.epsilon, cap.delta, Loss())
+
+
+Accounts = dict[tuple[str, str], Kept]
+
+
+def differences(connection: Connection, where: str) -> Iterator[str]:
+    """Yield what is wrong with the accounts of a ledger, each cell of them.
+
+    Args:
+        where: the ledger, for messages.
+    Raises:
+        EngineError: an entry is none.
+    """
+    found: Accounts = {}
+    with understood(where):
+        wrong = list(_replayed(entries(connection, where), found))
+    yield from wrong
+    for row in connection.execute(select(ACCOUNTS)):
+        cells = dict(row._mapping)
+        whose = cells.pop("dataset"), cells.pop("analyst")
+        kept = found.pop(whose, None)
+        if kept is None:
+            yield f"there is a budget of {shown(whose[0])} for {shown(whose[1])}, which no entry has made"
+            continue
+        said = {**cap_cells(kept), **paid_cells(kept)}
+        for name, cell in cells.items():
+            if cell != said[name]:
+                yield (
+                    f"the column {name} of {kept.account.called} holds {shown(cell)}, and its entries give "
+                    f"{shown(said[name])}"
+                )
+    for kept in found.values():
+        yield f"{kept.account.called} is missing"
+
+
+def _replayed(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
+    """Fill accounts with what follows from entries; yield those that the caps of their time did not allow."""
+    paid: dict[str, list[Entry]] = {}
+    for entry in entries:
+        who = entry.analyst or ""
+        if entry.kind != "spend":
+            cap = read_cap(str(entry.epsilon), str(entry.delta), str(entry.composition))
+            kept = Kept.empty(entry.dataset, entry.analyst, cap, entry.period, entry.day)
+            earlier = [one for one in paid.get(entry.dataset, ()) if not who or one.analyst == who]
+            found[entry.dataset, who] = kept.replayed(earlier)
+            continue
+        paid.setdefault(entry.dataset, []).append(entry)
+        for one in dict.fromkeys(("", who)):
+            before = found.get((entry.dataset, one))
+            if before is None:
+                yield f"entry {entry.number} was paid from a budget that no entry before it has made"
+                continue
+            after = before.on(entry.day).after(entry)
+            if not after.account.fits:
+                yield f"entry {entry.number} is more than what was left of {after.account.called}"
+            found[entry.dataset, one] = after

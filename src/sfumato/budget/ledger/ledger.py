@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.account import Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.entry import Entry
-from sfumato.budget.ledger.periods import PERIODS
+from sfumato.budget.ledger.entries import PERIODS, Entry, as_written, check_name, inward
 from sfumato.budget.ledger.shared import LedgerBudget
 from sfumato.budget.ledger.transactions import Transactions
-from sfumato.budget.ledger.written import as_written, check_name, inward
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Displayed
-from sfumato.display.numbers import exact
+from sfumato.budget.spending import Cap
+from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.formatting import exact
 from sfumato.errors import BudgetError, EngineError, nearest, shown
 from sfumato.exact import one_of, truth_value
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sfumato.budget.ledger.book import Kept
-    from sfumato.budget.ledger.journal.journal import Journal
+    from sfumato.budget.ledger.journal import Journal
 
 
 _MOST = 40  # budgets that are shown
@@ -261,11 +258,11 @@ class Ledger(Displayed, Transactions):
         """
 
         def work(connection: Connection, day: date) -> None:
-            from sfumato.budget.ledger import replay
-            from sfumato.budget.ledger.written import damaged
+            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger.entries import damaged
 
             where = self._store.shown
-            wrong = self._store.broken(connection) or next(replay.differences(connection, where), "")
+            wrong = self._store.broken(connection) or next(book.differences(connection, where), "")
             if wrong:
                 raise damaged(where, wrong)
 
@@ -274,7 +271,7 @@ class Ledger(Displayed, Transactions):
     @property
     def journal(self) -> Journal:
         """Every question, and what came of it, in a chain that shows what was changed (docs/journal.md)."""
-        from sfumato.budget.ledger.journal.journal import Journal
+        from sfumato.budget.ledger.journal import Journal
 
         return Journal(self)
 
@@ -306,18 +303,17 @@ class Ledger(Displayed, Transactions):
         return self._read(lambda connection, day: self._of(connection, dataset, analyst, day))
 
     def _of(self, connection: Connection, dataset: str, analyst: str | None, day: date) -> tuple[Kept, ...]:
-        from sfumato.budget.ledger import book
-        from sfumato.budget.ledger.journal import chain
+        from sfumato.budget.ledger import book, journal_lines
 
         rows = book.accounts(connection, self._store.shown, dataset, ("", analyst or ""))
         found = {kept.analyst: kept.on(day) for kept in rows}
         for whose in (None, analyst):
             if whose not in found:
-                chain.check_absent(connection, self._store.shown, dataset, whose)
+                journal_lines.check_absent(connection, self._store.shown, dataset, whose)
         if None not in found:
             raise self._unknown(dataset, book.accounts(connection, self._store.shown))
         for kept in found.values():
-            chain.check_cap(connection, self._store.shown, kept)
+            journal_lines.check_cap(connection, self._store.shown, kept)
         if analyst is None:
             return (found[None],)
         if analyst not in found:
@@ -342,7 +338,7 @@ class Ledger(Displayed, Transactions):
             key: the digest of a request, which pays once.
             first: whether the request has paid nothing yet.
         """
-        from sfumato.budget.ledger.journal.journal import MOST_REFUSED, short
+        from sfumato.budget.ledger.journal import MOST_REFUSED, short
 
         paid, journal, told = as_written(asked), self.journal, short(plan)
 

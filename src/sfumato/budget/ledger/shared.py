@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.account import Account, told
 from sfumato.budget.filters import Spent
 from sfumato.budget.loss import Loss
-from sfumato.budget.spending import Budget
+from sfumato.budget.spending import Account, Budget, told
 
 if TYPE_CHECKING:
     from sfumato.budget.ledger.book import Kept
-    from sfumato.budget.ledger.entry import Again, Entry
+    from sfumato.budget.ledger.entries import Again, Entry
     from sfumato.budget.ledger.ledger import Ledger
 
 

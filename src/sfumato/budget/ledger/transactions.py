@@ -16,7 +16,7 @@ from sfumato.ownership import Owned, Turn
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from sfumato.budget.ledger.store import Store
+    from sfumato.budget.ledger.stores import Store
 
 T = TypeVar("T")
 
@@ -81,16 +81,16 @@ class Transactions(Helpful, Owned):
         known = self._known
 
         def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
-            from sfumato.budget.ledger import book, tables
+            from sfumato.budget.ledger import book, ledger_tables
 
-            head = tables.head(connection, self._store.shown, lock=True)
+            head = ledger_tables.head(connection, self._store.shown, lock=True)
             self._check_same((head.name, book.newest(connection)), known)
             at = self._store.now(connection)
             # A clock that goes back gives nobody a period anew.
             day = max(at.date(), head.day)
             done = work(connection, at, day)
             if day > head.day:
-                connection.execute(tables.LEDGER.update().values(day=day.isoformat()))
+                connection.execute(ledger_tables.LEDGER.update().values(day=day.isoformat()))
             return done, (head.name, book.newest(connection))
 
         done, self._known = self._store.change(all_of)
@@ -108,9 +108,9 @@ class Transactions(Helpful, Owned):
         known = self._known
 
         def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
-            from sfumato.budget.ledger import book, tables
+            from sfumato.budget.ledger import book, ledger_tables
 
-            head = tables.head(connection, self._store.shown, lock=False)
+            head = ledger_tables.head(connection, self._store.shown, lock=False)
             found = head.name, book.newest(connection)
             self._check_same(found, known)
             return work(connection, max(self._store.now(connection).date(), head.day)), found
@@ -133,13 +133,15 @@ class Transactions(Helpful, Owned):
 
     def _looked(self) -> bool:
         """Look whether there is a ledger, and make one of an earlier version one of today."""
-        from sfumato.budget.ledger import tables
+        from sfumato.budget.ledger import ledger_tables
 
         if not self._store.exists():
             return False
-        version = self._store.read(tables.version)
-        if version is not None and version < tables.VERSION:
-            self._store.change(lambda connection: tables.head(connection, self._store.shown, lock=True))
+        version = self._store.read(ledger_tables.version)
+        if version is not None and version < ledger_tables.VERSION:
+            self._store.change(
+                lambda connection: ledger_tables.head(connection, self._store.shown, lock=True)
+            )
         return version is not None
 
     def _make(self) -> None:
@@ -149,11 +151,11 @@ class Transactions(Helpful, Owned):
             return
 
         def work(connection: Connection) -> None:
-            from sfumato.budget.ledger import tables
+            from sfumato.budget.ledger import ledger_tables
 
             self._store.check_empty(connection)
-            if tables.version(connection) is None:
-                tables.make(connection, self._store.now(connection).date())
+            if ledger_tables.version(connection) is None:
+                ledger_tables.make(connection, self._store.now(connection).date())
 
         self._store.prepare()
         self._store.change(work)
@@ -188,8 +190,7 @@ def _store(place: str | os.PathLike[str]) -> Store:
         raise ParameterError("place", place, "the path of a file, or postgresql://USER@HOST/DATABASE")
     missing = False
     try:
-        from sfumato.budget.ledger.postgresql import SCHEMES, PostgresqlStore
-        from sfumato.budget.ledger.sqlite import SqliteStore
+        from sfumato.budget.ledger.stores import SCHEMES, PostgresqlStore, SqliteStore
     except ImportError:
         missing = True
     if missing:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact.numbers import positive_int
+from sfumato.exact.rationals import positive_int
 
 # Of the machine's memory, or the container's, where nobody says otherwise: DuckDB's own share.
 SHARE = Fraction(4, 5)

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.noise.k_norm.cone import Cone
-    from sfumato.noise.k_norm.joint import JointNoise
-    from sfumato.noise.k_norm.separate import SeparateNoise
+    from sfumato.noise.k_norm.cone_noise import JointNoise, SeparateNoise
+    from sfumato.noise.k_norm.cones import Cone
 
 __all__ = [
     "Cone",
@@ -17,9 +16,8 @@ __all__ = [
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "noise.k_norm.cone": "Cone",
-    "noise.k_norm.joint": "JointNoise",
-    "noise.k_norm.separate": "SeparateNoise",
+    "noise.k_norm.cones": "Cone",
+    "noise.k_norm.cone_noise": "JointNoise SeparateNoise",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

@@ -17,14 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
-from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.laws import Marginal
-from sfumato.noise.k_norm.radii import half_width_squared
-from sfumato.noise.k_norm.separate import SeparateNoise
-from sfumato.noise.k_norm.separate_laws import separate
-from sfumato.noise.values import Floats
+from sfumato.noise.k_norm.cone_noise import JointNoise, SeparateNoise
+from sfumato.noise.k_norm.cones import Cone
+from sfumato.noise.k_norm.marginals import Marginal, separate
+from sfumato.noise.k_norm.sampling import density, half_width_squared, lowest, upper_tail
+from sfumato.noise.laws import Floats
 
 
 def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:

@@ -18,7 +18,7 @@ from sfumato.display.progress import NotebookBar
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.names import helpful
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.advice.asked import SHARE, Asked, Budgeted, checked
 from sfumato.query.advice.looks import Looks, ValuesSeen, planned_looks
 from sfumato.query.advice.picture import Curve

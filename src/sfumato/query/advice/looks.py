@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.noise import Words
 from sfumato.query.advice.asked import Asked

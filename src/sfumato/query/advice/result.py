@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Told
-from sfumato.display.fields import Spelled
+from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError
 from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.canonical_form import canonical

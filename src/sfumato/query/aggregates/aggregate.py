@@ -11,8 +11,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard, TypeVar, cast
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
-from sfumato.display.fields import spelled as spelled_value
+from sfumato.display.formatting import Spelled
+from sfumato.display.formatting import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
 from sfumato.names import Suggesting, foreign, helpful, not_a_column

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, one_of, positive_int
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of

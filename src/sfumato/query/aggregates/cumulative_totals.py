@@ -12,8 +12,8 @@ import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, asked, column_name
 from sfumato.query.aggregates.automatic import Automatic
 from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.arrow_columns import arrow_column
 
 if TYPE_CHECKING:

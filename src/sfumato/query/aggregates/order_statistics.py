@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fractions, round_down, round_up, truth_value
-from sfumato.noise.intervals import Interval
-from sfumato.noise.sums import NoiseSum
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval, NoiseSum
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,

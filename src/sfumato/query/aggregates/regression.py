@@ -13,8 +13,8 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, checked_bounds, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema

@@ -14,8 +14,8 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 from sfumato.query.aggregates.histograms import MOST_BINS, InBins, value_counts
@@ -25,7 +25,7 @@ from sfumato.transformations.stratified import StratifiedDesign
 
 if TYPE_CHECKING:
     from sfumato.measurements.stratified_survey import ProportionLimits
-    from sfumato.noise.rounded import RoundedNoise
+    from sfumato.noise.laws import RoundedNoise
     from sfumato.query.noisy.noisy_statistics import NoisyNumbers
     from sfumato.query.requirements import Design
 
@@ -197,7 +197,7 @@ class StratifiedEstimate(Estimate):
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
         """Return the noise on each count: the same for all strata, or else no less."""
         law = max((numbers.laws[name] for name in self.strata), key=lambda law: law.unit)
-        from sfumato.noise.rounded import RoundedNoise
+        from sfumato.noise.laws import RoundedNoise
 
         return RoundedNoise(law, float(numbers.steps[self.strata[0]]))
 

@@ -13,8 +13,8 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, asked, column_name
 from sfumato.query.aggregates.automatic import with_bounds
 from sfumato.query.aggregates.estimate import (

@@ -12,8 +12,8 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.framework import AtomDomain
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
 from sfumato.query.choices import Bounded, VectorNorm

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates.aggregate import (

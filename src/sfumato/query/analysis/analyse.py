@@ -13,7 +13,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import Number
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import (
     Aggregate,
     Combination,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.analysis.atoms import Atom
 from sfumato.query.engine import ExactQuery
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.measurements.group_selection import GroupSelection
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.analysis.atoms import Atom, Weights
 from sfumato.query.analysis.contributions import Pair

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Told
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, positive_int
 from sfumato.query.aggregates.aggregate import BoundedAggregate, checked_bounds

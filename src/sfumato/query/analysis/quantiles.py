@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.noise import SeededWords
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Estimate, Quantiles
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
 from sfumato.query.analysis.contributions import Column, Contributed, Ranked, ValuesCounted

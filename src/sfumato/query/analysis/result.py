@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.errors import ParameterError, nearest
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.analysis.limits import Limits
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.pictures import checked_picture, save

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from sfumato.budget import Budget
-from sfumato.budget.cost import ExactCost
-from sfumato.budget.parameters import admissible_delta
+from sfumato.budget.amounts import ExactCost, admissible_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_written

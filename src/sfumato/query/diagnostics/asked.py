@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.budget import Loss
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_written
 from sfumato.noise import Words

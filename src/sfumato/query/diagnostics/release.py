@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Displayed
-from sfumato.display.text import visible
+from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.formatting import visible
 from sfumato.noise import Words
-from sfumato.noise.law import Law
+from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.diagnostics.contributions import Distribution, distributions

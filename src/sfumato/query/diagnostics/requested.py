@@ -15,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.intervals import Interval
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import (
     Aggregate,
     Combination,

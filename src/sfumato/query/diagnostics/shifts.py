@@ -12,10 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.intervals import Interval, Noises
-from sfumato.noise.law import Law
-from sfumato.noise.mixtures import laplaces_tolerance
-from sfumato.noise.sums import NoiseSum
+from sfumato.noise.laws import Law
+from sfumato.noise.noise_sums import Interval, Noises, NoiseSum, laplaces_tolerance
 from sfumato.query.aggregates import (
     Aggregate,
     Correlation,

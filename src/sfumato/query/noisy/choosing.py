@@ -14,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoice, Target, placed
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
 from sfumato.transformations import Leaves, Margin, Statistic
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.budget import Loss
 from sfumato.budget.calibration import ROOM
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import EngineError, ParameterError
 from sfumato.exact.isolation import isolated
 from sfumato.framework import (
@@ -37,12 +37,11 @@ from sfumato.measurements.group_selection import (
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_laws import marginals
-from sfumato.noise.levels_gaussian import LevelNoises, LevelsGaussian
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.level_noise import LevelNoises, LevelsGaussian
+from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.query.arrow_columns import arrow_column, kept_batch, kept_rows
 from sfumato.query.engine import ExactQuery
 from sfumato.query.group_totals import GROUPING, Series, Totals

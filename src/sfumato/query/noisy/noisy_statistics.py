@@ -13,17 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words
-from sfumato.noise.intervals import Noises
-from sfumato.noise.k_norm.intervals import DependentNoises
-from sfumato.noise.k_norm.laws import Marginal
-from sfumato.noise.law import Gaussian
-from sfumato.noise.levels_gaussian import LevelNoises
-from sfumato.noise.mixtures import laplaces_tolerance
-from sfumato.noise.values import Floats
+from sfumato.noise.k_norm.marginals import DependentNoises, Marginal
+from sfumato.noise.laws import Floats, Gaussian
+from sfumato.noise.level_noise import LevelNoises
+from sfumato.noise.noise_sums import Noises, laplaces_tolerance
 from sfumato.query.group_totals import Totals
 from sfumato.query.noisy.choosing import Places
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES

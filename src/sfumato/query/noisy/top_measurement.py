@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.budget import Loss
-from sfumato.budget.conversions import zcdp_delta
+from sfumato.budget.closed_forms import zcdp_delta
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
 from sfumato.exact.directed import exp_bounds

@@ -25,7 +25,7 @@ from sfumato.measurements.group_selection import (
 )
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.noise import Laplace
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.choices import SELECTIONS
 from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.expected import Errors, expected_errors, ratio, split

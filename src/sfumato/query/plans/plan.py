@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from sfumato.budget import Loss
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
-from sfumato.display.text import visible
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
 from sfumato.framework import (
     CentredDistance,
     KNormDistance,

@@ -16,13 +16,11 @@ from sfumato.budget import gaussian_mu
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
-from sfumato.exact.toeplitz import Toeplitz
-from sfumato.exact.trees import Tree
+from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
 from sfumato.measurements.group_noise import levels_noise, series_noise, tree_noise
-from sfumato.noise.levels_gaussian import LevelsGaussian, of_complete, variances
-from sfumato.noise.series_gaussian import inverse
-from sfumato.noise.tree_laplace import TreeLaplace
+from sfumato.noise.level_noise import LevelsGaussian, of_complete, variances
+from sfumato.noise.series_noise import TreeLaplace, inverse
 from sfumato.query.aggregates import Estimate, Sum, Weighted
 from sfumato.query.aggregates.cumulative_totals import CumulativeEstimate
 from sfumato.query.group_totals import Series, Totals

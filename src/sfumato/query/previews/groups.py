@@ -18,7 +18,7 @@ from sfumato.errors import ParameterError
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.engine import Engine
 from sfumato.query.group_totals import GROUPING, Totals
 from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch, SideBySide

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Rows, Sentences
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.query.engine import Engine

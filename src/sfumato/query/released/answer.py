@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.text import unguarded
+from sfumato.display.formatting import unguarded
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.query.released.output import with_formulas
 from sfumato.query.values import column_digest, digests, table_digest

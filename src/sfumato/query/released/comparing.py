@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Sentences
-from sfumato.display.displayed import Told
+from sfumato.display.cards import Card, Sentences, Told
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import Estimate
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias

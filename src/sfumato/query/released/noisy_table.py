@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import pyarrow as pa
 
-from sfumato.budget.cost import ExactCost
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
-from sfumato.display.text import visible
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
 from sfumato.errors import (
     ColumnError,
     EngineError,

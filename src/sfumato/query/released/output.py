@@ -16,8 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from sfumato import __version__
-from sfumato.display.numbers import exact
-from sfumato.display.text import FORMULA, guarded, unguarded
+from sfumato.display.formatting import FORMULA, exact, guarded, unguarded
 from sfumato.errors import EngineError, QueryError, RefusalError
 from sfumato.files import checked_place, identity, replacing
 from sfumato.query.bars import Bars

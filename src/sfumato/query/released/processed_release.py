@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from sfumato.budget.cost import ExactCost
-from sfumato.display.card import Card
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.bars import Bars, Bias
 from sfumato.query.canonical_form import VERSION

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato import __version__
-from sfumato.budget.certified import proved
-from sfumato.budget.cost import ExactCost
+from sfumato.budget.amounts import ExactCost
+from sfumato.budget.proved_loss import proved
 from sfumato.certificate import Certificate
 from sfumato.certificate.checking import as_certified, checked
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card, Facts
-from sfumato.display.displayed import Displayed, Told
+from sfumato.display.cards import Card, Displayed, Facts, Told
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
-from sfumato.exact.canonical import canonical_bytes
+from sfumato.exact.rationals import canonical_bytes
 from sfumato.files import checked_place, replacing
 from sfumato.query.cards import price
 from sfumato.query.descriptions import Described, describe

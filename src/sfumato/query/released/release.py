@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.budget.cost import ExactCost
-from sfumato.display.card import Card
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card
+from sfumato.display.formatting import visible
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.bars import Bars, Bias, checked_confidence

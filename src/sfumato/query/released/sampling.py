@@ -19,8 +19,8 @@ from scipy.special import betaincinv, gammainccinv, gammaincinv
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact.roots import halve
-from sfumato.noise.intervals import Interval
-from sfumato.noise.values import Floats
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import (
     Aggregate,
     CountPrivacyUnits,

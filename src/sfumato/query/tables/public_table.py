@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.card import Card
-from sfumato.display.displayed import Displayed
+from sfumato.display.cards import Card, Displayed
 from sfumato.names import Helpful
 from sfumato.query.cards import public_card, told_public
 from sfumato.query.engine import Engine

@@ -1,4 +1,4 @@
-"""Numbers, arrays, dictionaries and tables, all read as one thing: values by group and output."""
+"""Numbers, arrays, dictionaries and tables, read as values by group and output; and messages about them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import field, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, RefusalError
+from sfumato.testing.flakiness import probability_text
+
+if TYPE_CHECKING:
+    from sfumato.query.aggregates import Estimate
+
 
 Group = tuple[object, ...]
 ONLY = "value"
@@ -272,3 +277,133 @@ def _column(series: Any) -> list[object]:
     if series.dtype.kind in "iuf":
         return values
     return [None if isinstance(v, float) and math.isnan(v) else v for v in values]
+
+
+def by_entry(estimates: Iterable[Estimate]) -> dict[str, Estimate]:
+    """Return estimates by name; of a list one for each entry, by names such as `total[0]`."""
+    found: dict[str, Estimate] = {}
+    for e in estimates:
+        names = [f"{e.name}[{i}]" for i in range(e.entries)] or [e.name]
+        found |= {name: replace(e, name=name) for name in names}
+    return found
+
+
+def written_out(cells: Cells, estimates: Iterable[Estimate], name: str) -> Cells:
+    """Return cells with an output for each entry of those that are lists.
+
+    Args:
+        cells: values by group and output.
+        estimates: of the outputs.
+        name: of the argument, for messages.
+    Raises:
+        ParameterError: a list has another length.
+    """
+    lists = {e.name: e.entries for e in estimates if e.entries}
+    if not lists:
+        return cells
+
+    def of_row(group: Any, row: Mapping[str, object]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for output, value in row.items():
+            length = lists.get(output)
+            if length is None:
+                found[output] = value
+                continue
+            given: Any = value
+            if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != length:
+                raise ParameterError(
+                    f"{name} of {label(group)} {output}", value, f"a list of {length} numbers"
+                )
+            found |= {f"{output}[{i}]": entry for i, entry in enumerate(given)}
+        return found
+
+    return replace(cells, values={group: of_row(group, row) for group, row in cells.values.items()})
+
+
+# So many values are listed in a message; the others are counted.
+LISTED = 20
+
+
+@dataclass(frozen=True)
+class Off:
+    """A value that is off, as a message tells of it."""
+
+    group: Group
+    output: str
+    actual: object
+    expected: object
+    tolerance: float
+    gap: float = math.nan
+    log10: float | None = None
+
+    def __str__(self) -> str:
+        where = label(self.group) if self.output == ONLY else f"{label(self.group)} {self.output}"
+        if math.isnan(self.gap):
+            kind = "missing" if self.actual is None else _text(self.actual)
+            return f"  {where}: {kind}, which no tolerance admits; expected {_text(self.expected)}"
+        units = f" = {abs(self.gap) / self.tolerance:.3g} tolerances" if self.tolerance > 0 else ""
+        chance = "" if self.log10 is None else f"; probability at most {probability_text(self.log10)}"
+        return (
+            f"  {where}: {_text(self.actual)}, expected {_text(self.expected)} within {self.tolerance:.6g}: "
+            f"off by {self.gap:+.6g}{units}{chance}"
+        )
+
+
+def group_differences(got: Cells, wanted: Cells, name: str, forgiven: Sequence[Group] = ()) -> str:
+    """Tell missing from extra groups; empty where there are neither."""
+    missing = [g for g in wanted.values if g not in got.values and g not in forgiven]
+    extra = [g for g in got.values if g not in wanted.values]
+    lines = []
+    if missing:
+        lines.append(f"  missing, in {name} alone: {labels(missing)}")
+    if extra:
+        lines.append(f"  extra, in actual alone: {labels(extra)}")
+    return "\n".join(lines)
+
+
+def labels(groups: Sequence[Group]) -> str:
+    """Write the keys of groups, the first ones of many."""
+    shown = ", ".join(label(g) for g in groups[:LISTED])
+    return shown + (f" and {len(groups) - LISTED} more" if len(groups) > LISTED else "")
+
+
+def report(differences: str, off: Sequence[Off], wanted: Cells, stated: str) -> None:
+    """Raise if anything is off, the farthest first."""
+    if not off and not differences:
+        return
+    values = sum(len(row) for row in wanted.values.values())
+    lines = []
+    if off:
+        lines.append(f"{len(off)} of {values} values {'is' if len(off) == 1 else 'are'} off{stated}")
+        lines += [str(o) for o in sorted(off, key=_farthest)[:LISTED]]
+        if len(off) > LISTED:
+            lines.append(f"  and {len(off) - LISTED} more")
+    else:
+        lines.append("the groups differ")
+    if differences:
+        lines.append(differences)
+    raise AssertionError("\n".join(lines))
+
+
+def _farthest(off: Off) -> float:
+    if math.isnan(off.gap):
+        return -math.inf
+    return -abs(off.gap) / off.tolerance if off.tolerance > 0 else -math.inf
+
+
+def too_near(near: Sequence[Off], values: int, stated: str) -> str:
+    """Say which values are too near to their raw ones."""
+    lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
+    for o in near[:LISTED]:
+        where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"
+        lines.append(
+            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: "
+            f"{o.gap:+.6g}"
+        )
+    if len(near) > LISTED:
+        lines.append(f"  and {len(near) - LISTED} more")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -9,33 +9,38 @@ from typing import Any
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
-from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.k_norm.marginals import Marginal
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
+    Off,
     check_all_compared,
     difference,
+    group_differences,
     is_number,
     is_whole,
     label,
+    labels,
     number,
     numbers,
     of_columns,
     read,
+    report,
+    too_near,
 )
-from sfumato.testing.assertions.largest import approx_largest, is_largest, noisy_largest
-from sfumato.testing.assertions.limits import Given, Limits, Tolerance
-from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
+from sfumato.testing.assertions.given_tolerances import Given, Limits, Tolerance
 from sfumato.testing.assertions.places import Residue, each_k
 from sfumato.testing.assertions.releases import SHOWN, ReleasedCells, is_release
 from sfumato.testing.assertions.spread import (
+    PARTS,
     check_discrete,
+    check_k_norm,
     check_spread,
     powerless,
     require_power,
     where_text,
 )
-from sfumato.testing.assertions.together import PARTS, check_k_norm
+from sfumato.testing.assertions.top_groups import approx_largest, is_largest, noisy_largest
 from sfumato.testing.discrete import DiscreteLaw
 from sfumato.testing.flakiness import charge, note_uncounted
 

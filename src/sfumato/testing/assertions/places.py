@@ -13,13 +13,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
-from sfumato.noise.k_norm.intervals import DependentSum
-from sfumato.noise.k_norm.laws import Marginal
-from sfumato.noise.levels_gaussian import LevelSum
-from sfumato.noise.sums import NoiseSum, log10_outside
+from sfumato.noise.k_norm.marginals import DependentSum, Marginal
+from sfumato.noise.level_noise import LevelSum
+from sfumato.noise.noise_sums import NoiseSum, log10_outside
 from sfumato.testing.assertions.cells import Group
 from sfumato.testing.flakiness import log10_sum
-from sfumato.testing.tolerances.numbers import per_partition_k
+from sfumato.testing.tolerances.single_values import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.law import Gaussian
-from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.noise.laws import Gaussian
+from sfumato.noise.series_noise import SeriesGaussian
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
+    by_entry,
     group_of,
     is_number,
     is_table,
@@ -24,10 +25,10 @@ from sfumato.testing.assertions.cells import (
     plain_key,
     read,
     rows,
+    written_out,
 )
-from sfumato.testing.assertions.lists import by_entry, written_out
 from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue, log10_beyond
-from sfumato.testing.assertions.together import KNormLaw
+from sfumato.testing.assertions.spread import KNormLaw
 
 if TYPE_CHECKING:
     from sfumato.query.aggregates import Estimate
@@ -147,8 +148,7 @@ class ReleasedCells:
             return given
         # Loaded here, as they need what a release has loaded already.
         from sfumato.query.aggregates.order_statistics import ChosenQuantile
-        from sfumato.testing.assertions.chosen import Chosen
-        from sfumato.testing.assertions.quantiles import Walk, leaf_counts
+        from sfumato.testing.assertions.quantile_ranges import Chosen, Walk, leaf_counts
 
         e = self.estimates[output]
         name = f"{name} of {label(group)} {output}"

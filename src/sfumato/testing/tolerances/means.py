@@ -20,14 +20,14 @@ from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
-from sfumato.testing.tolerances.noises import Ends, Event, Noise
-from sfumato.testing.tolerances.numbers import per_partition_k
+from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratios import (
     Interval,
     Probability,
     RatioTolerance,
     Rounded,
     bounds,
+    enclosed,
     grid_step,
     largest_tolerance,
     most_steps,
@@ -38,6 +38,7 @@ from sfumato.testing.tolerances.ratios import (
     smallest_tolerance,
     whole_at_least_0,
 )
+from sfumato.testing.tolerances.single_values import per_partition_k
 
 _rules = ("joint", "exact", "2020")
 _relative = 1e-10
@@ -120,7 +121,7 @@ def mean_tolerance(
             max(Fraction(math.ceil(noise.tolerance(half_k))), part_tolerance(noise, half_k, step))
             for noise, step in ((sum_noise, law.step), (count_noise, law.count_step))
         )
-        return law.by_2020(of_sum, of_count, float(exact_k), half_k)
+        return law.by_intervals(of_sum, of_count, float(exact_k), half_k, rule)
     part_k = per_partition_k(k, 2)
     of_sum = part_tolerance(sum_noise, part_k, law.step)
     of_count = part_tolerance(count_noise, part_k, law.count_step)
@@ -234,38 +235,28 @@ class MeanLaw:
         """Clamp a mean to the bounds."""
         return m if self.reach is None else max(-self.reach, min(self.reach, m))
 
-    def by_intervals(self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float) -> RatioTolerance:
-        """Return the tolerance by interval arithmetic, from those of the sum and the count."""
+    def by_intervals(
+        self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float, rule: str = "joint"
+    ) -> RatioTolerance:
+        """Return the tolerance by interval arithmetic, from those of the sum and the count.
+
+        Rule "2020" pairs the extremes without a look at the sign of the sum, and clamps nothing.
+        """
         low_sum, high_sum = self.total - of_sum, self.total + of_sum
-        low_count, high_count = (
-            max(Fraction(1), self.count - of_count),
-            max(Fraction(1), self.count + of_count),
-        )
-        low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
-        high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
+        low_count, high_count = (max(Fraction(1), self.count + side * of_count) for side in (-1, 1))
+        if rule == "2020":
+            low, high = low_sum / high_count, high_sum / low_count
+            t = max(abs(low - self.raw), abs(high - self.raw))
+        else:
+            low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
+            high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
+            t = max(high - self.raw, self.raw - low, Fraction(0))
         intervals = {
             "sum": Interval._of(low_sum, self.total, high_sum),
             "count": Interval._of(low_count, Fraction(max(1, self.count)), high_count),
             "mean": Interval._of(low, self.raw, high),
         }
-        t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
-        return RatioTolerance(t, "joint", k, part_k, intervals)
-
-    def by_2020(self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float) -> RatioTolerance:
-        """Pair the extremes without a look at the sign of the sum."""
-        low_sum, high_sum = self.total - of_sum, self.total + of_sum
-        low_count, high_count = (
-            max(Fraction(1), self.count - of_count),
-            max(Fraction(1), self.count + of_count),
-        )
-        ends = low_sum / high_count, high_sum / low_count
-        intervals = {
-            "sum": Interval._of(low_sum, self.total, high_sum),
-            "count": Interval._of(low_count, Fraction(max(1, self.count)), high_count),
-            "mean": Interval._of(ends[0], self.raw, ends[1]),
-        }
-        t = round_up(max(abs(end - self.raw) for end in ends))
-        return RatioTolerance(t, "2020", k, part_k, intervals)
+        return RatioTolerance(round_up(t), rule, k, part_k, intervals)
 
     def exactly(self, t: float, k: float) -> RatioTolerance:
         """Dress the result of rule "exact"."""
@@ -299,12 +290,8 @@ class MeanLaw:
         if self.count_step and short:
             return self._term_by_term(t, event, ends, int(least), int(most))
         slack = float(self.step) / 2
-        first, first_error = self._smooth(t, event, ends, least, most, slack)
-        second, second_error = self._smooth(t, event, ends, least, most, -slack)
-        high, low = max(first, second), min(first, second)
-        middle = float(np.logaddexp(high, low)) - math.log(2)
-        half = high + math.log(-math.expm1(low - high) / 2) if high > low else -math.inf
-        return middle, float(np.logaddexp(np.logaddexp(first_error, second_error), half))
+        ends_of = (self._smooth(t, event, ends, least, most, side * slack) for side in (1, -1))
+        return enclosed(*ends_of)
 
     def _smooth(
         self, t: float, event: Event, ends: Ends, least: float, most: float, slack: float

@@ -14,7 +14,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.exact.roots import close
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.testing.tolerances.noises import Event, ties
+from sfumato.testing.tolerances.ratio_noises import Event, ties
 
 cuts: tuple[float, ...] = (
     26.0,
@@ -188,6 +188,18 @@ def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
 
 # Given t, an event and how many decades of noise to look at: log probability, log error.
 Integral = Callable[[float | Fraction, Event, float], tuple[float, float]]
+
+
+def enclosed(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """Return the middle of two bounds, and an error that reaches both; all in logarithms.
+
+    Args:
+        first, second: each with its own error.
+    """
+    high, low = max(first[0], second[0]), min(first[0], second[0])
+    middle = float(np.logaddexp(high, low)) - math.log(2)
+    half = high + math.log(-math.expm1(low - high) / 2) if high > low else -math.inf
+    return middle, float(np.logaddexp.reduce([first[1], second[1], half]))
 
 
 def probability(integral: Integral, t: float | Fraction, event: Event) -> Probability:

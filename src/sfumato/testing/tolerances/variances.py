@@ -1,29 +1,316 @@
-"""Tolerances of a noisy variance: the interval rule, the exact law, and the complementary tolerance.
-
-The variance is the noisy sum of squares over the noisy count, less the square of the noisy sum over the noisy
-count, all of distances from the midpoint. Its law is in `variance_law`.
-"""
+"""Tolerances of a noisy variance: the interval rule, the exact law, and the complementary tolerance."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import NotRequired, TypedDict, Unpack
 
+import numpy as np
+
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, at_least_0, positive
+from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
-from sfumato.testing.tolerances.noises import Event
-from sfumato.testing.tolerances.numbers import per_partition_k
+from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratios import (
+    Interval,
     Probability,
     RatioTolerance,
     Rounded,
+    bounds,
+    enclosed,
+    grid_step,
     largest_tolerance,
+    most_steps,
+    most_terms,
     part_tolerance,
     probability,
+    rounded_parts,
     smallest_tolerance,
+    whole_at_least_0,
 )
-from sfumato.testing.tolerances.variance_law import VarianceLaw
+from sfumato.testing.tolerances.single_values import per_partition_k
+
+_outer, _inner = 1e-11, 1e-12
+_batch = 256
+
+
+@dataclass(frozen=True)
+class VarianceLaw:
+    """The law of a noisy variance. `raw` is the one without noise, `top` the largest one."""
+
+    squares: Fraction
+    total: Fraction
+    count: int
+    raw: Fraction
+    top: Fraction
+    squares_step: Fraction
+    sum_step: Fraction
+    count_step: Fraction
+    squares_noise: Noise
+    sum_noise: Noise
+    count_noise: Noise
+
+    @classmethod
+    def of(
+        cls,
+        normalized_squares: Number,
+        normalized_sum: Number,
+        count: int,
+        squares_noise: Law,
+        sum_noise: Law,
+        count_noise: Law,
+        lower: Number,
+        upper: Number,
+        rounded: Rounded,
+        squares_step: Number | None = None,
+        sum_step: Number | None = None,
+    ) -> VarianceLaw:
+        """Check and take the arguments of the public functions."""
+        whole_count, whole_sums = rounded_parts(rounded)
+        count_step = Fraction(whole_count)
+        squares = at_least_0(normalized_squares, "normalized_squares")
+        total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
+        low, high = bounds(lower, upper)
+        top = (high - low) ** 2 / 4
+        divisor = max(1, n)
+        raw = max(Fraction(0), min(top, squares / divisor - (total / divisor) ** 2))
+        of_squares = grid_step(squares_step, "squares_step", whole_sums)
+        of_sum = grid_step(sum_step, "sum_step", whole_sums)
+        return cls(
+            squares,
+            total,
+            n,
+            raw,
+            top,
+            of_squares,
+            of_sum,
+            count_step,
+            Noise.of(squares_noise, "squares_noise", of_squares),
+            Noise.of(sum_noise, "sum_noise", of_sum),
+            Noise.of(count_noise, "count_noise", count_step),
+        )
+
+    @property
+    def levels(self) -> int:
+        """How finely panels are graded: an integral over real counts has many, and halves them as needed."""
+        return 5 if self.count_step else 1
+
+    def by_intervals(
+        self, of_squares: Fraction, of_sum: Fraction, of_count: Fraction, k: float, part_k: float
+    ) -> RatioTolerance:
+        """Return the tolerance by interval arithmetic, step by step."""
+        low_squares, high_squares = self.squares - of_squares, self.squares + of_squares
+        low_sum, high_sum = self.total - of_sum, self.total + of_sum
+        low_count, high_count = (max(Fraction(1), self.count + side * of_count) for side in (-1, 1))
+        divisor = Fraction(max(1, self.count))
+
+        low_square = low_squares / (high_count if low_squares > 0 else low_count)
+        high_square = high_squares / low_count
+
+        if high_sum <= 0:
+            low_squared, high_squared = (high_sum / high_count) ** 2, (low_sum / low_count) ** 2
+        elif low_sum <= 0:
+            low_squared, high_squared = Fraction(0), (max(-low_sum, high_sum) / low_count) ** 2
+        else:
+            low_squared, high_squared = (low_sum / high_count) ** 2, (high_sum / low_count) ** 2
+
+        low = max(Fraction(0), min(self.top, low_square - high_squared))
+        high = max(Fraction(0), min(self.top, high_square - low_squared))
+        intervals = {
+            "squares": Interval._of(low_squares, self.squares, high_squares),
+            "sum": Interval._of(low_sum, self.total, high_sum),
+            "count": Interval._of(low_count, divisor, high_count),
+            "mean square": Interval._of(low_square, self.squares / divisor, high_square),
+            "squared mean": Interval._of(low_squared, (self.total / divisor) ** 2, high_squared),
+            "variance": Interval._of(low, self.raw, high),
+        }
+        t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
+        return RatioTolerance(t, "joint", k, part_k, intervals)
+
+    def exactly(self, t: float, k: float) -> RatioTolerance:
+        """Dress the result of rule "exact"."""
+        low, high = max(Fraction(0), self.raw - Fraction(t)), min(self.top, self.raw + Fraction(t))
+        failure = probability(self.integral, t, Event.outside)
+        return RatioTolerance(t, "exact", k, None, {"variance": Interval._of(low, self.raw, high)}, failure)
+
+    def integral(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+        """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
+        return self._integral(t, event, cut, _outer, _inner)
+
+    def roughly(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+        """Return the same to fewer digits, for a search."""
+        return self._integral(t, event, cut, 1e-7, 1e-8)
+
+    def _integral(
+        self, distance: float | Fraction, event: Event, cut: float, outer: float, inner: float
+    ) -> tuple[float, float]:
+        high, low = self.raw + Fraction(distance), self.raw - Fraction(distance)
+        t = float(distance)
+        if event is Event.outside:
+            ends = Ends(above=high < self.top, below=low > 0)
+        else:
+            ends = Ends(above=high <= self.top, below=low >= 0)
+        certain = ends.certain(event)
+        if certain is not None:
+            return certain, -math.inf
+        least, most = self.count_noise.reach(cut, self.count)
+        reach = self.sum_noise.shape.reach(cut) * self.sum_noise.unit
+        if not self.sum_step:
+            given = _Conditional(self, t, event, ends, reach, inner, 0)
+            return self._over_counts(given, least, most, outer)
+        steps = math.floor(reach / float(self.sum_step)) + 1
+        largest = (float(self.raw) + t) * (self.count + most) + float(self.squares)
+        largest += (abs(float(self.total)) + reach) ** 2
+        cells = (2 * steps + 1) * (max(most - least, 0) + 2)
+        short = cells <= most_terms and largest < most_steps * float(self.squares_step)
+        if self.count_step and short:
+            given = _Conditional(self, t, event, ends, reach, inner, 0)
+            return self._term_by_term(given, int(least), int(most), steps)
+        widened = (_Conditional(self, t, event, ends, reach, inner, side) for side in (1, -1))
+        return enclosed(*(self._over_counts(given, least, most, outer) for given in widened))
+
+    def _over_counts(
+        self, given: _Conditional, least: float, most: float, relative: float
+    ) -> tuple[float, float]:
+        """Sum or integrate over the noise of the count; counts up to 1 all stand for 1."""
+
+        def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
+            distinct, place = np.unique(r, return_inverse=True)
+            value, error = given.over_sums(distinct)
+            weight = self.count_noise.weight(r)
+            return value[place].reshape(r.shape) + weight, error[place].reshape(r.shape) + weight
+
+        value = error = -math.inf
+        if least <= most:
+            places = [least, most, 0.0, 1.0, *(c - self.count for c in given.turns())]
+            points = sorted(min(max(p, float(least)), float(most)) for p in places)
+            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step), levels=self.levels)
+            values, errors = log_integrals(function, panels, 1, relative)
+            value, error = float(values[0]), float(errors[0])
+        at_one = np.array([1.0 - self.count])
+        chance, its_error = given.over_sums(at_one)
+        mass = self.count_noise.at_most(1 - self.count)
+        return (
+            float(np.logaddexp(value, (chance + mass)[0])),
+            float(np.logaddexp(error, (its_error + mass)[0])),
+        )
+
+    def _term_by_term(self, given: _Conditional, least: int, most: int, steps: int) -> tuple[float, float]:
+        """Sum over the noises of count and sum, everything rounded."""
+        grid = np.arange(-steps, steps + 1, dtype=float)
+        sums = (float(self.sum_step) * grid)[None, :]
+        mass_of_sums = self.sum_noise.mass(grid)[None, :]
+        counts = np.concatenate([[1.0 - self.count], np.arange(least, most + 1, dtype=float)])
+        masses = self.count_noise.mass(counts)
+        masses[0] = self.count_noise.at_most(1 - self.count)[0]
+        value = error = -math.inf
+        for start in range(0, len(counts), _batch):
+            r, mass = counts[start : start + _batch, None], masses[start : start + _batch, None]
+            chance, its_error = given.chance(r, sums, rounded=True)
+            value = float(np.logaddexp(value, np.logaddexp.reduce(chance + mass + mass_of_sums, axis=None)))
+            error = float(
+                np.logaddexp(error, np.logaddexp.reduce(its_error + mass + mass_of_sums, axis=None))
+            )
+        return value, float(np.logaddexp(error, roundoff(np.asarray(value))))
+
+
+@dataclass(frozen=True)
+class _Conditional:
+    """P(event) for given noises of the count, and of the sum.
+
+    `widening` is 1 for an upper bound of the event with noises of sum and squares that are rounded, -1 for
+    a lower one, 0 for the event itself.
+    """
+
+    law: VarianceLaw
+    t: float
+    event: Event
+    ends: Ends
+    reach: float
+    relative: float
+    widening: int
+
+    def over_sums(self, r: Floats) -> tuple[Floats, Floats]:
+        """Integrate over the sum's noise; r of shape (n,), and so are log P and log error."""
+        parts = [self._over_sums(r[i : i + _batch]) for i in range(0, len(r), _batch)]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def _over_sums(self, r: Floats) -> tuple[Floats, Floats]:
+        def function(group: Groups, x: Floats) -> tuple[Floats, Floats]:
+            value, error = self.chance(r[group][:, None], x, rounded=False)
+            density = self.law.sum_noise.density(x)
+            return value + density, error + density
+
+        return log_integrals(function, self._panels(r), len(r), self.relative)
+
+    def _panels(self, r: Floats) -> Panels:
+        """Cut where the noises of sum and squares have their kinks."""
+        c, total = r + self.law.count, float(self.law.total)
+        zero = np.zeros_like(r)
+        places = [zero - self.reach, zero + self.reach, zero, zero - total]
+        for v in self._edges():
+            root = np.sqrt(np.maximum(c * (float(self.law.squares) - c * v), 0))
+            places += [root - total, -root - total]
+        table = np.sort(np.clip(np.stack(places), -self.reach, self.reach), axis=0)
+        return graded(list(table), levels=self.law.levels)
+
+    def _edges(self) -> list[float]:
+        raw = float(self.law.raw)
+        return [raw + self.t] * self.ends.above + [raw - self.t] * self.ends.below
+
+    def turns(self) -> list[float]:
+        """Return noisy counts at which kinks of the noise of the sum meet or vanish."""
+        squares, total = float(self.law.squares), float(self.law.total)
+        found = []
+        for v in self._edges():
+            inner = squares * squares - 4 * v * total * total
+            if v:
+                found.append(squares / v)
+                found += [(squares + a * math.sqrt(inner)) / (2 * v) for a in (1, -1) if inner > 0]
+            elif squares:
+                found.append(total * total / squares)
+        return [c for c in found if math.isfinite(c)]
+
+    def chance(self, r: Floats, x: Floats, *, rounded: bool) -> tuple[Floats, Floats]:
+        """Return log P(event | noise r of the count, x of the sum), and its roundoff."""
+        law, total, raw = self.law, float(self.law.total), float(self.law.raw)
+        divisor = max(1, law.count)
+        c = law.count + r
+        moved = c - divisor
+        offset = float(law.raw * divisor - law.squares + law.total**2 / divisor)
+        # (V c - Q) + (S + x)^2 / c, written so that what is large has gone: x and moved are noises.
+        tilt = total / divisor
+        drift = moved * (raw - tilt * (total / c)) + offset
+        bend = (2 * total + x) * (x / c)
+        centre, half = drift + bend, self.t * c
+        size = np.abs(moved) * (raw + np.abs(tilt * (total / c))) + abs(offset) + np.abs(bend)
+        if self.widening:
+            centre, half = self._widened(centre, half, total + x, c)
+        if rounded:
+            return law.squares_noise.rounded_chance(self.event, self.ends, centre, half, size + np.abs(half))
+        value = law.squares_noise.chance(self.event, self.ends, centre, half)
+        if self.event is Event.outside:
+            size = size + np.abs(half)
+        return value, law.squares_noise.roundoff(self.event, self.ends, value, centre, half, size)
+
+    def _widened(self, centre: Floats, half: Floats, s: Floats, c: Floats) -> tuple[Floats, Floats]:
+        """Move both ends by what the rounding of sum and squares can do at most, out or in."""
+        g, a = float(self.law.sum_step) / 2, np.abs(s)
+        more = (2 * a + g) * (g / c)
+        less = np.where(a > g, (2 * a - g) * (g / c), a * (a / c))
+        squares = float(self.law.squares_step) / 2
+        # Outside grows when the upper end falls and the lower one rises; inside when they part.
+        grow_inside = (self.widening > 0) == (self.event is Event.inside)
+        if grow_inside:
+            high, low = centre + half + more + squares, centre - half - less - squares
+        else:
+            high, low = centre + half - less - squares, centre - half + more + squares
+        return (high + low) / 2, (high - low) / 2
+
 
 _rules = ("joint", "exact")
 _search = 1e-6

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, as_int, positive_int, round_up
 from sfumato.framework import (

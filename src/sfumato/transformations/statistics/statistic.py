@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from sfumato.dataclass import dataclass
-from sfumato.display.fields import Spelled
+from sfumato.display.formatting import Spelled
 from sfumato.framework import WHOLE, Body
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.row_sql import RowSql, SqlPart

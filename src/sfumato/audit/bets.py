@@ -1,0 +1,216 @@
+"""Bets that lose on average if the claim is true, and the events that they are made on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.claims import Pair
+from sfumato.dataclass import dataclass
+from sfumato.exact.roots import halve
+
+Floats = NDArray[np.float64]
+
+# A bet never risks all: 2^-20 of the wealth survives the worst draw.
+_CAUTION = 1.0 - 2.0**-20
+
+
+def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
+    """Return the (c, s) whose wealth grows fastest if the event has probabilities p and q.
+
+    Args:
+        p: probability of the event on the first side, in (0, 1).
+        q: the same on the second side, in (0, 1).
+        claim: what is bet against.
+    Returns:
+        c and s, 0 where p and q break no claim.
+
+    The factor is then the likelihood ratio of (p, q) to the nearest (p0, q0) with p0 = e^epsilon q0 + delta.
+
+    >>> c, s = best_bet(np.array([0.5, 0.5]), np.array([0.1, 0.4]), Pair(1.0))
+    >>> s.round(3)
+    array([0.178, 0.   ])
+
+    Source:
+        Turner, Ly and Grünwald 2024 (E-variables of 2x2 tables); docs/proofs/audit.md, 2.
+    """
+    factor = claim.factor
+    c, s = np.zeros_like(p), np.zeros_like(p)
+    broken = p > factor * q + claim.delta if np.isfinite(factor) else np.zeros(p.shape, np.bool_)
+    if not broken.any():
+        return c, s
+    p, q = p[broken], q[broken]
+    first = np.minimum(factor * _nearest(p, q, factor, claim.delta) + claim.delta, 1 - 1e-12)
+    outside = (1 - p) / (1 - first)
+    # Whatever rounding did, the bet stays inside the region that the theorem is about.
+    c[broken] = np.clip(1 - outside, 0.0, 1.0)
+    s[broken] = np.clip(p / first - outside, 0.0, (1 + c[broken]) / (factor + claim.delta))
+    return c * _CAUTION, s * _CAUTION
+
+
+def log_factors(
+    c: Floats, s: Floats, claim: Pair, inside: tuple[Floats, Floats], samples: Floats | int
+) -> Floats:
+    """Return the logarithm of the product of factors over a batch.
+
+    Args:
+        c: of the bets.
+        s: of the bets, same shape.
+        claim: what is bet against.
+        inside: number of draws in the event, on the first and on the second side.
+        samples: draws on each side.
+    """
+    x, y = inside
+    rest = 1 + c - s * claim.delta
+    factor = claim.factor if np.isfinite(claim.factor) else 0.0
+    return np.asarray(
+        x * np.log(1 - c + s)
+        + (samples - x) * np.log1p(-c)
+        + y * np.log(rest - s * factor)
+        + (samples - y) * np.log(rest)
+    )
+
+
+def growth(p: Floats, q: Floats, claim: Pair) -> Floats:
+    """Return the expected logarithm of the best bet's factor, for many events at once.
+
+    Args:
+        p: probabilities of events on the first side, in (0, 1).
+        q: the same on the second side.
+        claim: what is bet against; its delta is put into q, which is exact at delta = 0 and near it else.
+    """
+    if not np.isfinite(claim.factor):
+        return np.zeros_like(p)
+    q = np.minimum(q + claim.delta / claim.factor, 1 - 1e-12)
+    nearest = _nearest(p, q, claim.factor, 0.0)
+    first = np.minimum(claim.factor * nearest, 1 - 1e-12)
+    found = (
+        p * np.log(p / first)
+        + (1 - p) * np.log((1 - p) / (1 - first))
+        + q * np.log(q / nearest)
+        + (1 - q) * np.log((1 - q) / (1 - nearest))
+    )
+    return np.where(p > claim.factor * q, found, 0.0)
+
+
+def _nearest(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
+    """Return the q0 that is most likely under p and q where p0 = factor q0 + delta.
+
+    It is the root of a decreasing function: quadratic at delta = 0, else found by bisection.
+    """
+    if delta == 0:
+        m = 1 / factor
+        # With c = 1 - (1 - p)/(1 - p0): (1 - m) c^2 - b c + (m p - q) = 0.
+        b = (1 - q) + m * (1 - p)
+        gap = np.maximum(m * p - q, 0.0)
+        c = 2 * gap / np.maximum(b + np.sqrt(np.maximum(b * b - 4 * (1 - m) * gap, 0.0)), 1e-300)
+        first = 1 - (1 - p) / np.maximum(1 - c, 1e-300)
+        return np.clip(first * m, 1e-300, m * (1 - 1e-12))
+
+    def falls(q0: Floats) -> NDArray[np.bool_]:
+        first = factor * q0 + delta
+        slope = factor * (p / first - (1 - p) / (1 - first)) + q / q0 - (1 - q) / (1 - q0)
+        return np.asarray(slope <= 0)
+
+    low, high = halve(falls, np.zeros_like(q), np.full_like(q, (1 - delta) / factor), 40)
+    return np.asarray((low + high) / 2)
+
+
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# How many standard errors an event's ratio must survive to count as the most telling one.
+_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Events of one family over the cells of a feature.
+
+    Args:
+        x: past draws on the first side in each event.
+        y: the same on the second side.
+        mask: the cells of the event with a given number.
+    """
+
+    x: Counts
+    y: Counts
+    mask: Callable[[int], Mask]
+
+
+def families(x: Counts, y: Counts, ordered: int) -> list[Candidates]:
+    """Return families of events, each ready to be searched.
+
+    Args:
+        x: past draws on the first side in each cell.
+        y: the same on the second side.
+        ordered: number of leading cells that stand in order; 0 where none do.
+    Returns:
+        Half-lines and intervals of the ordered cells, if there are any, and sets of cells.
+    """
+    found = [_sets(x, y)]
+    if ordered >= 2:
+        found = [_half_lines(x, y, ordered), _intervals(x, y, ordered), *found]
+    return found
+
+
+def most_growth(events: Candidates, samples: int, claim: Pair) -> int:
+    """Return the number of the event on which wealth would have grown fastest; it may break nothing."""
+    p, q = estimates(events.x, events.y, samples)
+    return int(np.argmax(growth(p, q, claim)))
+
+
+def most_telling(events: Candidates, samples: int, claim: Pair) -> int:
+    """Return the number of the event with the largest ln((p - delta)/q), standard errors deducted."""
+    p, q = estimates(events.x, events.y, samples)
+    above = np.maximum(p - claim.delta, 1e-12)
+    error = np.sqrt(p * (1 - p) / above**2 + (1 - q) / q) / np.sqrt(samples)
+    return int(np.argmax(np.log(above / q) - _ERRORS * error))
+
+
+def estimates(x: Counts | Floats, y: Counts | Floats, samples: int | Floats) -> tuple[Floats, Floats]:
+    """Return probabilities of an event on both sides from its counts; never 0 or 1."""
+    total = np.asarray(samples, np.float64) + 1
+    return (np.asarray(x, np.float64) + 0.5) / total, (np.asarray(y, np.float64) + 0.5) / total
+
+
+def _half_lines(x: Counts, y: Counts, ordered: int) -> Candidates:
+    cells = len(x)
+    below = np.cumsum(x[: ordered - 1]), np.cumsum(y[: ordered - 1])
+    above = x[:ordered].sum() - below[0], y[:ordered].sum() - below[1]
+
+    def mask(number: int) -> Mask:
+        cut = number % (ordered - 1) + 1
+        place = np.arange(cells)
+        below_cut: Mask = place < cut
+        return below_cut if number < ordered - 1 else ~below_cut & (place < ordered)
+
+    return Candidates(np.concatenate([below[0], above[0]]), np.concatenate([below[1], above[1]]), mask)
+
+
+def _intervals(x: Counts, y: Counts, ordered: int) -> Candidates:
+    cells = len(x)
+    first, last = np.triu_indices(ordered)
+    sums = [np.concatenate([[0], np.cumsum(v[:ordered])]) for v in (x, y)]
+
+    def mask(number: int) -> Mask:
+        place = np.arange(cells)
+        inside: Mask = (place >= first[number]) & (place <= last[number])
+        return inside
+
+    inside_x, inside_y = (s[last + 1] - s[first] for s in sums)
+    return Candidates(inside_x, inside_y, mask)
+
+
+def _sets(x: Counts, y: Counts) -> Candidates:
+    """Cells in the order of their ratios: the best set is a prefix (Neyman and Pearson)."""
+    order = np.argsort(-(x + 0.5) / (y + 0.5), kind="stable")
+
+    def mask(number: int) -> Mask:
+        found = np.zeros(len(x), np.bool_)
+        found[order[: number + 1]] = True
+        return found
+
+    return Candidates(np.cumsum(x[order]), np.cumsum(y[order]), mask)

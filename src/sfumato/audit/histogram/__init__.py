@@ -1,1 +1,0 @@
-"""The documented stochastic tester: histograms over the search graphs of Halton datasets."""

@@ -1,0 +1,393 @@
+"""Outputs taken apart into leaves: numbers as the numbers that they are, nothing by its place in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import itertools
+import math
+import numbers
+import os
+import re
+import types
+from collections.abc import Collection, Iterator, Mapping, Set
+from decimal import Decimal
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.mechanisms import Raised, plain, rows, without_addresses, without_addresses_in
+
+RAISES = "exception "
+# Of one text so many characters are shown, and so deep are keys of mappings told.
+_SHOWN, _DEEPEST_KEY = 200, 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """A number that is neither a float nor an int.
+
+    Args:
+        value: what it is, exactly or as a float.
+        kind: name of its type.
+    """
+
+    value: Fraction | float
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """A leaf of which only this is known.
+
+    Args:
+        kind: what it is, in words.
+        why: why no more was read; empty where there is no more.
+    """
+
+    kind: str
+    why: str = "its values are not read"
+
+
+def word(value: Any, depth: int = 0) -> str:
+    """Return what a value is in words, the same for equal ones, wherever in memory they lie.
+
+    >>> word(object()), word((1, "a", {"c", "b"})), word(Raised("ValueError")), word(print)
+    ('an object', "(1, 'a', {'b', 'c'})", 'exception ValueError', 'builtins.print')
+    """
+    if isinstance(value, Raised):
+        return RAISES + value.kind
+    if isinstance(value, Unread):
+        return value.kind
+    if value is None or type(value) in (type(...), bool, int, float, complex, Decimal, Fraction):
+        return repr(value)
+    if type(value) in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta):
+        return without_addresses(repr(value))
+    if isinstance(value, str):
+        return _cut(repr(without_addresses(value)))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _cut(repr(without_addresses_in(bytes(value))))
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, np.generic):
+        return f"{type(value).__name__}({_cut(without_addresses(str(value)))})"
+    if depth == _DEEPEST_KEY:
+        return "..."
+    if type(value) in (tuple, list):
+        inside = ", ".join(word(v, depth + 1) for v in value)
+        return _cut(f"({inside}{',' if len(value) == 1 else ''})" if type(value) is tuple else f"[{inside}]")
+    if type(value) in (set, frozenset):
+        return _cut(f"{{{', '.join(sorted(word(v, depth + 1) for v in value))}}}")
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return without_addresses(f"{value.__module__}.{value.__qualname__}")
+    return article(type(value).__name__)
+
+
+def key_word(key: Any) -> str:
+    """Return a key of a mapping in words: a text as it is.
+
+    >>> key_word("n"), key_word(1), key_word(object())
+    ('n', '1', 'an object')
+    """
+    return without_addresses(key) if isinstance(key, str) else word(key)
+
+
+def article(kind: str) -> str:
+    """Return a noun with its article."""
+    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"
+
+
+def _cut(text: str) -> str:
+    """Cut a text, and tell those that differ later by a hash."""
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}... #{blake2b(text.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
+
+
+# What lies deeper in an output is not read.
+_DEEPEST = 50
+# So many numbers in one text are read, and of bytes so many one by one; of an output so many leaves.
+_MOST_NUMBERS, _MOST_BYTES, MOST_LEAVES = 16, 64, 20_000
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,7}\b|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+_TEXTS = (str, bytes, bytearray, memoryview)
+_MOMENTS = (datetime.date, datetime.time, datetime.timedelta)
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+# Types that are read as what they are; what their subclasses hold beside that is read too.
+_KNOWN = (
+    *(int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, Decimal, Fraction),
+    *_MOMENTS,
+)
+# The place of a member of a set, until it is known.
+_SOMEWHERE = "\0"
+
+Leaf = tuple[str, Any]
+
+
+def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[Leaf]:
+    """Take an output apart into its leaves, each with its place.
+
+    Objects are told by the name of their type and by their attributes, sets by their members in order: what
+    an output is does not depend on where in memory it lies. A part that contains itself is one leaf.
+
+    Args:
+        output: of any kind.
+        path: its place.
+        around: identities of the parts that it lies in.
+
+    >>> list(leaves({"n": 3, "mean": [0.5, None]}))
+    [('.keys', "('n', 'mean')"), ('.n', 3), ('len(.mean)', 2), ('.mean[0]', 0.5), ('.mean[1]', None)]
+    """
+    if id(output) in around:
+        yield path, ...
+    elif len(around) == _DEEPEST:
+        yield path, Unread(article(type(output).__name__), f"it lies {_DEEPEST} levels deep")
+    else:
+        try:
+            # `output` stays alive to the end, so that no other part is made in its place in memory.
+            yield from _leaves(output, path, (*around, id(output)))
+        except Exception:  # attributes, numbers and iterators can be the mechanism's code too
+            yield path or "value", Unread(article(type(output).__name__), "reading it raises")
+
+
+def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    name = path or "value"
+    output = given
+    if not isinstance(given, _MOMENTS):  # those of pandas would lose their time zone
+        output = given.as_py() if hasattr(given, "as_py") else plain(given)
+    if isinstance(output, np.ndarray):
+        output = output.tolist()
+    elif isinstance(output, (np.datetime64, np.timedelta64)) and np.isnat(output):
+        output = Unread("NaT", "")
+    elif isinstance(output, np.generic):
+        output = output.item()
+    if output is None or output is ... or isinstance(output, (bool, float, Unread)):
+        yield name, output
+    elif isinstance(output, enum.Enum):
+        # A class that is made anew in each draw may have the same names for other values.
+        yield name, word(output)
+        yield from leaves(output.value, f"{path}.value", around)
+    elif isinstance(output, numbers.Number):
+        yield from _number(output, name)
+    elif isinstance(output, _MOMENTS):
+        yield from _moment(output, name)
+    elif isinstance(output, _TEXTS):
+        yield from _text(output, name)
+    elif isinstance(output, Raised):
+        yield name, output
+        yield from _text(output.message, f"message{path}")
+    else:
+        yield from _parts(output, path, around)
+    yield from _beside(output, path, around)
+
+
+def _beside(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    """What a number, a text or a list of a subclass holds beside what it is."""
+    if isinstance(output, _KNOWN):
+        for attribute, value in getattr(output, "__dict__", {}).items():
+            yield from leaves(value, f"{path}.{attribute}", around)
+
+
+def _parts(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    name = path or "value"
+    if isinstance(output, Mapping):
+        yield from _mapping(output, path, around)
+    elif isinstance(output, Set):
+        yield from _set(output, path, around)
+    elif isinstance(output, range):
+        yield name, Unread("a range", "")
+        yield from leaves((output.start, output.stop, output.step), path, around)
+    elif isinstance(output, Collection) and not isinstance(output, type):
+        items = output if isinstance(output, (list, tuple)) else list(output)
+        yield f"len({name})", len(items)
+        for place, value in _named(items):
+            yield from leaves(value, f"{path}[{place}]", around)
+    else:
+        yield from _object(output, path, around)
+
+
+def _number(value: Any, name: str) -> Iterator[Leaf]:
+    """A float holds 53 bits of a number: what is left of it is a leaf too."""
+    if isinstance(value, numbers.Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))
+        yield name, value if isinstance(value, int) else Exact(exact, type(value).__name__)
+        if not isinstance(value, numbers.Integral):
+            yield f"denominator of {name}", exact.denominator
+    elif isinstance(value, Decimal):
+        if not value.is_finite() or abs(value.adjusted()) > 400:
+            yield name, Exact(math.nan if value.is_nan() else float(value), "Decimal")
+            yield f"text of {name}", str(value)
+            return
+        exact = Fraction(value)
+        yield name, Exact(exact, "Decimal -0" if value.is_signed() and not value else "Decimal")
+        yield f"exponent of {name}", value.as_tuple().exponent
+    elif isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+        yield name, Unread(article(type(value).__name__), "")
+        yield from _leaves(value.real, f"{name}.real", ())
+        yield from _leaves(value.imag, f"{name}.imag", ())
+        return
+    else:
+        yield name, Exact(float(value), type(value).__name__)
+        if isinstance(value, np.floating):  # a long double
+            yield f"rest of {name}", float(value - type(value)(float(value)))
+        return
+    try:
+        rest = exact - Fraction(float(exact))
+    except OverflowError:
+        return
+    if rest:
+        yield f"rest of {name}", float(rest)
+
+
+def _moment(value: Any, name: str) -> Iterator[Leaf]:
+    kind = type(value).__name__
+    if isinstance(value, datetime.timedelta):
+        found = value // _MICROSECOND
+    elif isinstance(value, datetime.datetime):
+        if str(value) == "NaT":  # of pandas, which calls it a datetime
+            yield name, Unread(article(kind), "")
+            return
+        found = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    elif isinstance(value, datetime.time):
+        found = ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
+    else:
+        yield name, Exact(Fraction(value.toordinal()), kind)
+        return
+    yield name, Exact(Fraction(int(found)), kind)
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        if value.tzinfo is not None:
+            offset = value.utcoffset()
+            yield f"offset of {name}", None if offset is None else offset.total_seconds()
+            yield f"zone of {name}", str(value.tzinfo)
+        if value.fold:
+            yield f"fold of {name}", value.fold
+    finer = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
+    if finer:
+        yield f"nanoseconds of {name}", int(finer)
+
+
+def _text(value: Any, name: str) -> Iterator[Leaf]:
+    """A text, and the numbers in it; bytes are numbers one by one."""
+    if not isinstance(value, str):
+        value = without_addresses_in(bytes(value))
+        yield name, value
+        yield f"len({name})", len(value)
+        if len(value) == 8:
+            for order in ("<", ">"):
+                yield f"{name} as {order}f8", float(np.frombuffer(value, f"{order}f8")[0])
+        for i, byte in enumerate(value[:_MOST_BYTES]):
+            yield f"{name}[{i}]", byte
+        if len(value) > _MOST_BYTES:
+            yield (
+                f"{name}[{_MOST_BYTES}:]",
+                Unread("bytes", "bytes past the first 64 are told by a hash alone"),
+            )
+        return
+    given, value = value, without_addresses(value)
+    yield name, value
+    if given != value:
+        yield f"address in {name}", Unread("text", "it looks like a place in memory")
+    yield f"len({name})", len(value)
+    for i, match in enumerate(_NUMBER.finditer(value)):
+        if i == _MOST_NUMBERS:
+            yield f"number {i} in {name}", Unread("text", "numbers past the first 16 of a text are not read")
+            return
+        yield f"number {i} in {name}", int(match[0], 16) if "x" in match[0] else float(match[0])
+
+
+def _mapping(output: Mapping[Any, Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    lists = [v for v in output.values() if isinstance(v, (list, np.ndarray))]
+    yield f"{path}.keys", word(tuple(output))
+    if output and len(lists) == len(output) and len({len(v) for v in lists}) == 1:
+        yield from leaves(rows(dict(output)), path, around)
+        return
+    for key, value in output.items():
+        yield from leaves(value, f"{path}.{key_word(key)}", around)
+
+
+def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    """Hashes and addresses decide the order of members: texts are named, others are sorted."""
+    yield f"len({path or 'value'})", len(output)
+    parts: list[tuple[list[tuple[str, float, str]], list[Leaf]]] = []
+    for member in output:
+        if member is None or isinstance(member, (*_TEXTS, enum.Enum)):
+            yield f"{word(member)} in {path or 'value'}", True
+        else:
+            # Read once: sets within sets would be read twice as often at each level.
+            found = list(itertools.islice(leaves(member, _SOMEWHERE, around), MOST_LEAVES))
+            parts.append((sorted((where, *_order(leaf)) for where, leaf in found), found))
+    parts.sort(key=lambda part: part[0])
+    for i, (_, found) in enumerate(parts):
+        for where, leaf in found:
+            yield where.replace(_SOMEWHERE, f"{path}[{i}]"), leaf
+
+
+def _object(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    name, kind = path or "value", word(output)
+    if isinstance(output, os.PathLike):
+        yield name, Unread(article(type(output).__name__), "")
+        yield from _text(os.fspath(output), f"path of {name}")
+        return
+    if isinstance(output, BaseException):
+        yield name, Unread(kind, "")
+        yield from leaves(output.args, f"{path}.args", around)
+    attributes = _attributes(output)
+    if not isinstance(output, BaseException):
+        stateless = type(output) is object
+        yield name, Unread(kind, "" if attributes or stateless else "its values are not read")
+    if "__float__" in dir(type(output)):
+        yield f"float({name})", float(output)
+    for attribute, value in attributes.items():
+        yield from leaves(value, f"{path}.{attribute}", around)
+
+
+def _attributes(output: Any) -> dict[str, Any]:
+    if isinstance(output, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+        return {}
+    if isinstance(output, types.MethodType):
+        return {"__self__": output.__self__}
+    found = {}
+    for cls in type(output).__mro__:
+        for name, what in vars(cls).items():
+            # Slots, and what exceptions and partial functions of C hold.
+            if (
+                isinstance(what, types.MemberDescriptorType)
+                and not name.endswith("__")
+                and hasattr(output, name)
+            ):
+                found[name] = getattr(output, name)
+    return found | dict(getattr(output, "__dict__", {}))
+
+
+def _named(items: Any) -> Iterator[tuple[str, Any]]:
+    """Name rows by the texts in them, where they have some: the row of group "a" is then always the same."""
+    seen: dict[str, int] = {}
+    for i, item in enumerate(items):
+        texts = (
+            [v for v in item.values() if v is None or isinstance(v, (str, bytes))]
+            if isinstance(item, dict)
+            else []
+        )
+        if texts:
+            name = ",".join(map(word, texts))
+            seen[name] = seen.get(name, 0) + 1
+            yield (name if seen[name] == 1 else f"{name}#{seen[name]}"), item
+        else:
+            yield str(i), item
+
+
+def _order(leaf: Any) -> tuple[float, str]:
+    if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
+        return _float(leaf), ""
+    return (_float(leaf.value), leaf.kind) if isinstance(leaf, Exact) else (0.0, word(leaf))
+
+
+def _float(value: Any) -> float:
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return math.inf if math.isnan(found) else found

@@ -1,0 +1,501 @@
+"""Questions that a person should look at: about one unit, nearly the same as others, or many of the same.
+
+Nothing here is a verdict, and nothing is computed of rows: a budget holds whatever is asked. Source:
+Desfontaines 2020, "Lowering the cost of anonymization", section 4.2.6, which asks that queries be logged and
+audited, beside all that an engine refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from sfumato.budget.ledger.book import Kept
+from sfumato.budget.ledger.journal_lines import Line
+from sfumato.budget.ledger.journal_verify import listed
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Told
+from sfumato.exact.rationals import canonical_bytes
+
+# A text of SQL, a name in quotes, a number, a name. DuckDB has written them, so that there is one spelling.
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[^\W\d]\w*")
+# A column that is one value: compared with a literal.
+_EQUAL = re.compile(r"(?<![<>!])=|\bIN\b|\bIS NOT DISTINCT FROM\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One private SELECT of a question that was asked.
+
+    Args:
+        entry: of the ledger.
+        dataset: whose budget paid.
+        analyst: who asked; None for the owner.
+        epsilon: what all of the question cost.
+        plan: its canonical form.
+        answered: whether an answer is known to have come.
+    """
+
+    entry: int
+    dataset: str
+    analyst: str | None
+    epsilon: Fraction
+    plan: Mapping[str, Any]
+    answered: bool
+
+    @cached_property
+    def unit(self) -> frozenset[str]:
+        """The column that tells whose a row is, those that it is made of, and what is made of it."""
+        parts = self._table.get("unit_of", []) if isinstance(self._table, Mapping) else []
+        found = {str(self.plan.get("privacy_unit"))}.union(*map(names, parts))
+        before: set[str] = set()
+        while before != found:
+            before = set(found)
+            found |= {name for name, of in _made(self._table) if found & names(of)}
+        return frozenset(found)
+
+    @cached_property
+    def conditions(self) -> tuple[str, ...]:
+        """What rows are kept by, also where tables are made of tables: all of them must hold."""
+        own = [
+            *self.plan.get("where", ()),
+            *(one for one in self.plan.get("steps", ()) if isinstance(one, str)),
+        ]
+        return (*own, *_within(self.plan.get("table")))
+
+    @cached_property
+    def _table(self) -> Any:
+        """Which rows are read, without what they are kept by."""
+        return _without(self.plan.get("table"))
+
+    @cached_property
+    def expressions(self) -> tuple[str, ...]:
+        """Expressions of rows that are counted, summed or grouped by."""
+        keys = [key[1] for key in self.plan.get("group_by", ())]
+        steps = [one[1] for one in self.plan.get("steps", ()) if not isinstance(one, str)]
+        return (*keys, *steps, *(text for one in self.outputs for text in _columns(one)))
+
+    @cached_property
+    def outputs(self) -> tuple[Mapping[str, Any], ...]:
+        """What is asked of the rows that are kept, without its names."""
+        if self.plan.get("asks") == "largest groups":
+            return ({"kind": "largest", "by": self.plan.get("by")},)
+        return tuple(one[1] for one in self.plan.get("outputs", ()))
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Names in what is measured."""
+        return frozenset(name for one in self.outputs for text in _columns(one) for name in names(text))
+
+    def measured(self) -> Iterator[str]:
+        """Yield, for each output, all but the conditions: table, groups, and what is asked of them."""
+        base = {name: self.plan.get(name) for name in ("privacy_unit", "group_by", "groups")}
+        base["table"] = self._table
+        for one in self.outputs:
+            yield canonical_bytes({**base, "dataset": self.dataset, "output": one}).decode()
+
+    @cached_property
+    def but_for_budget(self) -> str:
+        """All that is asked, without its names and what it may cost: equal for what is asked once more."""
+        kept = {name: one for name, one in self.plan.items() if name not in _OF_BUDGET}
+        if "outputs" in kept:
+            called = {str(one[0]): i for i, one in enumerate(kept["outputs"])}
+            kept["outputs"] = [_of_outputs(one[1], called) for one in kept["outputs"]]
+        return canonical_bytes({"dataset": self.dataset, "plan": kept}).decode()
+
+
+_OF_BUDGET = ("budget", "noise", "selection", "diagnostics", "weights", "found")
+_OF_OTHERS = ("first", "second")  # in which an output names another one
+
+
+def _of_outputs(one: Mapping[str, Any], called: Mapping[str, int]) -> dict[str, Any]:
+    """Return an output in which others are known by their place."""
+    return {n: called.get(v, v) if n in _OF_OTHERS and isinstance(v, str) else v for n, v in one.items()}
+
+
+def questions(lines: Iterable[Line]) -> list[Question]:
+    """Return all questions that were paid, in order; a text with several private SELECTs has several."""
+    found: list[Question] = []
+    lines = list(lines)
+    came = {line.entry: line for line in lines if line.kind == "answered"}
+    for line in lines:
+        if line.kind != "asked" or line.entry is None:
+            continue
+        answer = came.get(line.entry)
+        # Where bounds were found first, the plan is known with the answer.
+        plan = (answer.detail.get("plan") if answer else None) or line.detail.get("plan")
+        epsilon = Fraction(line.detail["entered"]["epsilon"])
+        for one in parts(plan):
+            made = Question(line.entry, line.dataset, line.analyst, epsilon, one, answer is not None)
+            found.append(made)
+    return found
+
+
+def parts(plan: object) -> Iterator[Mapping[str, Any]]:
+    """Yield each plan of a question that has several."""
+    if not isinstance(plan, Mapping):
+        return
+    if "releases" in plan:
+        for one in plan["releases"]:
+            yield from parts(one)
+    else:
+        yield plan
+
+
+def names(text: str) -> set[str]:
+    """Return names in an expression: of columns, functions, and words of SQL.
+
+    >>> sorted(names("((id = 4217) OR (town = 'id x'))"))
+    ['OR', 'id', 'town']
+    """
+    found = {one for one in _TOKEN.findall(text) if not one.startswith("'") and not one[0].isdigit()}
+    return {one[1:-1].replace('""', '"') if one.startswith('"') else one for one in found}
+
+
+def template(text: str) -> str:
+    """Return an expression without its literals.
+
+    >>> template("((age < 50) AND (town = 'Ulm''s'))")
+    '((age < ?) AND (town = ?))'
+    """
+    return _TOKEN.sub(lambda m: "?" if m[0][0] == "'" or m[0][0].isdigit() else m[0], text)
+
+
+def _within(table: object) -> Iterator[str]:
+    """Yield conditions of tables that a table is made of."""
+    if isinstance(table, Mapping):
+        yield from (one for one in table.get("where", ()) if isinstance(one, str))
+        for name, value in table.items():
+            if name != "where":
+                yield from _within(value)
+    elif isinstance(table, list):
+        for one in table:
+            yield from _within(one)
+
+
+def _made(table: object) -> Iterator[tuple[str, str]]:
+    """Yield names of columns of tables that a table is made of, each with what it is."""
+    if isinstance(table, Mapping):
+        for name, value in table.items():
+            if name == "columns" and isinstance(value, Mapping):
+                yield from ((str(column), str(of)) for column, of in value.items())
+            else:
+                yield from _made(value)
+    elif isinstance(table, list):
+        if len(table) == 2 and all(isinstance(one, str) for one in table):
+            yield table[1], table[0]  # a column that is called otherwise
+            yield table[0], table[1]  # an aggregate of one unit's rows
+        for one in table:
+            yield from _made(one)
+
+
+def _without(table: object) -> object:
+    if isinstance(table, Mapping):
+        return {name: _without(value) for name, value in table.items() if name != "where"}
+    return [_without(one) for one in table] if isinstance(table, list) else table
+
+
+def equalities(conditions: Sequence[str]) -> int:
+    """Return how many conditions ask for one value of a column."""
+    return sum(len(_EQUAL.findall(template(one))) for one in conditions if " OR " not in one)
+
+
+def _columns(output: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in output.items():
+        if isinstance(value, Mapping):
+            yield from _columns(value)
+        elif isinstance(value, str) and name not in ("kind", "lower", "upper", "per", "noise"):
+            yield value
+        elif isinstance(value, list):
+            yield from (one for one in value if isinstance(one, str))
+
+
+MANY = 10  # answers about the same columns
+_LISTED = 20  # who were refused, of whom the text tells
+_EQUALITIES = 3  # conditions that each ask for one value
+
+
+@dataclass(frozen=True, repr=False)
+class Finding(Told):
+    """Questions that a person should look at, and why.
+
+    Args:
+        kind: "one unit", "few rows", "part", "literal", "again", "many" or "refused".
+        dataset: whose they are about.
+        entries: of the ledger, or, of what was refused, lines of the journal.
+        analysts: who asked; None for the owner.
+        words: what is odd about them.
+
+    Made by `Journal.audit`.
+    """
+
+    kind: str
+    dataset: str
+    entries: tuple[int, ...]
+    analysts: tuple[str | None, ...]
+    words: str
+
+    def __str__(self) -> str:
+        who = ", ".join(sorted("the owner" if one is None else one for one in self.analysts))
+        what = "lines" if self.kind == "refused" else "entries"
+        return f"[{self.kind}] {self.dataset}, {who}, {what} {listed(list(self.entries))}: {self.words}"
+
+
+@dataclass(frozen=True, repr=False)
+class Loss(Told):
+    """What somebody was told of a dataset, in all.
+
+    Args:
+        dataset, analyst: who, of what; analyst None for all together.
+        epsilon, delta: that all answers ever stay within, rounded up.
+
+    Made by `Journal.audit`.
+    """
+
+    dataset: str
+    analyst: str | None
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        who = "all together" if self.analyst is None else self.analyst
+        return f"{self.dataset}, {who}: epsilon {self.epsilon:g}, delta {self.delta:g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Refused(Told):
+    """Questions of somebody that were refused, each at no cost.
+
+    Args:
+        dataset: whose they are about.
+        analyst: who asked; None for the owner.
+        kinds: how many there were of each kind of error, the most frequent first.
+        lines: of the journal: the first and the last.
+        last: what the last one was, as far as it is known: its text, or what it asked for.
+        more: whether there were more on one day than are written.
+
+    Made by `Journal.audit`.
+    """
+
+    dataset: str
+    analyst: str | None
+    kinds: tuple[tuple[str, int], ...]
+    lines: tuple[int, int]
+    last: str
+    more: bool
+
+    @property
+    def count(self) -> int:
+        """How many are written."""
+        return sum(count for _, count in self.kinds)
+
+    def __str__(self) -> str:
+        who = "the owner" if self.analyst is None else self.analyst
+        why = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds)
+        many = "1 question" if self.count == 1 else f"{self.count:,} questions"
+        more = ", and more than are written" if self.more else ""
+        first, last = self.lines
+        where = f"line {last}" if first == last else f"lines {first} to {last}"
+        said = f"; the last: {_quoted([self.last])}" if self.last else ""
+        return f"{self.dataset}, {who}: {many}{more} ({why}), {where}{said}"
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(Told):
+    """What a journal has for a person to judge.
+
+    Args:
+        asked: how many questions it has.
+        findings: what to look at.
+        losses: the composed loss of each analyst, and of all together, over all time.
+        refused: what was refused, of each analyst, those who were most often refused first.
+
+    Made by `Journal.audit`.
+
+    >>> import tempfile
+    >>> import sfumato as sf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = sf.Ledger(f"{folder}/budget.db")
+    ...     ledger.create("hospital", epsilon=3)
+    ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
+    ...     audit = ledger.journal.audit()
+    >>> audit.asked, audit.findings, audit.losses[0].epsilon
+    (1, (), 0.25)
+    """
+
+    asked: int
+    findings: tuple[Finding, ...]
+    losses: tuple[Loss, ...]
+    refused: tuple[Refused, ...] = ()
+
+    def __str__(self) -> str:
+        many = "1 question was" if self.asked == 1 else f"{self.asked:,} questions were"
+        said = [
+            f"{many} asked. To look at, {len(self.findings)}; whether one is meant badly, a person judges:"
+        ]
+        said += [f"- {one}" for one in self.findings] or ["- nothing"]
+        if self.refused:
+            said.append("What was refused, at no cost:")
+            said += [f"- {one}" for one in self.refused[:_LISTED]]
+            if (more := len(self.refused) - _LISTED) > 0:
+                said.append(f"- and of {more:,} more who asked")
+        said += ["What was told, in all (each cap bounds it, whatever was asked):"]
+        return "\n".join([*said, *(f"- {one}" for one in self.losses)])
+
+
+def audited(lines: Sequence[Line], accounts: Iterable[Kept]) -> Audit:
+    """Return what is to be looked at in the lines of a journal.
+
+    Args:
+        lines: in order.
+        accounts: of the ledger, for the loss of each.
+    """
+    asked = questions(lines)
+    refused = _refusals(lines)
+    findings = [
+        *_single(asked),
+        *_parts(asked),
+        *_literals(asked),
+        *_again(asked),
+        *_many(asked),
+        *_often(lines),
+    ]
+    losses = [Loss(kept.dataset, kept.analyst, *kept.lifetime.spent) for kept in accounts]
+    return Audit(sum(line.kind == "asked" for line in lines), tuple(findings), tuple(losses), refused)
+
+
+def _single(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield questions that look at one unit, or at few rows."""
+    for one in asked:
+        texts = [*one.conditions, *one.expressions]
+        about = [text for text in texts if one.unit & names(text)]
+        if about:
+            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is asked about: {_quoted(about)}"
+            yield _finding("one unit", [one], words)
+        elif (count := equalities(one.conditions)) >= _EQUALITIES:
+            words = f"{count} conditions each ask for one value, so that few units may be left: "
+            yield _finding("few rows", [one], words + _quoted(one.conditions))
+
+
+def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield pairs of which one asks for what the other does, and one condition more: total minus part."""
+    found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
+    for one in asked:
+        for measured in one.measured():
+            found[measured, frozenset(one.conditions)].append(one)
+    told = set()
+    for (measured, conditions), parts in found.items():
+        for condition in sorted(conditions):
+            whole = found.get((measured, conditions - {condition}), [])
+            if not whole:
+                continue
+            group = _unique([*whole, *parts])
+            known = (tuple(one.entry for one in group), condition)
+            if known not in told:
+                told.add(known)
+                less, more = (listed([one.entry for one in _unique(each)]) for each in (whole, parts))
+                words = f"{less} ask without, and {more} with, one condition more: {_quoted([condition])}; "
+                yield _finding("part", group, f"{words}their difference is the rest")
+
+
+def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield questions that are the same but for a literal in one condition."""
+    found: dict[tuple[str, frozenset[str], str], dict[str, list[Question]]] = defaultdict(dict)
+    for one in asked:
+        conditions = frozenset(one.conditions)
+        for measured in one.measured():
+            for condition in conditions:
+                same = found[measured, conditions - {condition}, template(condition)]
+                same.setdefault(condition, []).append(one)
+    told = set()
+    for (_, _, shape), by_condition in found.items():
+        if len(by_condition) < 2:
+            continue
+        group = _unique([one for each in by_condition.values() for one in each])
+        known = (tuple(one.entry for one in group), shape)
+        if known not in told:
+            told.add(known)
+            words = f"they are the same but for a value in one condition: {_quoted(list(by_condition))}"
+            yield _finding("literal", group, words)
+
+
+def _again(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield what was asked more than once, under whatever names, whose mean says more than each."""
+    found: dict[str, list[Question]] = defaultdict(list)
+    for one in asked:
+        found[one.but_for_budget].append(one)
+    for same in found.values():
+        group = _unique(same)
+        if len(group) > 1:
+            words = f"the same was asked {len(group)} times, for {_together(group)}; the mean says more"
+            yield _finding("again", group, words)
+
+
+def _many(asked: Sequence[Question]) -> Iterator[Finding]:
+    """Yield many answers about the same columns."""
+    found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
+    for one in asked:
+        if one.columns:
+            found[one.dataset, one.columns].append(one)
+    for (_, columns), same in found.items():
+        group = _unique(same)
+        if len(group) >= MANY:
+            words = f"{len(group)} answers about {', '.join(sorted(columns))}, for {_together(group)}"
+            yield _finding("many", group, words)
+
+
+def _often(lines: Sequence[Line]) -> Iterator[Finding]:
+    """Yield analysts who were refused often: somebody may be trying what goes through."""
+    for (dataset, analyst), own in _refused_lines(lines).items():
+        if len(own) >= MANY:
+            words = f"{len(own)} questions were refused"
+            yield Finding("refused", dataset, tuple(line.number for line in own), (analyst,), words)
+
+
+def _refusals(lines: Sequence[Line]) -> tuple[Refused, ...]:
+    """Return what was refused, of each analyst."""
+    found = []
+    for (dataset, analyst), own in _refused_lines(lines).items():
+        kinds = Counter(str(line.detail.get("why")) for line in own).most_common()
+        more = any("more" in line.detail for line in own)
+        told = [str(line.detail.get("text") or line.detail.get("what") or "") for line in own]
+        last = next((text for text in reversed(told) if text), "")
+        found.append(Refused(dataset, analyst, tuple(kinds), (own[0].number, own[-1].number), last, more))
+    return tuple(sorted(found, key=lambda one: -one.count))
+
+
+def _refused_lines(lines: Sequence[Line]) -> dict[tuple[str, str | None], list[Line]]:
+    found: dict[tuple[str, str | None], list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.kind == "refused":
+            found[line.dataset, line.analyst].append(line)
+    return found
+
+
+def _finding(kind: str, group: Sequence[Question], words: str) -> Finding:
+    entries = tuple(sorted({one.entry for one in group}))
+    analysts = tuple(sorted({one.analyst for one in group}, key=lambda name: name or ""))
+    return Finding(kind, group[0].dataset, entries, analysts, words)
+
+
+def _unique(group: Iterable[Question]) -> list[Question]:
+    return sorted({one.entry: one for one in group}.values(), key=lambda one: one.entry)
+
+
+def _together(group: Sequence[Question]) -> str:
+    total = sum((one.epsilon for one in group), Fraction(0))
+    return f"epsilons that add up to {float(total):g}"
+
+
+def _quoted(texts: Sequence[str], most: int = 3, longest: int = 120) -> str:
+    """Return conditions as text of one line, whatever an analyst wrote."""
+    plain = [
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
+        for text in texts[:most]
+    ]
+    shown = [text if len(text) <= longest else f"{text[:longest]}..." for text in plain]
+    return "; ".join(shown) + (f"; and {len(texts) - most} more" if len(texts) > most else "")

@@ -1,0 +1,211 @@
+"""Whether a journal is whole: its chain, and what the ledger says beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from sfumato.budget.ledger import book, journal_lines
+from sfumato.budget.ledger.entries import loss_text
+from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, before_journal, digest
+from sfumato.budget.loss import Loss
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Told
+from sfumato.errors import ParameterError, shown
+
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, repr=False)
+class Verified(Told):
+    """What came of walking a journal: true where nothing is wrong.
+
+    Args:
+        where: the ledger.
+        head: the number of the last line, and the digest of all, to be kept elsewhere.
+        lines: how many there are.
+        wrong: a sentence for each place where it is broken; none where it is whole.
+        notes: what is odd, and nobody's fault: questions without an outcome, a clock that went back.
+        since: the head that it was compared with.
+
+    Made by `Journal.verify`, which has an example.
+    """
+
+    where: str
+    head: str
+    lines: int
+    wrong: tuple[str, ...]
+    notes: tuple[str, ...]
+    since: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        if self.wrong:
+            said = [f"The journal of {self.where} is broken:", *(f"- {one}" for one in self.wrong)]
+        else:
+            lines = "1 line" if self.lines == 1 else f"{self.lines:,} lines"
+            said = [
+                f"The journal of {self.where} is whole: {lines}, each behind the one before it. The ledger's "
+                "entries, caps, sums and answers are those that follow from it."
+            ]
+        said += self.notes
+        if self.since is None:
+            said.append(
+                "Not compared with an earlier head: who can write the ledger can write all of it anew. "
+                "Keep this one elsewhere, and give it to --head:"
+            )
+        return "\n".join([*said, f"head {self.head}"])
+
+
+def head_of(connection: Connection, where: str) -> str:
+    """Return the number of the last line, and the digest of all."""
+    number = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
+    return f"{number}:{connection.execute(select(LEDGER.c.journal)).scalar_one()}"
+
+
+def differences(connection: Connection, where: str, since: str | None, broken: str) -> Verified:
+    """Walk the chain, replay what it says, and compare that with the ledger.
+
+    Args:
+        where: the ledger, for messages.
+        since: the head of an earlier time.
+        broken: what is wrong with how the database keeps the ledger, if anything is.
+    Raises:
+        ParameterError: since is no head.
+        EngineError: a line of the chain is none.
+    """
+    begins, kept, day = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal, LEDGER.c.day)).one()
+    wrong = [*_since(connection, since, begins), *journal_lines.breaks(connection, begins, kept)]
+    wrong += [broken] if broken else []
+    notes: list[str] = []
+    lines: list[journal_lines.Line] = []
+    if not wrong:  # else what lines say is not what was written
+        lines = journal_lines.lines(connection, where)
+        wrong = [*_before(connection, begins), *_entries(connection, lines, begins)]
+        wrong += [*_days(connection, lines, begins, day), *_answers(connection, lines)]
+        # Entries are those of the journal now, so that what they come to is what the journal says.
+        wrong += book.differences(connection, where) if not wrong else ()
+        notes = list(_odd(lines))
+    count = connection.execute(select(func.count()).select_from(JOURNAL)).scalar_one()
+    return Verified(where, head_of(connection, where), count, tuple(wrong), tuple(notes), since)
+
+
+def _since(connection: Connection, since: str | None, begins: str) -> Iterator[str]:
+    """Yield what is wrong with what was there at an earlier time."""
+    if since is None:
+        return
+    found = _HEAD.fullmatch(since) if isinstance(since, str) else None
+    if found is None:
+        raise ParameterError("head", since, "what sfumato journal verify printed: NUMBER:DIGITS")
+    number, then = int(found[1]), found[2]
+    last = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
+    now = connection.execute(select(JOURNAL.c.sha256).where(JOURNAL.c.id == number)).scalar()
+    if last < number:
+        yield f"there were {number} lines when the head was kept, and there are {last}: the end was cut off"
+    elif then != (now if number else digest(begins)):
+        yield f"lines up to {number} are not those of the head that was kept: they were written anew"
+
+
+def _before(connection: Connection, begins: str) -> Iterator[str]:
+    """Yield what is wrong with what was entered before there was a journal."""
+    name = connection.execute(select(LEDGER.c.name)).scalar_one()
+    said = json.loads(begins)
+    ledger, last, sha256 = said["ledger"], said["entries"], said["sha256"]
+    if ledger != name:
+        yield "it is the journal of another ledger"
+    if before_journal(connection, last) != sha256:
+        yield f"entries up to {last}, from before there was a journal, are not what they were"
+
+
+def _entries(connection: Connection, lines: list[journal_lines.Line], begins: str) -> Iterator[str]:
+    """Yield what differs between lines and the ledger's entries, cell for cell."""
+    first = json.loads(begins)["entries"]
+    entries = {row.id: _row(dict(row._mapping)) for row in connection.execute(select(ENTRIES))}
+    told: set[int | None] = set()
+    last = first
+    for line in lines:
+        if line.kind in ("cap", "asked"):
+            entry = entries.get(line.entry or 0)
+            if entry is None:
+                yield f"line {line.number} tells of entry {line.entry}, which the ledger does not have"
+            elif dict(line.detail["entered"]) != entry:
+                yield f"entry {line.entry} of the ledger is not what line {line.number} says was entered"
+            if line.entry in told:
+                yield f"line {line.number} tells of entry {line.entry} once more"
+            elif (line.entry or 0) <= last:
+                yield f"line {line.number} tells of entry {line.entry}, which is older than the one before it"
+            told.add(line.entry)
+            last = line.entry or 0
+        elif line.entry is not None and line.entry > first and line.entry not in told:
+            yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
+    for number in sorted(number for number in entries if number > first and number not in told):
+        yield f"entry {number} of the ledger has no line"
+
+
+def _row(cells: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of an entry by the names, and in the form, that a line of the journal has."""
+    cells["entry"] = cells.pop("id")
+    cells["analyst"] = None if cells["analyst"] == "" else cells["analyst"]
+    if cells["kind"] != "spend" and cells["loss"] == loss_text(Loss()):
+        cells["loss"] = None  # of a cap
+    return cells
+
+
+def _days(connection: Connection, lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[str]:
+    """Yield which days, by which periods go, do not follow from when lines were written."""
+    said = json.loads(begins)
+    before = select(func.max(ENTRIES.c.day)).where(ENTRIES.c.id <= said["entries"])
+    day = said.get("day") or connection.execute(before).scalar() or ""  # an old journal names no day
+    for line in lines:
+        day = max(day, line.at.date().isoformat())
+        if "entered" in line.detail and line.detail["entered"]["day"] != day:
+            yield f"line {line.number} was entered on {line.detail['entered']['day']}, and that day was {day}"
+    if day and day != kept:
+        yield f"the ledger's last day is {shown(kept)}, and by its journal {day}"
+
+
+def _answers(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
+    """Yield what is wrong with answers that are kept."""
+    said = {line.number: line.detail["body"] for line in lines if "body" in line.detail}
+    asked = select(ANSWERS.c.id, ANSWERS.c.body).execution_options(yield_per=20)
+    for number, body in connection.execute(asked):
+        held = hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
+        if held != said.pop(number, None):
+            yield f"the answer that is kept for line {number} is not the one that was given"
+    for number in said:
+        yield f"the answer that was kept for line {number} is missing"
+
+
+def _odd(lines: list[journal_lines.Line]) -> Iterator[str]:
+    asked = [line.entry for line in lines if line.kind == "asked"]
+    came = {line.entry for line in lines if line.kind in ("answered", "failed")}
+    handed = {line.entry for line in lines if line.kind == "handed"} - came
+    without = [entry for entry in asked if entry not in came | handed]
+    if without:
+        words = "Entries without an outcome, which failed or were not looked at, and stay spent"
+        yield f"{words}: {listed(without)}."
+    if handed:
+        words = "Entries that a pipeline was given, of which nobody has told how it ended, and stay spent"
+        yield f"{words}: {listed([entry for entry in asked if entry in handed])}."
+    back = [later.number for earlier, later in pairwise(lines) if later.at < earlier.at]
+    if back:
+        yield f"The clock went back before lines {listed(back)}; their order is that of their numbers."
+
+
+def listed(numbers: list[int | None] | list[int], most: int = 12) -> str:
+    """Return numbers as text, and how many more there are."""
+    shown, more = numbers[:most], len(numbers) - most
+    return ", ".join(map(str, shown)) + (f" and {more:,} more" if more > 0 else "")

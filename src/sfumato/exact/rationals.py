@@ -1,0 +1,322 @@
+"""Exact numbers in, outward-rounded floats out: arguments as they are taken, and results as they are told."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import ParameterError
+
+_expected = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
+_LARGEST_EXPONENT = 10_000
+Number = int | float | str | Fraction | Decimal
+
+
+def as_fraction(value: object, name: str) -> Fraction:
+    """Take a parameter as exactly the number that it is.
+
+    Args:
+        value: an int, float, Fraction, Decimal, NumPy scalar, or a text such as "0.1" or "1/3".
+            A float is exactly its binary value; a text is exactly what is written.
+        name: the parameter's name, for the error.
+    Returns:
+        The same number as a Fraction.
+    Raises:
+        ParameterError: value is not a finite number.
+
+    >>> as_fraction("0.1", "epsilon"), as_fraction(0.5, "epsilon")
+    (Fraction(1, 10), Fraction(1, 2))
+    """
+    if type(value) is Fraction:
+        return value  # as most are, once they were taken
+    # Not of a column, also where it has one row.
+    number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    if isinstance(number, (int, float, str, Fraction, Decimal)) and not isinstance(number, bool):
+        with suppress(ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
+            if not isinstance(number, (str, Decimal)) or _is_small(str(number)):
+                return Fraction(number)
+    raise ParameterError(name, value, _expected)
+
+
+def _is_small(text: str) -> bool:
+    """Whether what is written is short as a quotient, too: 1e999999999 would fill the memory with digits."""
+    exponent = re.search(r"[eE]([-+]?[\d_]+)\s*$", text)
+    return exponent is None or (len(exponent[1]) < 9 and abs(int(exponent[1])) <= _LARGEST_EXPONENT)
+
+
+def as_written(value: object, name: str) -> Fraction:
+    """Take a parameter as the number that a person wrote: the float 0.1 is a tenth, and 1/3 a third.
+
+    Args:
+        value: as of `as_fraction`.
+        name: the parameter's name, for the error.
+    Returns:
+        Of a float the fraction with the smallest denominator up to a million that Python would round to
+        it; without one its shortest decimal. Of other numbers exactly the same number.
+    Raises:
+        ParameterError: value is not a finite number.
+
+    >>> as_written(0.1, "epsilon"), as_written(1 / 3, "share"), as_written(1e-9, "delta")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000000))
+    """
+    exact = as_fraction(value, name)
+    number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, float):
+        return exact
+    simple = exact.limit_denominator(1_000_000)
+    return simple if float(simple) == number else Fraction(repr(number))
+
+
+def written_up(number: Fraction) -> float:
+    """Return the float that people write for a number; without one the next float above it.
+
+    Args:
+        number: such as an epsilon that was spent.
+
+    >>> written_up(Fraction(1, 10**6)), written_up(Fraction(1, 10**6) + Fraction(1, 10**30))
+    (1e-06, 1.0000000000000002e-06)
+    """
+    with suppress(OverflowError):  # beyond all floats
+        if as_written(near := float(number), "number") == number:
+            return near
+    return round_up(number)
+
+
+def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
+    """Take several numbers as exactly what they are; an error quotes no single one, as they may be a column.
+
+    Args:
+        values: a list, or whatever can be iterated over.
+        name: the parameter's name, for the error.
+        expected: what is admissible, for the error.
+    Returns:
+        Each number as the rational that it is.
+    Raises:
+        ParameterError: one of them is no finite number.
+
+    >>> as_fractions(["0.5", 2], "edges")
+    [Fraction(1, 2), Fraction(2, 1)]
+    """
+    with suppress(Exception):  # of whoever gives them
+        if not isinstance(values, (str, bytes)):
+            return [as_fraction(value, name) for value in values]
+    raise ParameterError(name, values, expected)
+
+
+def one_of(value: object, name: str, known: Iterable[str]) -> str:
+    """Take one of some names; nothing else is compared with them, as a column would be value by value.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+        known: what it may be.
+    Returns:
+        The name.
+    Raises:
+        ParameterError: it is none of them.
+
+    >>> one_of("laplace", "noise", ("laplace", "gaussian"))
+    'laplace'
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    raise ParameterError(name, value, f"one of {', '.join(map(repr, names))}")
+
+
+def truth_value(value: object, name: str) -> bool:
+    """Take True or False.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+    Returns:
+        The value.
+    Raises:
+        ParameterError: it is neither.
+
+    >>> truth_value(True, "dummy")
+    True
+    """
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+    return value
+
+
+def positive(value: object, name: str) -> Fraction:
+    """Like `as_fraction`, and greater than zero.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+    Returns:
+        The number as the rational that it is.
+    Raises:
+        ParameterError: it is no finite number, or not greater than zero.
+
+    >>> positive("0.1", "epsilon")
+    Fraction(1, 10)
+    """
+    number = as_fraction(value, name)
+    if number <= 0:
+        raise ParameterError(name, value, "greater than 0")
+    return number
+
+
+def at_least_0(value: object, name: str) -> Fraction:
+    """Like `as_fraction`, and not negative.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+    Returns:
+        The number as the rational that it is.
+    Raises:
+        ParameterError: it is no finite number, or negative.
+
+    >>> at_least_0("1/2", "delta")
+    Fraction(1, 2)
+    """
+    number = as_fraction(value, name)
+    if number < 0:
+        raise ParameterError(name, value, "at least 0")
+    return number
+
+
+def as_int(value: object) -> int | None:
+    """Return a whole number, of Python or NumPy, as an int; None for all else, a truth value included.
+
+    Args:
+        value: what somebody gave.
+
+    >>> import numpy
+    >>> as_int(numpy.int8(3)), as_int(3.0), as_int(True), as_int(numpy.True_), as_int(numpy.array([3]))
+    (3, None, None, None, None)
+    """
+    # NumPy before 2.3 takes its own truth values for whole numbers, with a warning.
+    if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b":
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def whole_number(value: object, name: str, least: int) -> int:
+    """Take a whole number of at least `least`.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+        least: the smallest that is allowed.
+    Returns:
+        The number as an int.
+    Raises:
+        ParameterError: it is no such number.
+
+    >>> whole_number(0, "seed", 0)
+    0
+    """
+    number = as_int(value)
+    if number is None or number < least:
+        raise ParameterError(name, value, f"a whole number of at least {least}")
+    return number
+
+
+def positive_int(value: object, name: str) -> int:
+    """Take a whole number of at least 1.
+
+    Args:
+        value: what somebody gave.
+        name: of the argument, for the error.
+    Returns:
+        The number as an int.
+    Raises:
+        ParameterError: it is no such number.
+
+    >>> positive_int(3, "groups")
+    3
+    """
+    return whole_number(value, name, 1)
+
+
+def round_up(number: Fraction) -> float:
+    """Return the smallest float that is not below `number`.
+
+    Args:
+        number: an exact number.
+
+    >>> round_up(Fraction(1, 3)) > Fraction(1, 3) >= round_down(Fraction(1, 3))
+    True
+    """
+    nearest = _to_float(number)
+    return nearest if math.isinf(nearest) or nearest >= number else math.nextafter(nearest, math.inf)
+
+
+def round_down(number: Fraction) -> float:
+    """Return the largest float that is not above `number`.
+
+    Args:
+        number: an exact number.
+
+    >>> round_down(Fraction(1, 10)) < Fraction(1, 10)
+    True
+    """
+    return 0.0 - round_up(-number)
+
+
+def root_up(square: Fraction) -> Fraction:
+    """Return a rational that is not below the root of `square` >= 0, and at most 2^-128 above, relatively.
+
+    Args:
+        square: an exact number of at least 0.
+
+    >>> root_up(Fraction(9, 4)) == Fraction(3, 2), root_up(Fraction(2)) ** 2 > 2
+    (True, True)
+    """
+    return _root(square, 1)
+
+
+def root_down(square: Fraction) -> Fraction:
+    """Return a rational that is not above the root of `square` >= 0, and at most 2^-128 below, relatively.
+
+    Args:
+        square: an exact number of at least 0.
+
+    >>> root_down(Fraction(9, 4)) == Fraction(3, 2), root_down(Fraction(2)) ** 2 < 2
+    (True, True)
+    """
+    return _root(square, 0)
+
+
+def _root(square: Fraction, up: int) -> Fraction:
+    whole = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    if whole * whole == square:
+        return whole
+    size = square.numerator.bit_length() - square.denominator.bit_length()
+    shift = 130 - size // 2
+    scaled = square * Fraction(4) ** shift
+    return Fraction(math.isqrt(scaled.numerator // scaled.denominator) + up) / Fraction(2) ** shift
+
+
+def _to_float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -float.fromhex("0x1.fffffffffffffp+1023")
+
+
+def canonical_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return plain data as bytes, which are equal where it is: JSON with sorted keys, in ASCII.
+
+    >>> canonical_bytes({"b": [1, None], "a": "é"})
+    b'{"a":"\\\\u00e9","b":[1,null]}'
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -1,0 +1,103 @@
+"""Gaussian noise on public groups with a part in common, for counts from a part of all units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.display.formatting import Spelled
+from sfumato.errors import ParameterError
+from sfumato.exact import root_up, whole_number
+from sfumato.noise.laws import Gaussian
+from sfumato.noise.random_bits import Words, source_of
+
+# The noises of a count are whole numbers of so small a part of a step, 2^-20, before they are added up.
+FINE = 20
+MOST = Fraction(2**36)  # scales from here on could leave 64-bit integers
+MOST_WEIGHT = 2**10  # or could be so many times a fine step that it is no longer fine
+
+
+@dataclass(frozen=True, repr=False)
+class CentredGaussian(Spelled):
+    """Gaussian noise of each number, and one number more that is added to the counts of all groups.
+
+    Args:
+        scales: for each coordinate the deviation of its own noise, in grid steps.
+        shared: the deviation of the number that all groups share, in grid steps.
+        weights: for each coordinate, how many times it takes that number: 0 for what is no count.
+        groups: how many.
+        centre: the part of all units from which counts are counted, for the proof of the loss alone.
+
+    >>> from sfumato.noise import SeededWords
+    >>> noise = CentredGaussian((Fraction(1000), Fraction(10**6)), Fraction(500), (1, 0), groups=3)
+    >>> noise.rounded(SeededWords(1)).shape
+    (2, 3)
+
+    Source:
+        Lebeda 2024, "Better Gaussian mechanism using correlated noise", for counts. Proof:
+        docs/proofs/centred_gaussian.md.
+    """
+
+    scales: tuple[Fraction, ...]
+    shared: Fraction
+    weights: tuple[int, ...]
+    groups: int
+    centre: Fraction = Fraction(1, 2)
+
+    def __post_init__(self) -> None:
+        whole_number(self.groups, "groups", 1)
+        if len(self.scales) != len(self.weights) or min(*self.scales, self.shared) <= 0:
+            raise ParameterError("scales", self.scales, "greater than 0, with a weight for each")
+        if not all(0 <= w <= MOST_WEIGHT for w in self.weights):
+            raise ParameterError("weights", self.weights, f"whole numbers from 0 to {MOST_WEIGHT}")
+        pairs = zip(self.scales, self.weights, strict=True)
+        if any(scale + weight * self.shared > MOST for scale, weight in pairs if weight):
+            raise ParameterError("scales", self.scales, f"at most {MOST} grid steps, of counts")
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw once: each number's noises, on the fine grid, added up and rounded to the nearest integers.
+
+        Args:
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            int64 of shape (coordinates, groups).
+        """
+        source = source_of(words)
+        (shared,) = Gaussian(self.shared * 2**FINE).rounded(1, words=source).tolist()
+        rows = []
+        for scale, weight in zip(self.scales, self.weights, strict=True):
+            if weight:
+                fine = Gaussian(scale * 2**FINE).rounded(self.groups, words=source) + weight * shared
+                rows.append((fine + (1 << FINE >> 1)) >> FINE)
+            else:
+                rows.append(Gaussian(scale).rounded(self.groups, words=source))
+        return np.array(rows, np.int64)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        counts = [{"name": n, "weight": w} for n, w in zip(names, self.weights, strict=True) if w]
+        shape = {"shape": "centred_gaussian", "counts": counts, "common": str(self.shared)}
+        return shape | {"fine_bits": FINE, "scales": dict(zip(names, map(str, self.scales), strict=True))}
+
+    @property
+    def laws(self) -> tuple[Gaussian, ...]:
+        """For each coordinate a law whose rounded tails are no smaller than those of its noise.
+
+        The noises are within (weight + 1) / 2 fine steps of real numbers; by twice as much of a step is the
+        law wider, so that at a half step, and from there on, it is no less far out.
+        """
+        found = []
+        for scale, weight in zip(self.scales, self.weights, strict=True):
+            off = Fraction(weight + 1, 2 ** (FINE + 1)) if weight else Fraction(0)
+            whole = root_up(scale**2 + (weight * self.shared) ** 2) if weight else scale
+            found.append(Gaussian(whole / (1 - 2 * off)))
+        return tuple(found)

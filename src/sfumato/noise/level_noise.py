@@ -1,0 +1,305 @@
+"""Gaussian noise on groups and on their totals, all of which are made to agree by least squares."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.display.formatting import Spelled
+from sfumato.errors import ParameterError
+from sfumato.exact.rollup import Rollup
+from sfumato.noise.laws import Floats, Gaussian
+from sfumato.noise.noise_sums import Noises, NoiseSum
+from sfumato.noise.random_bits import Words, source_of
+
+# Noises are whole numbers of so small a part of a step, 2^-16; of large ones the part is larger, as noise of
+# 2^16 cells could leave 64-bit integers, were it more than 2^48 of them.
+FINE = 16
+_BITS = 48
+MOST = Fraction(2**_BITS)
+MOST_CELLS = 2**16
+_SAFE = 1 + 2.0**-20  # what float arithmetic may lose
+_NEAR = 1e-13  # of what least squares solve, where they are done
+_SOLVED = 2.0**-20  # of its deviation, which a total is then within of them: `test_what_least_squares_leave`
+_STEPS = 10_000
+
+
+@dataclass(frozen=True, repr=False)
+class LevelsGaussian(Spelled):
+    """Noise of each number of each cell, such that totals have little: as if all levels had their own.
+
+    Args:
+        scales: for each coordinate the deviation of noise at a level of size 1, in grid steps.
+        sizes: for each level how many times the scales its noise has; 0 where it is not measured.
+        rollup: which totals there are of which cells.
+
+    >>> from sfumato.noise import SeededWords
+    >>> rollup = Rollup(((0,), ()), (3,), ((0, 1, 2), (0, 0, 0)))
+    >>> noise = LevelsGaussian((Fraction(1000),), (Fraction(1), Fraction(1)), rollup)
+    >>> noise.rounded(SeededWords(1)).shape, [round(float(d[0]), 3) for d in noise.deviations]
+    ((1, 3), [0.866, 0.866])
+
+    Source:
+        Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially private histograms
+        through consistency", for least squares over a tree. Proof: docs/proofs/levels_gaussian.md.
+    """
+
+    scales: tuple[Fraction, ...]
+    sizes: tuple[Fraction, ...]
+    rollup: Rollup
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) != len(self.rollup.sets) or min(self.sizes) < 0 or not self.sizes[0]:
+            raise ParameterError("sizes", self.sizes, "one of at least 0 for each level, the first above 0")
+        largest = max(self.scales) * max(self.sizes)
+        if not min(self.scales) > 0 or largest > MOST or self.groups > MOST_CELLS:
+            raise ParameterError("scales", self.scales, f"above 0, and at most {MOST} grid steps")
+
+    @property
+    def groups(self) -> int:
+        """How many cells there are."""
+        return self.rollup.cells
+
+    @cached_property
+    def fine(self) -> tuple[int, ...]:
+        """For each coordinate b, where its noises are whole numbers of 2^-b grid steps."""
+        largest = (int(scale * max(self.sizes)).bit_length() for scale in self.scales)
+        return tuple(min(FINE, max(0, _BITS - bits)) for bits in largest)
+
+    @property
+    def weights(self) -> list[float]:
+        """For each level one over the square of its size; 0 where it is not measured."""
+        return [float(1 / s**2) if s else 0.0 for s in self.sizes]
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw once: noise of each level, and of cells what least squares make of it.
+
+        Args:
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            Integers of shape (coordinates, cells), in fine steps of each coordinate: see `fine`.
+        """
+        source, rollup = source_of(words), self.rollup
+        drawn: list[NDArray[np.int64]] = []
+        for size, counts in zip(self.sizes, rollup.sizes, strict=True):
+            scales = zip(self.scales, self.fine, strict=True)
+            laws = [Gaussian(scale * size * 2**bits) for scale, bits in scales] if size else []
+            drawn.append(np.array([law.rounded(len(counts), words=source) for law in laws], np.int64))
+        # What was drawn of totals, less what their cells add up to: of what is measured it is the same, as
+        # exact totals are those of exact cells.
+        apart = {i: own - rollup.totals(drawn[0], i) for i, own in enumerate(drawn) if i and own.size}
+        moved = least_squares(rollup, self.weights, apart, len(self.scales))
+        return drawn[0] + np.rint(moved).astype(np.int64)
+
+    def description(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is drawn, as the certificate reads it.
+
+        Args:
+            names: of the coordinates, in order.
+        """
+        levels = []
+        for size, shape in zip(self.sizes, self.rollup.shape, strict=True):
+            totals = [{"cells": cells, "times": n} for cells, n in Counter(shape).items()]
+            levels += [{"size": str(size), "totals": totals}] if size else []
+        return {
+            "shape": "levels_gaussian",
+            "levels": levels,
+            "scales": dict(zip(names, map(str, self.scales), strict=True)),
+        }
+
+    @cached_property
+    def deviations(self) -> tuple[Floats, ...]:
+        """For each level, and each of its totals, a deviation that its noise does not have more of.
+
+        Over the scale of the coordinate: exactly that, where levels are nested, or cells complete.
+        """
+        return tuple(np.sqrt(v) * _SAFE for v in variances(self.rollup, self.weights))
+
+    def off(self, coordinate: int) -> tuple[Floats, ...]:
+        """Return how far totals of each level are off a Gaussian number at most, in grid steps.
+
+        Args:
+            coordinate: which.
+        """
+        bits = self.fine[coordinate]
+        found, solved = [], float(self.scales[coordinate]) * 2**bits * _SOLVED  # of a deviation
+        drawn = sum(w * len(s) for w, s in zip(self.weights, self.rollup.sizes, strict=True))
+        for deviations, sizes in zip(self.deviations, self.rollup.sizes, strict=True):
+            # Draws are rounded to fine steps, of which least squares make a sum whose weights have a bounded
+            # sum of squares; cells are rounded too, and off by what is left of the equations.
+            fine = deviations * (math.sqrt(drawn) / 2 + solved) + sizes * (0.5 + 2.0**-10)
+            found.append(np.asarray(fine * _SAFE * 2.0**-bits))
+        return tuple(found)
+
+    @property
+    def laws(self) -> tuple[Gaussian, ...]:
+        """For each coordinate a law whose tails are no smaller than those of the noise of any cell."""
+        widest = float(self.deviations[0].max()) * _SAFE
+        return tuple(Gaussian(scale * Fraction(widest)) for scale in self.scales)
+
+
+@dataclass(frozen=True)
+class LevelNoises(Noises):
+    """The noises of totals of all levels, for intervals.
+
+    Args:
+        scales: by coordinate the deviation of noise of size 1, in grid steps.
+        deviations: of each total, over these scales.
+        off: by coordinate, how far each total is off a Gaussian number, in grid steps at most.
+    """
+
+    scales: Mapping[str, float]
+    deviations: Floats
+    off: Mapping[str, Floats]
+
+    def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
+        """Return t with P(|weighted sum of the noises| > t) <= failure, for each total.
+
+        Args:
+            weights, failure: as of `Noises`.
+            copies: of so many totals that sum is added up, whatever their noises have in common.
+        """
+        sizes = {n: np.abs(w) * self.steps[n] for n, w in weights.items()}
+        deviation = np.sqrt(sum(((size * self.scales[n]) ** 2 for n, size in sizes.items()), np.zeros(1)))
+        reach = Gaussian(1).tolerance(-math.log10(failure / copies)) * deviation * self.deviations
+        reach = reach + sum((size * self.off[n] for n, size in sizes.items()), np.zeros(1))
+        return np.asarray(copies * reach * (1 + 2.0**-40))
+
+    def of(self, total: int, weights: Mapping[str, float]) -> LevelSum:
+        """Return the law of a sum of the noises of one total.
+
+        Args:
+            total: which, in order.
+            weights: by coordinate, in units per grid step.
+        """
+        fine = float(self.deviations[total]) * 2**FINE
+        terms = [(w / 2**FINE, Gaussian(Fraction(self.scales[n] * fine))) for n, w in weights.items()]
+        off = sum(abs(w) * float(self.off[n][total]) for n, w in weights.items())
+        return LevelSum(NoiseSum(terms), off)
+
+
+@dataclass(frozen=True)
+class LevelSum:
+    """A sum of the noises of one total, which is off a sum of Gaussian numbers by so much at most."""
+
+    gaussian: NoiseSum
+    off: float
+
+    @property
+    def terms(self) -> Sequence[tuple[Any, Any]]:
+        """Its noises, in fine steps."""
+        return self.gaussian.terms
+
+    def tolerance(self, k: float) -> float:
+        """Return t with P(|sum| > t) <= 10^-k."""
+        return float(self.gaussian.tolerance(k)) + self.off
+
+    def log10_tail(self, t: float) -> float:
+        """Return log10 of a bound of P(|sum| >= t)."""
+        return self.gaussian.log10_tail(max(0.0, t - self.off))
+
+
+def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
+    """Return what the variances of totals are after least squares, for each level; at most that.
+
+    Args:
+        rollup: which totals there are.
+        weights: for each level one over the variance of its own noise; 0 where it is not measured.
+    """
+    if rollup.complete:
+        each = of_complete(rollup, weights).tolist()
+        return tuple(np.full(len(own), one) for own, one in zip(rollup.sizes, each, strict=True))
+    measured, found = [i for i, w in enumerate(weights) if w], dict[int, Floats]()
+    for i in range(len(weights)):
+        if i not in found:
+            chain = rollup.chain(i, measured)
+            own = dict(zip(chain, _of_chain(rollup, weights, chain), strict=True))
+            found |= own if len(chain) == len({*measured, i}) else {i: own[i]}
+    return tuple(found[i] for i in range(len(weights)))
+
+
+def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
+    """Return for each level the variance of a total of cells that are all combinations.
+
+    On the space of interactions of a set of keys, what is known is the sum of weight * cells of a total, over
+    the levels that have these keys; and a total has its part of each space.
+
+    Args:
+        rollup, weights: as of `variances`.
+    """
+    held, parts = rollup.spaces
+    each = rollup.cells / np.array([len(own) for own in rollup.sizes], np.float64)
+    known = held @ (np.array(weights) * each)
+    return np.asarray((parts / known) @ held * each**2 / rollup.cells)
+
+
+def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:
+    """Return the variances of totals of nested levels, from the cells up: up the tree, and down again.
+
+    Up, a total is known from what its parts add up to, and from its own noise; down, its parts learn what
+    else is known of it.
+    """
+    codes = [rollup.codes[i] for i in chain]
+    # Which total of the next level each total is part of.
+    above: list[NDArray[np.int64]] = []
+    for own, after in pairwise(codes):
+        place = np.zeros(int(own.max()) + 1, np.int64)
+        place[own] = after
+        above.append(place)
+    up: list[Floats] = [np.full(rollup.cells, 1 / weights[0])]
+    for place, level in zip(above, chain[1:], strict=True):
+        together = np.bincount(place, up[-1])
+        up.append(1 / (weights[level] + 1 / together))
+    found: list[Floats] = [up[-1]]
+    for place, parts in zip(reversed(above), reversed(up[:-1]), strict=True):
+        share = parts / np.bincount(place, parts)[place]
+        found.append(np.asarray(parts * (1 - share) + share**2 * found[-1][place]))
+    return found[::-1]
+
+
+def least_squares(
+    rollup: Rollup, weights: Sequence[float], apart: Mapping[int, NDArray[np.int64]], coordinates: int
+) -> Floats:
+    """Return what cells are moved by, so that levels are nearest to what was measured: conjugate gradients.
+
+    Args:
+        rollup, weights: as of `variances`.
+        apart: by level, of shape (coordinates, totals): what was measured less what cells add up to.
+        coordinates: how many.
+    Returns:
+        Of shape (coordinates, cells).
+    """
+    moved = np.zeros((coordinates, rollup.cells))
+    levels = list(apart)
+
+    def told(totals: Mapping[int, Any]) -> Floats:
+        of_levels = (weights[i] * totals[i][rollup.codes[i]] for i in levels)
+        return np.asarray(sum(of_levels, np.zeros(rollup.cells)))
+
+    def times(x: Floats) -> Floats:
+        return np.asarray(weights[0] * x + told({i: np.bincount(rollup.codes[i], x) for i in levels}))
+
+    for c in range(coordinates if levels else 0):
+        wanted = told({i: apart[i][c].astype(np.float64) for i in levels})
+        goal = _NEAR * math.sqrt(wanted @ wanted)
+        x, rest = moved[c], wanted
+        direction, length = rest.copy(), float(rest @ rest)
+        for _ in range(_STEPS):
+            if math.sqrt(length) <= goal:
+                break
+            after = times(direction)
+            step = length / float(direction @ after)
+            x += step * direction
+            rest = rest - step * after
+            length, before = float(rest @ rest), length
+            direction = rest + length / before * direction
+    return moved

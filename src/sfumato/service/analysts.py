@@ -1,0 +1,254 @@
+"""A catalog as analysts meet it, and questions to its tables that came as calls of a chain.
+
+Tables admit releases alone, and no word has the path of a file. Of a chain only the methods named here can be
+called, and no value comes in that could read a file or be code: what is given are numbers, texts,
+dates, lists, aggregates and tables of the catalog. What these methods do not take they refuse themselves, in
+words; anything else that comes out of them is a fault of ours, and told as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.budget import Budget
+from sfumato.budget.amounts import admissible_epsilon
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.declared_table import DeclaredTable
+from sfumato.dataclass import dataclass
+from sfumato.engines.catalog import Catalog
+from sfumato.errors import CatalogError, QueryError, nearest, shown
+from sfumato.query.aggregates import FUNCTIONS
+from sfumato.query.largest_groups import Top
+from sfumato.query.payment import payment
+from sfumato.query.question import Question
+from sfumato.query.table import Table
+from sfumato.query.tables.combining import UNIT_ROWS
+from sfumato.query.tables.public_table import PublicTable
+from sfumato.service.answers import plain
+from sfumato.service.wire import Reading
+
+_NAME = "catalog"  # in the place of the path of its file, which explanations and errors would show
+
+
+@dataclass(frozen=True)
+class AnalystsCatalog(Catalog):
+    """The tables of a catalog, opened for people who may see releases and nothing exact."""
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> AnalystsCatalog:
+        """Return the same tables for analysts.
+
+        Raises:
+            CatalogError: private tables have units of several kinds, whose losses one budget cannot add up.
+        """
+        tables = {
+            # What nobody limits, an analyst could set to a hundred times as much.
+            name: replace(table, catalog=_NAME, max_joined_rows=table.max_joined_rows or UNIT_ROWS)
+            for name, table in catalog.tables.items()
+        }
+        made = cls(_NAME, tables)
+        kinds = {made.unit_kind(name): name for name, table in tables.items() if not table.public}
+        if len(kinds) > 1:
+            one, other = list(kinds.values())[:2]
+            raise CatalogError(
+                f"{catalog.name}: the privacy units of {one} and {other} are made of different parts. "
+                "One budget pays for all questions of a service, and what protects a person does not add up "
+                "with what protects a person's month: give each kind a catalog, and a service, of its own"
+            )
+        return made
+
+    def unit_kind(self, name: str) -> tuple[str, ...]:
+        """Return the parts that the units of a private table are made of; none where it is one column."""
+        table = self.declaration(name)
+        while table.foreign_key is not None:
+            table = self.declaration(table.foreign_key.table)
+        return (*sorted(table.unit_parts), table.unit_timezone) if table.unit_parts else ()
+
+    def table(self, name: str, **limits: Any) -> DeclaredTable[Any]:
+        """Open a private table for releases alone; as `Catalog.table`."""
+        table = super().table(name, **limits)
+        return replace(table, _engine=table._engine.for_analysts())
+
+    def described(self, **limits: Any) -> list[dict[str, Any]]:
+        """Return what is publicly known of all tables, as what JSON has; sources are opened, no row is read.
+
+        Raises:
+            CatalogError, EngineError: as from `Catalog.table`.
+        """
+        return [self._described(table, limits) for table in self.tables.values()]
+
+    def _described(self, declared: TableDeclaration, limits: Mapping[str, Any]) -> dict[str, Any]:
+        opened: Any = (self.public if declared.public else self.table)(declared.name, **limits)
+        columns = []
+        for name, column in opened.schema.items():
+            told: dict[str, Any] = {"name": name, "type": column.type_name, "missing": column.missing}
+            bounds, domain = declared.bounds(name), declared.domains([name])
+            if bounds is not None:
+                told |= {"lower": _exact(bounds[0]), "upper": _exact(bounds[1])}
+            if domain is not None:
+                told["domain"] = plain(domain[0])
+            columns.append(told)
+        told = {"name": declared.name, "public": declared.public, "columns": columns}
+        told |= {"notes": list(opened.notes)}
+        if not declared.public:
+            parts = [part.text for part in opened._unit_parts]
+            told |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
+            told |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
+            told |= {"timezone": declared.timezone}
+            told |= {"max_groups": declared.max_groups, "max_rows": declared.max_rows}
+            told |= {"max_joined_rows": declared.max_joined_rows}
+        return told
+
+
+def _key(declared: TableDeclaration) -> dict[str, str] | None:
+    """Return by which column a table reaches its privacy unit, through another one; None where it has one."""
+    key = declared.foreign_key
+    return None if key is None else {"column": key.column, "table": key.table, "key": key.key}
+
+
+def _exact(number: Fraction) -> str:
+    """Return a bound as a text that says all of it: a whole number, or a quotient."""
+    return str(number)
+
+
+OF_TABLES = (
+    *("filter", "with_columns", "join", "union", "per_unit", "sql"),
+    *("group_by", "totals", "bound", "agg", "top"),
+)
+OF_PUBLIC = ("filter", "with_columns")
+OF_QUESTIONS = ("weigh",)
+_METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
+    (Table, "a table", OF_TABLES),
+    (PublicTable, "a public table", OF_PUBLIC),
+    (Question, "a question", OF_QUESTIONS),
+    (Top, "a question for the largest groups", ()),
+)
+_AGGREGATES = {function.__name__: function for function in FUNCTIONS}
+OF_RELEASE = (
+    *("epsilon", "delta", "noise", "group_selection", "pre_threshold"),
+    *("diagnostics", "auto_share", "sampling"),
+)
+OF_TOP = ("epsilon", "delta", "counts", "counts_share")
+_HERE = {
+    "budget": "the service pays with your budget there; leave it out",
+    "unsafe_words": "a service draws its noise itself; leave it out",
+    "share": "a share is of a budget in this process; write epsilon=..., such as a part of clinic.remaining",
+    "confidence": "it stands beside the options, as a field of the request",
+}
+
+
+@dataclass(frozen=True)
+class AskedByChain:
+    """A question, with what was chosen for its release; nothing is read or spent yet.
+
+    Args:
+        question: of a chain.
+        release_options: of its `release`.
+    """
+
+    question: Question[Any] | Top
+    release_options: Mapping[str, Any]
+    confidence: float = 0.95  # as of a text that names none
+
+    @property
+    def questions(self) -> tuple[Any, ...]:
+        """It, as the only one."""
+        return (self.question,)
+
+    @property
+    def queries(self) -> tuple[Any, ...]:
+        """It, as what has its options."""
+        return (self,)
+
+    @property
+    def epsilon(self) -> Any:
+        """The budget's epsilon, as it was given."""
+        return self.release_options["epsilon"]
+
+    @property
+    def delta(self) -> Any:
+        """The budget's delta, as it was given."""
+        return self.release_options.get("delta", 0)
+
+    @property
+    def looks(self) -> bool:
+        """Whether a release looks at rows before it is planned."""
+        return isinstance(self.question, Question) and self.question.automatic
+
+    def trial(self) -> Any:
+        """Return the release that nobody pays for: to see what it would be, and never to be drawn."""
+        question = self.question
+        if isinstance(question, Top):
+            return question._engine.top(question.plan(**self.release_options))
+        return question._engine.release(question._checked_plan(**self.release_options))
+
+    def pay_for(self, trial: Any, budget: Budget) -> Any:
+        """Pay for what `trial` gave, where nothing looks first, and return it: now it may be drawn.
+
+        Raises:
+            BudgetError: it is more than is left; nothing is spent then.
+        """
+        made_up = self.question._engine.made_up
+        pay = payment(budget, [trial.plan], self.question.told, form=trial.canonical, made_up=made_up)
+        trial._paid = pay()
+        return trial
+
+    def release(self, budget: Budget) -> Any:
+        """Pay, look and release."""
+        return self.question.release(**self.release_options, budget=budget)
+
+
+def asked_by_chain(
+    data: Any, options: Any, catalog: AnalystsCatalog, limits: Mapping[str, Any]
+) -> AskedByChain:
+    """Return the question that a chain of calls asks; no row is read.
+
+    Args:
+        data: the chain, as `recorded.py` writes it.
+        options: of `release`, as what JSON has.
+        catalog: the tables.
+        limits: `memory_limit`, `threads` and `temp_directory`.
+    Raises:
+        QueryError: the chain has a call that is not admitted; or as from the methods themselves.
+    """
+    tables: dict[tuple[str, str], Any] = {}
+
+    def opened(kind: str, name: str) -> Any:
+        if (kind, name) not in tables:  # a table is the same, however often it is named
+            tables[kind, name] = (catalog.table if kind == "table" else catalog.public)(name, **limits)
+        return tables[kind, name]
+
+    reading = Reading(opened, _called, _aggregate)
+    question = reading.chain(data)
+    if not isinstance(question, (Question, Top)):
+        raise QueryError("chain: it ends with agg(...) or top(...), which ask for something")
+    admitted = OF_TOP if isinstance(question, Top) else OF_RELEASE
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in admitted:
+            raise _unknown("release", name, admitted, _HERE)
+        given[name] = reading.value(value)
+    admissible_epsilon(given.setdefault("epsilon", None))  # which has no default at a service
+    return AskedByChain(question, given)
+
+
+def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+    kind, methods = next((kind, names) for one, kind, names in _METHODS if isinstance(of, one))
+    if name not in methods:
+        raise _unknown(kind, name, methods, {})
+    return getattr(of, name)(*args, **named)
+
+
+def _aggregate(name: str, args: list[Any], named: dict[str, Any]) -> Any:
+    if name not in _AGGREGATES:
+        raise _unknown("an aggregate", name, _AGGREGATES, {})
+    return _AGGREGATES[name](*args, **named)
+
+
+def _unknown(kind: str, name: str, known: Any, advice: Mapping[str, str]) -> QueryError:
+    near = nearest(name, known)
+    hint = advice.get(name) or (f"did you mean {near}?" if near else f"there are: {', '.join(known)}")
+    return QueryError(f"chain: {kind} has no {shown(name)} here; {hint}")

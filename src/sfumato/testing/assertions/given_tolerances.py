@@ -1,0 +1,138 @@
+"""How far off each value may be, from the tolerance or the law that a test gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.errors import ParameterError
+from sfumato.noise import Law
+from sfumato.noise.k_norm.marginals import Marginal
+from sfumato.noise.noise_sums import NoiseSum
+from sfumato.testing.assertions.cells import ONLY, Group, is_number, label, number, read
+from sfumato.testing.assertions.places import each_k, log10_beyond
+from sfumato.testing.discrete import DiscreteLaw
+from sfumato.testing.flakiness import charge, charge_given, checked_k
+
+Tolerance = Any
+
+
+class Limits:
+    """The tolerance of each value, from what the caller gave."""
+
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        law: Law | Marginal | DiscreteLaw | None,
+        k: object,
+        values: int,
+        *,
+        whole: bool,
+        joint: bool = False,
+    ) -> None:
+        if (tolerance is None) == (law is None):
+            raise ParameterError(
+                "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
+            )
+        known = Law | DiscreteLaw if joint else Law | DiscreteLaw | Marginal
+        if law is not None and not isinstance(law, known):
+            raise ParameterError(
+                "law", law, "a law of sfumato.noise, such as Laplace(scale=2), or one of sfumato.testing"
+            )
+        self.tolerance = tolerance
+        self.law = law
+        self._complementary = not whole
+        if k is not None:
+            checked_k(k)
+        self.k: float = math.nan
+        self._of_law: dict[bool, float] = {}
+        derived = law is not None or callable(tolerance)
+        self._given = None if derived else Given(tolerance)
+        if self._given is not None and self._given.one is not None:
+            self._able_to_fail(self._given.one)
+        if derived or k is not None:
+            self.k = charge(k)
+        else:
+            charge_given()
+        apart = not isinstance(law, Marginal)
+        self.each: float = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
+        self.stated: str = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
+
+    def of(self, group: Group, output: str, rounded: bool) -> float:
+        """Return the tolerance of one value; `rounded` where its noise is."""
+        if isinstance(self.law, DiscreteLaw):
+            if True not in self._of_law:
+                self._of_law[True] = float(self.law.tolerance(self.each))
+            return self._of_law[True]
+        if self.law is not None:
+            if rounded not in self._of_law:
+                law, each = self.law, self.each
+                self._of_law[rounded] = float(law.rounded_tolerance(each)) if rounded else law.tolerance(each)
+            return self._of_law[rounded]
+        if callable(self.tolerance):
+            return self._able_to_fail(_limit(self.tolerance(self.each)))
+        assert self._given is not None
+        return self._able_to_fail(self._given.of(group, output))
+
+    def _able_to_fail(self, found: float) -> float:
+        """Refuse a tolerance with which no value can fail."""
+        if self._complementary and found == 0:
+            raise ParameterError(
+                "tolerance",
+                0,
+                "greater than 0, as nothing is nearer than 0. Pass the noise: law=Laplace(2), k=23",
+            )
+        if not self._complementary and found == math.inf:
+            raise ParameterError("tolerance", found, "finite, as nothing is farther away")
+        return found
+
+    def log10_outside(self, gap: float, rounded: bool) -> float | None:
+        """Return log10 of the probability of such a gap, where the law is known."""
+        if self.law is None:
+            return None
+        if isinstance(self.law, DiscreteLaw):
+            return self.law.log10_outside(math.ceil(gap) - 1)
+        if rounded and isinstance(self.law, Law):
+            return NoiseSum(((1.0, self.law),)).log10_tail(gap)
+        return log10_beyond(self.law, gap - (0.5 if rounded else 0.0))
+
+
+class Given:
+    """A tolerance that is a number, a mapping by group, by output or by both, or an array."""
+
+    def __init__(self, tolerance: Any) -> None:
+        self.by: Mapping[Group, Mapping[str, object]] = {}
+        self.one: float | None = None
+        if is_number(tolerance):
+            self.one = _limit(tolerance)
+        else:
+            self.by = read(tolerance, "tolerance", ()).values
+
+    def of(self, group: Group, output: str) -> float:
+        """Return the tolerance given for a value.
+
+        Raises:
+            ParameterError: none is.
+        """
+        found = self.find(group, output)
+        if found is None:
+            raise ParameterError("tolerance", None, f"given for {label(group)} {output} too")
+        return found
+
+    def find(self, group: Group, output: str) -> float | None:
+        """Return the tolerance given for a value; None where none is."""
+        if self.one is not None:
+            return self.one
+        for place, name in ((group, output), (group, ONLY), ((output,), ONLY)):
+            row = self.by.get(place, {})
+            if name in row:
+                return _limit(row[name])
+        return None
+
+
+def _limit(value: object) -> float:
+    found = number(value)
+    if found is None or math.isnan(found) or found < 0:
+        raise ParameterError("tolerance", value, "a number of at least 0")
+    return found

@@ -1,0 +1,349 @@
+"""How far noise can lead a quantile from the rows of a group: by walks down a tree, or by choices."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError
+from sfumato.exact.roots import first_whole
+from sfumato.noise import Words
+from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
+from sfumato.query.noisy.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
+from sfumato.testing.assertions.cells import is_number, is_whole
+from sfumato.testing.assertions.places import Judgement
+from sfumato.testing.tolerances.single_values import per_partition_k
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
+
+if TYPE_CHECKING:
+    from sfumato.measurements.independent_noise import Law
+    from sfumato.query.aggregates.order_statistics import ChosenQuantile
+    from sfumato.query.noisy.choosing import Choice
+
+
+NOISES = HEIGHT * BRANCHING
+# What the float arithmetic of a walk does to a share between 0 and 1 on one level, on the safe side.
+_SHARE_SLACK = Fraction(1, 2**50)
+# The same for the comparison of a count with those below which a child looks empty.
+_EMPTY_SLACK = 1 + Fraction(1, 2**40)
+_EMPTY_SHARE = Fraction(EMPTY_SHARE) * _EMPTY_SLACK
+# Beyond 2^53 steps floats do not hold each sum of 16 counts; they miss less than 2^-47 of it.
+_SUM_BITS = 47
+_VALUE_SLACK = 2.0**-49
+
+Children = Callable[[int, int], list[int]]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One quantile of one group, and all that a correct release may show for it.
+
+    Args:
+        counts: exact leaf counts of the group.
+        law: the noise of a node's count, in steps.
+        rank: from 0 to 1.
+        lower, upper: the bounds.
+    """
+
+    counts: LeafCounts
+    law: Law
+    rank: float
+    lower: float
+    upper: float
+
+    @cached_property
+    def without_noise(self) -> float:
+        """The quantile that the tree gives without noise."""
+        found = noisy_tree(self.counts, _Noiseless(self.law), (self.rank,))  # type: ignore[arg-type]
+        return self.lower + float(found.values[0, 0]) * (self.upper - self.lower)
+
+    def ends(self, reach: int) -> tuple[float, float]:
+        """Return the lowest and the highest value while all noises of the walk are within +- reach.
+
+        Args:
+            reach: at least 0, in steps.
+        """
+        total = int(self.counts.before[-1])
+        reach += (total + BRANCHING * reach) >> _SUM_BITS
+        empty = Fraction(EMPTY_DEVIATIONS * self.law.standard_deviation) * _EMPTY_SLACK
+        rank = Fraction(self.rank)
+        low = _lowest(self._children, rank, reach, empty)
+        high = 1 - _lowest(self._mirrored, 1 - rank, reach, empty)
+        lower, width = Fraction(self.lower), Fraction(self.upper) - Fraction(self.lower)
+        slack = _VALUE_SLACK * (abs(self.lower) + abs(self.upper))
+        return float(lower + low * width) - slack, float(lower + high * width) + slack
+
+    def judge(self, actual: float, k: float) -> Judgement:
+        """Say how far on its side an output may be from the quantile without noise.
+
+        Args:
+            actual: what the release shows.
+            k: greater than 0.
+        """
+        each = math.nextafter(per_partition_k(k, NOISES), math.inf)
+        reach = rounded_tolerance(self.law, each)
+        low, high = self.ends(reach)
+        truth = self.without_noise
+        tolerance = high - truth if actual >= truth else truth - low
+        off = abs(actual - truth) > tolerance
+        return Judgement(tolerance, self._log10_beyond(actual, reach) if off else 0.0)
+
+    def _log10_beyond(self, actual: float, reach: int) -> float:
+        """Return log10 of a bound of the probability of a value as far off, where `reach` is not enough."""
+
+        def explains(t: int) -> bool:
+            low, high = self.ends(t)
+            return low <= actual <= high
+
+        # From here on every child may be empty, and more noise changes nothing.
+        enough = max(int(self.counts.before[-1]), reach) + 1
+        if not explains(enough):
+            return -math.inf
+        reach = first_whole(explains, reach, enough) - 1
+        return min(0.0, log10_outside(self.law, reach + 0.5) + math.log10(NOISES))
+
+    def _children(self, level: int, node: int) -> list[int]:
+        width = LEAVES // BRANCHING ** (level + 1)
+        edges = (node * BRANCHING + np.arange(BRANCHING + 1, dtype=np.int64)) * width
+        counts: list[int] = self.counts.between(edges).tolist()
+        return counts
+
+    def _mirrored(self, level: int, node: int) -> list[int]:
+        """Children from right to left: the highest end of a tree is the lowest one of its mirror image."""
+        return self._children(level, BRANCHING**level - 1 - node)[::-1]
+
+
+def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
+    """Count a group's rows by leaf.
+
+    Args:
+        tree: the statistic, which says in which leaf a value is.
+        given: the group's values, one for each row that counts, where None and NaN count for nothing;
+            or its exact leaf counts, as mappings of "leaf" and "weight" (in steps), as a recorder has them.
+        name: of the argument, for messages.
+    Raises:
+        ParameterError: it is neither.
+        AssertionError: a value is outside the bounds, which are thus not those that the test means.
+    """
+    entries = listed(given)
+    if entries is None:
+        raise ParameterError(name, given, VALUES)
+    steps: Counter[int] = Counter()
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            leaf, weight = entry.get("leaf", -1), entry.get("weight", -1)
+            if not (is_count(leaf) and leaf < LEAVES and is_count(weight)):
+                raise ParameterError(name, entry, f'a leaf from 0 to {LEAVES - 1} with a "weight" in steps')
+            steps[int(leaf)] += int(weight)
+        elif entry is None or is_number(entry) or isinstance(entry, bool):
+            place = tree.leaf(entry)
+            if place is None:
+                continue
+            if not tree.lower <= float(entry) <= tree.upper:  # type: ignore[arg-type]
+                raise AssertionError(
+                    f"{name} has the value {entry}, and the release's bounds are [{tree.lower:.10g}, "
+                    f"{tree.upper:.10g}]: clamp the values to the bounds that should be there"
+                )
+            steps[place] += 1 << -tree.exponent
+        else:
+            raise ParameterError(name, entry, VALUES)
+    leaves = sorted(steps)
+    before = np.cumsum([0, *(steps[leaf] for leaf in leaves)], dtype=np.int64)
+    return LeafCounts(np.array(leaves, np.int64), before, 1)
+
+
+VALUES = "the group's own values, one for each row that counts"
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 0."""
+    return is_whole(value) and value >= 0
+
+
+def listed(given: Any) -> list[object] | None:
+    """Return the entries of a list, an array or a column; None for what is none."""
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(given, method):
+            given = getattr(given, method)()
+            break
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        return None
+    return list(given)
+
+
+def _lowest(children: Children, share: Fraction, reach: int, empty: Fraction) -> Fraction:
+    """Return the lowest value of a walk, as a share of the range; all noises are within +- reach.
+
+    Args:
+        children: exact counts of a node's children, by level and node.
+        share: the asked rank.
+        reach: in steps.
+        empty: a child with so many steps never looks empty.
+    """
+    node, nodes, found = 0, 1, Fraction(1)
+    for level in range(HEIGHT):
+        share = max(share - _SHARE_SLACK, Fraction(0))
+        counts = children(level, node)
+        if max(counts) <= reach:
+            # The noise may leave no child: the value is then read inside the node.
+            found = min(found, (node + share) / nodes)
+            if reach == 0:
+                return found
+        child, share = _leftmost(*_box(counts, reach, empty), share)
+        node, nodes = node * BRANCHING + child, nodes * BRANCHING
+    return min(found, (node + share) / nodes)
+
+
+def _box(counts: list[int], reach: int, empty: Fraction) -> tuple[list[int], list[int]]:
+    """Return the least and the largest weight that each child can have in the walk."""
+    largest = [c + reach for c in counts]
+    total = sum(largest)
+    least = []
+    for c, most in zip(counts, largest, strict=True):
+        low = c - reach
+        kept = low >= empty or (1 - _EMPTY_SHARE) * low >= _EMPTY_SHARE * (total - most)
+        least.append(low if low > 0 and kept else 0)
+    return least, largest
+
+
+def _leftmost(least: list[int], largest: list[int], share: Fraction) -> tuple[int, Fraction]:
+    """Return the leftmost child in which the share can lie, and the smallest share inside it.
+
+    Args:
+        least, largest: weights of each child; not all of the largest are 0.
+        share: of the rows in the node.
+    Source:
+        docs/tolerances.md, "Quantiles", steps 2 and 3.
+    """
+    left, right, child = 0, sum(least) - least[0], 0
+    while left + largest[child] == 0 or (1 - share) * (left + largest[child]) < share * right:
+        left += largest[child]
+        child += 1
+        right -= least[child]
+    lead: Fraction = share * right - (1 - share) * left
+    return child, share + lead / (largest[child] if lead >= 0 else least[child])
+
+
+class _Noiseless:
+    """A law's stand-in whose noise is 0, with its deviation: what looks empty depends on that."""
+
+    def __init__(self, law: Law) -> None:
+        self.standard_deviation = law.standard_deviation
+
+    def rounded(self, count: int, words: Words | None = None) -> NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros(count, np.int64)
+
+
+_LN10 = math.log(10)
+# What floats may lose of the logarithm of a probability, of up to 64 counts of places, on the safe side.
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One quantile of one group, and all that a correct release may show for it.
+
+    Args:
+        choice: how the places of its column are chosen.
+        at: which of the ranks it is.
+        levels: the distances of the group's places.
+        without_noise: the value of a place that is nearest to the rank.
+    """
+
+    choice: Choice
+    at: int
+    levels: Any  # `Levels` of measurements.quantile_choice
+    without_noise: float
+
+    @classmethod
+    def of(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
+        """Measure a group.
+
+        Args:
+            choice: how the places are chosen.
+            e: the output.
+            given: the group's values, or exact counts of its places, as for `leaf_counts`.
+            name: of the argument, for messages.
+        Raises:
+            ParameterError: `given` is neither.
+            AssertionError: a value is outside the bounds, which are thus not those that the test means.
+        """
+        counts = _counts(choice, given, name)
+        return cls(choice, e.at, choice.levels(counts), choice.nearest(e.at, counts))
+
+    @cached_property
+    def log10_tails(self) -> list[float]:
+        """log10 of bounds of the probabilities that the largest distance is each, or larger."""
+        levels = self.levels
+        near = (levels.distances - levels.distances[0]).astype(float) * float(levels.rate)
+        with np.errstate(divide="ignore"):
+            powers = sum(np.log(count.astype(float)) for count in levels.within) - near
+            weights = powers + np.log(-np.expm1(-np.append(np.diff(near), np.inf)))
+        tails = np.logaddexp.accumulate(weights[::-1])[::-1]
+        found: list[float] = np.minimum((tails - tails[0] + _SLACK) / _LN10, 0.0).tolist()
+        return found
+
+    def ends(self, index: int) -> tuple[float, float]:
+        """Return the lowest and the highest value while no distance is above that of an index."""
+        own = slice(self.at * self.choice.each, (self.at + 1) * self.choice.each)
+        runs = self.levels.level(index)[own]
+        lattice = self.choice.leaves.lattice
+        return lattice.decimal(min(low for low, _ in runs)), lattice.decimal(max(high for _, high in runs))
+
+    def judge(self, actual: float, k: float) -> Judgement:
+        """Say how far on its side an output may be from the quantile without noise.
+
+        Args:
+            actual: what the release shows.
+            k: greater than 0.
+        """
+        tails = self.log10_tails
+        index = next((i for i in range(len(tails) - 1) if tails[i + 1] <= -k), len(tails) - 1)
+        low, high = self.ends(index)
+        truth = self.without_noise
+        tolerance = high - truth if actual >= truth else truth - low
+        if abs(actual - truth) <= tolerance:
+            return Judgement(tolerance, 0.0)
+        while index < len(tails) and not self._explains(index, actual):
+            index += 1
+        return Judgement(tolerance, tails[index] if index < len(tails) else -math.inf)
+
+    def _explains(self, index: int, actual: float) -> bool:
+        low, high = self.ends(index)
+        return low <= actual <= high
+
+
+def _counts(choice: Choice, given: Any, name: str) -> Counter[int]:
+    lattice, exponent = choice.leaves.lattice, choice.leaves.exponent
+    entries = listed(given)
+    if entries is None:
+        raise ParameterError(name, given, VALUES)
+    counts: Counter[int] = Counter()
+    for entry in entries:
+        value, weight = entry, 1 << -exponent
+        if isinstance(entry, Mapping):
+            value, weight = entry.get("leaf"), entry.get("weight", -1)
+            if not (is_number(value) and is_count(weight)):
+                raise ParameterError(name, entry, 'the value of a place with a "weight" in steps')
+        elif not (entry is None or is_number(entry) or isinstance(entry, bool)):
+            raise ParameterError(name, entry, VALUES)
+        place = lattice.place(value)
+        if place is None:
+            continue
+        number = float(value)  # type: ignore[arg-type]
+        if not lattice.lower <= number <= lattice.upper:
+            raise AssertionError(
+                f"{name} has the value {value}, and the release's bounds are [{lattice.lower:.10g}, "
+                f"{lattice.upper:.10g}]: clamp the values to the bounds that should be there"
+            )
+        counts[place] += int(weight)
+    return +counts

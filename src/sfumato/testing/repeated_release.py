@@ -1,0 +1,185 @@
+"""A release as a mechanism for the auditor: exact statistics once for each table, noise in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.mechanisms import fingerprint
+from sfumato.errors import RefusalError
+from sfumato.query.noisy.measurement import SideBySide
+from sfumato.testing.assertions.cells import by_entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.query.released.release import Release
+    from sfumato.query.released.top_release import TopRelease
+
+
+_MOST_GROUPS = 10_000
+
+
+def release_mechanism(
+    ask: Callable[[Any], NoisyTable],
+) -> Callable[[Any, int], Any]:
+    """Return a mechanism `(table, size) -> outputs` that draws a release many times.
+
+    Args:
+        ask: makes the release of a table, as in the example.
+    Returns:
+        A function for `audit`: the engine bounds and adds up each table once; then noise, selection of
+        groups and outputs are those of `size` releases. With public groups, a column for each output of each
+        group; with private ones, a mapping for each release, of the groups that it shows. Of the largest
+        groups a mapping, from each that is shown to its rank and number.
+    Raises:
+        RefusalError: on a table of more than 10,000 groups, or of what SQL has computed with releases.
+
+    K-norm noise of all groups together takes some milliseconds for each release, other noise far less.
+
+    Bounding that is random (groups of a unit that has too many, rows for quantiles) is done once for a table.
+    That keeps the claim for the unit by which two tables differ, whatever was chosen for it; all other units
+    must be within the bounds, as those of `sfumato.audit.units` are for `groups=1, rows=1` or more.
+
+    >>> import sfumato as sf
+    >>> from sfumato.audit import audit
+    >>> mechanism = release_mechanism(lambda rows: sf.scan(rows, privacy_unit="unit").bound(rows=1)
+    ...     .agg(n=sf.count()).release(epsilon=2))
+    >>> import pyarrow as pa
+    >>> table = pa.table({"unit": [1, 2]})
+    >>> audit(mechanism, epsilon=1, pairs=[(table, table[:1])], max_samples=20_000).violated
+    True
+    """
+    from sfumato.query.released.release import Release
+    from sfumato.query.released.top_release import TopRelease
+
+    known: dict[str, _Tiles | _Largest] = {}
+
+    def mechanism(table: Any, size: int) -> Any:
+        key = repr(fingerprint(table))
+        if key not in known:
+            release = ask(table)
+            if isinstance(release, TopRelease):
+                known[key] = _Largest(release)
+            elif isinstance(release, Release):
+                known[key] = _Tiles(release)
+            else:
+                raise RefusalError(
+                    "release_mechanism: this is computed with released tables; audit each of these, .released"
+                )
+        return known[key].draw(size)
+
+    return mechanism
+
+
+class _Tiles:
+    """The exact statistics of one release, to be repeated side by side before noise is added."""
+
+    def __init__(self, release: Release) -> None:
+        import pyarrow as pa
+
+        self.release = release
+        plan = release.plan
+        self.keys = len(plan.query.keys)
+        batches = list(release._engine.statistics(plan.exact, _MOST_GROUPS))
+        self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
+        if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+        self.names = list(by_entry(plan.requirements.estimates))
+        self.groups: list[str] = []
+        for batch in self.exact:
+            keys = [c.to_pylist() for c in batch.columns[: self.keys]]
+            self.groups += [repr(k)[1:-1].rstrip(",") for k in zip(*keys, strict=True)] if keys else [""]
+        totals, shown = plan.measurement.totals, self.exact[0].columns[: self.keys] if self.exact else []
+        self.shown_keys = self.keys
+        if totals is not None:
+            named = totals.of(shown).keys(shown, plan.query.keys)
+            self.shown_keys = named.num_columns
+            self.groups = [repr(tuple(row.values()))[1:-1] for row in named.to_pylist()]
+
+    def draw(self, size: int) -> Any:
+        """Return outputs of `size` releases."""
+        groups, measurement = len(self.groups), self.release.plan.measurement
+        by_key = measurement.series is not None or measurement.totals is not None
+        if measurement.at_once and not by_key:
+            noise: Any = SideBySide(measurement.noise, size)
+            measurement = replace(measurement, noise=noise)
+        shown = np.zeros((size, groups), np.bool_)
+        found = np.full((size, groups, len(self.names)), np.nan)
+        if by_key:  # series and totals are told by keys, which tell no draws apart
+            (batch,) = self.exact
+            for i in range(size):
+                outputs = measurement.draw(batch, self.release._words).outputs().columns[self.shown_keys :]
+                found[i] = np.column_stack([_floats(c) for c in outputs])
+            return self._by_name(found)
+        for batch in self.exact:
+            noisy = measurement.draw(self._tiled(batch, size, groups), self.release._words).outputs()
+            outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
+            codes = np.asarray(noisy.column(0)) if self.keys else np.arange(size)
+            found[codes // groups, codes % groups] = outputs
+            shown[codes // groups, codes % groups] = True
+        if self.release.plan.selection is None:
+            return self._by_name(found)
+        # A group that is not shown must leave no trace, not even an empty column.
+        return [
+            {
+                self.groups[i]: dict(zip(self.names, found[draw, i].tolist(), strict=True))
+                for i in np.flatnonzero(shown[draw])
+            }
+            for draw in range(size)
+        ]
+
+    def _by_name(self, found: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Return a column for each output of each group."""
+        return {
+            f"{group}.{name}" if group else name: found[:, i, j]
+            for i, group in enumerate(self.groups)
+            for j, name in enumerate(self.names)
+        }
+
+    def _tiled(self, batch: pa.RecordBatch, size: int, groups: int) -> pa.RecordBatch:
+        """Repeat a batch, with the numbers of draw and group for its first key, to tell them apart."""
+        import pyarrow as pa
+
+        rows = np.tile(np.arange(batch.num_rows), size)
+        tiled = batch.take(pa.array(rows))
+        if not self.keys:
+            return tiled
+        codes = np.repeat(np.arange(size), batch.num_rows) * groups + rows
+        return pa.RecordBatch.from_arrays(
+            [pa.array(codes), *tiled.columns[1:]],
+            names=[str(i) for i in range(len(tiled.columns))],
+        )
+
+
+class _Largest:
+    """The exact numbers of one release of the largest groups, drawn many times."""
+
+    def __init__(self, release: TopRelease) -> None:
+        import pyarrow as pa
+
+        self.measurement, self.words = release.plan.measurement, release._words
+        self.exact = pa.Table.from_batches(release._engine.statistics(release.plan.exact, _MOST_GROUPS))
+        if self.exact.num_rows > _MOST_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+
+    def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
+        """Return outputs of `size` releases."""
+        return [self._shown(self.measurement.draw(self.exact, self.words)) for _ in range(size)]
+
+    def _shown(self, table: pa.Table) -> dict[str, dict[str, Any]]:
+        keys = zip(*(table[key].to_pylist() for key in self.measurement.keys), strict=True)
+        numbers = table.drop_columns(list(self.measurement.keys)).to_pylist()
+        return {repr(k)[1:-1].rstrip(","): row for k, row in zip(keys, numbers, strict=True)}
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return values; of lists a column for each entry."""
+    if column.type.num_fields:
+        return np.array(column.to_pylist(), np.float64).reshape(len(column), column.type.list_size)
+    return np.array([np.nan if v is None else float(v) for v in column.to_pylist()])
