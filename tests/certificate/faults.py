@@ -134,6 +134,7 @@ FAULTS = [
     ("composition", "_LEAST if low > 40 else 1", "_LEAST"),
     ("composition", "root + (root * root < square)", "root"),
     ("composition", "x + parts * _NEAR", "x - parts * _NEAR * 10**20"),
+    ("unit_loss", "(own.l1**2 - own.l2) / 2)", "own.l1**2 / 2)"),
     ("description", "require(steps <= _steps_left.get()", "require(True"),
 ]  # fmt: skip
 

@@ -82,6 +82,14 @@ def test_numbers_for_a_ledger():
     assert found.rho == Fraction(1, 8)
 
 
+def test_laplace_noise_on_squares_has_half_of_their_squared_distance_as_rho():
+    """Largest in the square alone, or with the sum at its end; in two groups of three rows."""
+    found = certify(release(part([SQUARES], independent("laplace", x_sum=15000, x_squares=468750))))
+    square = (Fraction(62501, 2) / 468750) ** 2 + Fraction(1000, 15000) ** 2
+    exact = (Fraction(31250) / 468750) ** 2 + Fraction(1000, 15000) ** 2
+    assert found.rho == 2 * 9 * exact / 2 < 2 * 9 * square / 2 and found.rho < found.pure**2 / 2
+
+
 def test_squares_about_a_high_centre():
     """Most of their range is below the centre: an empty row adds as much as the centre."""
     high = SQUARES | {"squares": SQUARES["squares"] | {"centre": "62500"}}

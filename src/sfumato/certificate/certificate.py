@@ -116,12 +116,10 @@ def _groups(part: Description) -> tuple[list[Loss], Fraction]:
     """
     limits, rule = bounding(part), part["selection"]
     losses, times = noise_losses(part, limits), limits.groups if limits.total_rows is None else 1
-    beside = Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
-    if rule is None:
-        chance = Fraction(0)
-    elif rule["kind"] == "threshold":
+    chance, beside = Fraction(0), Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
+    if rule and rule["kind"] == "threshold":
         chance = lone_chance(part)
-    else:
+    elif rule:
         chance, beside = rule["delta"], beside + Loss(pure=((rule["epsilon"], limits.groups),))
     return [loss + beside for loss in losses], any_of_many(chance, limits.groups)
 

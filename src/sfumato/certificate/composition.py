@@ -37,12 +37,14 @@ class Loss:
         ranged: pure epsilons of choices by the exponential mechanism, which have a bounded range.
         laplace: distances over the scales of Laplace noise, and of how many numbers each.
         mu_squared: of all Gaussian noise.
+        spared: of zero-concentrated DP, what is less than pure losses say: their parts have smaller ones.
     """
 
     pure: Counted = ()
     ranged: Counted = ()
     laplace: Counted = ()
     mu_squared: Fraction = Fraction(0)
+    spared: Fraction = Fraction(0)
 
     def __add__(self, other: Loss) -> Loss:
         return Loss(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
@@ -57,7 +59,7 @@ class Loss:
     def rho(self) -> Fraction:
         """Of zero-concentrated DP: half the square of a pure loss, an eighth of one of bounded range."""
         pure = total(loss**2 * times for loss, times in self.pure + self.laplace) + self.mu_squared
-        return pure / 2 + total(loss**2 * times for loss, times in self.ranged) / 8
+        return pure / 2 + total(loss**2 * times for loss, times in self.ranged) / 8 - self.spared
 
     def delta(self, epsilon: Fraction, enough: Fraction) -> Fraction:
         """Return a bound of delta at an epsilon; up to `enough` it need not be sharper."""

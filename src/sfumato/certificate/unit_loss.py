@@ -143,7 +143,7 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
     whole, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
     l1 = whole
     if kind in ("row_sums", "cross"):
-        l1, l2 = _of_sums(statistic, scales)
+        l1, l2 = map(min, (whole, l2), _of_sums(statistic, scales))
     elif ball == "l2":
         l1 *= root_above(Fraction(statistic["length"]))
     return Shift(statistic.get("rows"), pairs if l1 == whole else (), l1, l2)
@@ -248,8 +248,8 @@ def _laplace(shifts: Sequence[Shift], limits: Bounding) -> Loss:
     loss = Loss()
     for own in shifts:
         rows, times = limits.corner(own.rows)
-        corner = Loss(laplace=tuple((rows * x, times * n) for x, n in own.pairs))
-        loss += corner if own.pairs else Loss(pure=((rows * own.l1, times),))
+        whole = Loss(pure=((rows * own.l1, times),), spared=times * rows**2 * (own.l1**2 - own.l2) / 2)
+        loss += Loss(laplace=tuple((rows * x, times * n) for x, n in own.pairs)) if own.pairs else whole
     return loss
 
 
