@@ -13,7 +13,6 @@ from sfumato.budget.amounts import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
 from sfumato.display.progress import NotebookBar, fraction_of
-from sfumato.display.text import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
