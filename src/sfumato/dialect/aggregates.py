@@ -77,7 +77,7 @@ class Aggregates(OfStatement):
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
         self.words: frozenset[str] = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
-    def of(self, call: WrittenAggregate) -> Aggregate:
+    def aggregate(self, call: WrittenAggregate) -> Aggregate:
         """Return what a call asks.
 
         Raises:
@@ -306,17 +306,9 @@ class Aggregates(OfStatement):
                 other = "name another column" if make is line else "write VAR_POP"
                 raise self._refuse(arguments[i].place, f"{function} of a column with itself: {other}")
         if bounds is not None:
-            pairs = bounds.pairs
-            if bounds.kind != "contribution_bounds_per_row" or len(pairs) != len(columns):
+            if bounds.kind != "contribution_bounds_per_row" or len(bounds.pairs) != len(columns):
                 raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
-            for low, high in pairs:
-                if Fraction(low.text) >= Fraction(high.text):
-                    message = f"the lower bound {low.text} is not below the upper bound {high.text}"
-                    raise self._refuse(bounds.place, message)
-            return make(
-                *columns,
-                bounds={c: (low.text, high.text) for c, (low, high) in zip(columns, pairs, strict=True)},
-            )
+            return make(*columns, bounds=dict(zip(columns, self._pairs(bounds), strict=True)))
         known = {}
         for argument, column in zip(arguments, columns, strict=True):
             own = self.statement.column(argument)
@@ -365,9 +357,7 @@ class Aggregates(OfStatement):
                 f"{function} bounds each row: write contribution_bounds_per_row => (lower, upper)"
                 + (average if function == "AVG" else ""),
             )
-        low, high = bounds.lower.text, bounds.upper.text
-        if Fraction(low) >= Fraction(high):
-            raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
+        low, high = self._pairs(bounds)[0]
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
 
     def _meant(self, function: str, column: str | None) -> str:

@@ -168,10 +168,10 @@ class _Reading(OfStatement):
         free: FreeNames,
         advised: Advised | None,
     ) -> None:
-        self.largest = LargestGroups.of(statement)
+        self.largest = LargestGroups.find(statement)
         if self.largest is not None:
             statement = self.largest.grouped()
-        self.public = None if groups is None else groups.of(statement)
+        self.public = None if groups is None else groups.named_in(statement)
         self.statement = statement if self.public is None else self.public.read_by(statement)
         self.declared, self.advised = declared, advised
         self.options = read_options(statement, declared, advised)
@@ -311,7 +311,7 @@ class _Reading(OfStatement):
         return {"ORDER", "DESC", "LIMIT"} <= set(words)
 
     def _asked(self, call: WrittenAggregate, position: int) -> tuple[Aggregate, str]:
-        aggregate = self.aggregates.of(call)
+        aggregate = self.aggregates.aggregate(call)
         return aggregate, self.aggregates.default_name(call, aggregate, position)
 
     def _weights(self, names: Collection[str]) -> tuple[tuple[str, Fraction], ...]:
@@ -325,7 +325,7 @@ class _Reading(OfStatement):
         taken: set[str] = set()
         for position, item in enumerate(self.statement.items, 1):
             if isinstance(item.value, WrittenAggregate):
-                aggregate = self.aggregates.of(item.value)
+                aggregate = self.aggregates.aggregate(item.value)
                 name = item.alias or self.aggregates.default_name(item.value, aggregate, position)
                 if name.casefold() in taken:
                     raise self._twice(name, item)

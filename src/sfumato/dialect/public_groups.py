@@ -73,7 +73,7 @@ class PublicGroups:
         """Make an error that marks what a byte of the SQL comes from, or the first word."""
         return refusal(self.text, place_of(self.places, max(byte, 0)), message)
 
-    def of(self, statement: Statement) -> PublicGroups:
+    def named_in(self, statement: Statement) -> PublicGroups:
         """Return them with the names that the private columns have once private tables are joined."""
         try:
             named = [(Reference(None, statement.tables.name(one)), column) for one, column in self.pairs]

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import duckdb
 
-from sfumato.dialect.slips import with_slip
-from sfumato.dialect.tokens import Cursor, Place, Token
+from sfumato.dialect.tokens import Cursor, Place, Token, with_slip
 from sfumato.dialect.tree import Node, NotSql, statements
 
 

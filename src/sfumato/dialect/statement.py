@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
@@ -265,6 +266,15 @@ class OfStatement:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
+
+    def _pairs(self, bounds: Bounds) -> list[tuple[str, str]]:
+        """Return lower and upper bound of each column, as written."""
+        pairs = [(low.text, high.text) for low, high in bounds.pairs]
+        for low, high in pairs:
+            if Fraction(low) >= Fraction(high):
+                message = f"the lower bound {low} is not below the upper bound {high}"
+                raise self._refuse(bounds.place, message)
+        return pairs
 
     def _twice(self, name: str, item: Item) -> SqlError:
         message = f"the output name {name} is used twice; give each column its own: ... AS name"

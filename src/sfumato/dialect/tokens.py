@@ -1,15 +1,17 @@
-"""A SQL text as tokens, each with its place: as DuckDB's own reader cuts them."""
+"""A SQL text as tokens, each with its place, as DuckDB's own reader cuts them; slips from other languages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.vocabulary import NO_NUMBER
+from sfumato.dialect.vocabulary import NO_NUMBER, slips
 from sfumato.errors import SqlError
 
 # BigQuery takes texts of 1 MB, too. DuckDB's trees have hundreds of bytes for a word.
@@ -351,3 +353,42 @@ class Cursor:
     def refuse(self, message: str, token: Token | None = None) -> SqlError:
         """Make an error that marks a word, or what is next."""
         return refusal(self.text, (token or self.token).place, message)
+
+
+_LONGEST = 2000
+_GUESSED = re.compile(r"(; (did you mean|write) .*|\. You might need .*)$")
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    return [(re.compile(pattern, re.IGNORECASE), told) for pattern, told in slips().items()]
+
+
+def with_slip(why: str, text: str) -> str:
+    """Return a reason with what to write instead, in the place of another guess, where a text has a slip.
+
+    Args:
+        why: the reason, perhaps with lines that show the place.
+        text: what was written.
+    """
+    told = slip(text)
+    if not told:
+        return why
+    first, newline, rest = why.partition("\n")
+    return f"{_GUESSED.sub('', first)}; {told}{newline}{rest}"
+
+
+def slip(text: str) -> str:
+    """Return what to write in the place of another language's spelling, where a text has one; else nothing.
+
+    >>> slip("town == 'A' & age > 25")
+    'write AND for &, OR for |'
+    >>> slip("town = 'R & D'")
+    ''
+    """
+    pieces = []
+    with suppress(SqlError):  # of a quote that does not end
+        for token in scan(text[:_LONGEST]):
+            pieces.append({"text": "''", "name": '""'}.get(token.kind, token.text))
+    words = " ".join(pieces)
+    return next((told for pattern, told in _patterns() if pattern.search(words)), "")

@@ -80,7 +80,7 @@ class LargestGroups(OfStatement):
         self.statement, self._call, self._item = statement, call, item
 
     @classmethod
-    def of(cls, statement: Statement) -> LargestGroups | None:
+    def find(cls, statement: Statement) -> LargestGroups | None:
         """Return what asks for the largest groups; None where nothing does.
 
         Raises:
@@ -184,9 +184,7 @@ class LargestGroups(OfStatement):
             )
         if bounds.kind != "contribution_bounds_per_group" or bounds.more:
             raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
-        low, high = bounds.lower.text, bounds.upper.text
-        if Fraction(low) >= Fraction(high):
-            raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
+        ((low, high),) = self._pairs(bounds)
         return ((SUM, ask.sum(column, lower=low, upper=high)),)
 
     def check_private(self) -> None:
