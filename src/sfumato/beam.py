@@ -5,9 +5,8 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 
 from typing import TYPE_CHECKING
 
+from sfumato.engines.beam.beam_engine import Release, named
 from sfumato.engines.beam.elements import ToRows
-from sfumato.engines.beam.engine import named
-from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
 from sfumato.names import face
 

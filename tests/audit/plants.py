@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.engines.duckdb import distinct, exact_sql, matching
-from sfumato.engines.duckdb.exact_sql import ExactSql
+from sfumato.engines.duckdb import bounding_sql, distinct_values
+from sfumato.engines.duckdb.bounding_sql import BoundingSql
 from sfumato.framework import Body, Product, Segment
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Laplace
@@ -92,14 +92,14 @@ def text(where: Any, name: str, *changes: tuple[str, str]) -> Plant:
 
 def units_of_rows(patch: pytest.MonkeyPatch) -> None:
     """Each row is taken for a unit, so that a unit counts several times."""
-    text(ExactSql, "_input", ('"id" AS u', "row_number() OVER () AS u"))(patch)
+    text(BoundingSql, "_input", ('"id" AS u', "row_number() OVER () AS u"))(patch)
 
 
 def without_row_limit(patch: pytest.MonkeyPatch) -> None:
     """A unit is taken to have one row, and never scaled down."""
-    text(exact_sql, "kept_pairs", ("count(*) AS n", "1 AS n"))(patch)
-    text(ExactSql, "_summed", ("count(*) AS n", "1 AS n"))(patch)
-    patch.setattr(ExactSql, "firsts", {})
+    text(bounding_sql, "kept_pairs", ("count(*) AS n", "1 AS n"))(patch)
+    text(BoundingSql, "_summed", ("count(*) AS n", "1 AS n"))(patch)
+    patch.setattr(BoundingSql, "firsts", {})
 
 
 def uncounted_rows(patch: pytest.MonkeyPatch) -> None:
@@ -115,17 +115,17 @@ def uncounted_rows(patch: pytest.MonkeyPatch) -> None:
 
 def without_group_limit(patch: pytest.MonkeyPatch) -> None:
     """A unit counts in each of its groups, wholly."""
-    kept, parts = exact_sql.kept_pairs, exact_sql.weighted
+    kept, parts = bounding_sql.kept_pairs, bounding_sql.weighted
     patch.setattr(
-        exact_sql, "kept_pairs", lambda source, keys, limit, *given: kept(source, keys, 10**6, *given)
+        bounding_sql, "kept_pairs", lambda source, keys, limit, *given: kept(source, keys, 10**6, *given)
     )
-    patch.setattr(exact_sql, "weighted", lambda pairs, limit: parts(pairs, 10**6))
+    patch.setattr(bounding_sql, "weighted", lambda pairs, limit: parts(pairs, 10**6))
 
 
 def all_groups(patch: pytest.MonkeyPatch) -> None:
     """What a unit adds to one group it adds to all."""
     spread = "FROM (SELECT * REPLACE (unnest([0, 1, 2]) AS k1) FROM kept"
-    text(ExactSql, "_sums", ("FROM kept", f"{spread}) AS kept"))(patch)
+    text(BoundingSql, "_sums", ("FROM kept", f"{spread}) AS kept"))(patch)
 
 
 def unclamped(patch: pytest.MonkeyPatch) -> None:
@@ -175,28 +175,36 @@ def wide_sums(patch: pytest.MonkeyPatch) -> None:
 
 def other_values_limit(patch: pytest.MonkeyPatch) -> None:
     """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
-    left, init, shares = distinct._sure_and_rest, matching.Pruned.__init__, distinct.shares
-    patch.setattr(distinct, "_sure_and_rest", lambda most, *given: left(2 * most, *given))
-    patch.setattr(matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 2 * given[3]))
-    patch.setattr(distinct, "shares", lambda s, *given: shares(replace(s, values=2 * s.values), *given))
+    left, init, shares = (
+        distinct_values._sure_and_rest,
+        distinct_values.Pruned.__init__,
+        distinct_values.shares,
+    )
+    patch.setattr(distinct_values, "_sure_and_rest", lambda most, *given: left(2 * most, *given))
+    patch.setattr(
+        distinct_values.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 2 * given[3])
+    )
+    patch.setattr(
+        distinct_values, "shares", lambda s, *given: shares(replace(s, values=2 * s.values), *given)
+    )
 
 
 def all_values(patch: pytest.MonkeyPatch) -> None:
     """Each value counts that anybody has."""
-    init = matching.Pruned.__init__
-    patch.setattr(matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 1 << 20))
+    init = distinct_values.Pruned.__init__
+    patch.setattr(distinct_values.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 1 << 20))
 
 
 def whole_values(patch: pytest.MonkeyPatch) -> None:
     """A unit brings each of its values wholly."""
-    patch.setattr(distinct, "shares", lambda s, *given: f"{1 << -s.exponent}::BIGINT")
+    patch.setattr(distinct_values, "shares", lambda s, *given: f"{1 << -s.exponent}::BIGINT")
 
 
 def shares_of_values(patch: pytest.MonkeyPatch) -> None:
     """A unit is divided among its values, and brings a share with each row."""
-    honest = exact_sql.SqlPart
+    honest = bounding_sql.SqlPart
     patch.setattr(
-        exact_sql,
+        bounding_sql,
         "SqlPart",
         lambda name, pair, added, **options: honest(
             name, pair.replace("count(", "count(DISTINCT "), added, **options

@@ -11,8 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit, units
-from sfumato.engines.duckdb import exact_sql
-from sfumato.engines.duckdb.row_limit import kept_rows
+from sfumato.engines.duckdb import bounding_sql
+from sfumato.engines.duckdb.contribution_limits import kept_rows
 from sfumato.errors import RefusalError
 from sfumato.testing import noise_free, release_mechanism
 
@@ -169,7 +169,7 @@ def test_a_limit_of_rows_that_counts_in_each_group_is_found(monkeypatch):
             for name, body in steps.items()
         }
 
-    monkeypatch.setattr(exact_sql, "kept_rows", in_each_group)
+    monkeypatch.setattr(bounding_sql, "kept_rows", in_each_group)
     crowd = [{"unit": f"u{i}", "group": g, "value": 1.0} for i in range(9) for g in GROUPS]
     one = [(table([*crowd, *({"unit": "x", "group": g, "value": 1.0} for g in GROUPS * 3)]), table(crowd))]
     ask = release_mechanism(

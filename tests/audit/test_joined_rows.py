@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.engines.duckdb.joins import UnitLimit
+from sfumato.engines.duckdb.combinations import UnitLimit
 
 from . import plants
 from .aggregates import Case

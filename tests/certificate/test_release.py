@@ -17,7 +17,7 @@ from sfumato.budget import Loss
 from sfumato.budget import proved_loss as checking
 from sfumato.budget.amounts import ExactCost
 from sfumato.budget.proved_loss import proved
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey
 from sfumato.query import largest_groups

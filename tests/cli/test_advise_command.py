@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect.options_clause import Advised
-from sfumato.engines.asked import asking
+from sfumato.engines.sql import asking
 from sfumato.errors import SqlError
 
 NO_LIMITS = {"memory_limit": None, "threads": None, "temp_directory": None}

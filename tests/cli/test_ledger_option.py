@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.budget.ledger import LedgerBudget
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
 from .conftest import question
 
@@ -198,7 +198,7 @@ def test_it_is_paid_before_a_row_is_read(ledger, run, monkeypatch, planted):
 
     monkeypatch.setattr(DuckDBEngine, "statistics", looking)
     if planted:
-        monkeypatch.setattr("sfumato.engines.asked.Asked.release", lambda self, budget: self.trial())
+        monkeypatch.setattr("sfumato.engines.sql.Asked.release", lambda self, budget: self.trial())
     assert run("sql", COUNT, *PAID).exit_code == 0
     assert (seen == [[1.0]]) is not planted
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato import errors
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.query.released.release import Release
 
 from .conftest import KINDS, question
@@ -315,7 +315,7 @@ class TestErrors:
         def fails(*_, **__):
             raise error
 
-        monkeypatch.setattr("sfumato.engines.asked.ask", fails)
+        monkeypatch.setattr("sfumato.engines.sql.ask", fails)
         assert run("sql", COUNT).exit_code == code
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, joins
+from sfumato.engines.duckdb import combinations, combined_rows
 from sfumato.engines.question_check import _moved, _numbers
 from tests.engines import made_rows
 
@@ -167,7 +167,7 @@ def rewritten(source: Any, old: str, new: str) -> Any:
 
 def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private tables are joined on all that is compared but the unit."""
-    real = joins.joined
+    real = combinations.joined
 
     def made(how: Any, left: Any, right: Any, resources: Any) -> Any:
         found = real(how, left, right, resources)
@@ -178,7 +178,7 @@ def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each unit says how many rows all units have."""
-    real = combined.of_units
+    real = combined_rows.of_units
 
     def made(part: Any, by: Any, aggregates: Any, resources: Any) -> Any:
         found = real(part, by, aggregates, resources)
@@ -189,7 +189,7 @@ def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A union keeps one of equal rows: still unit-local, and not what SQL means."""
-    real = combined.united
+    real = combined_rows.united
 
     def made(left: Any, right: Any, resources: Any) -> Any:
         return rewritten(real(left, right, resources), " UNION ALL ", " UNION ")

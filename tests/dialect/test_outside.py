@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError, SqlError
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import Combination, WeightedSum

@@ -28,14 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
-from sfumato.engines.duckdb.text import identifier
 from sfumato.query import sizes
 from sfumato.query.noisy.measurement import NoisyBatch
 from sfumato.query.noisy.noisy_statistics import NoisyTree
 from sfumato.query.payment import free
 from sfumato.query.released.release import Release
+from sfumato.sql_text import identifier
 
 from .tiers import JOBS, asked_again, left_to_the_other
 
@@ -215,18 +215,13 @@ def spark_frame(rows: pa.Table):
     return spark_session().createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
-@dataclass(frozen=True)
-class NoisyParts:
+def noisy_parts(work: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The last task of a release, but for outputs: noisy batches themselves."""
+    from sfumato.engines.spark.tasks import _by_shard
 
-    work: Any
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from sfumato.engines.spark.tasks import _by_shard
-
-        for shard, parts in _by_shard(batches):
-            for batch in self.work.noisy(shard, parts):
-                yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(batch)])], names=["data"])
+    for shard, parts in _by_shard(batches):
+        for batch in work.noisy(shard, parts):
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(batch)])], names=["data"])
 
 
 class Collected(Release):
@@ -243,9 +238,9 @@ class Collected(Release):
 
         from sfumato.engines.spark.tasks import shipped
 
-        task = NoisyParts(self.work)
-        cloudpickle.register_pickle_by_value(__import__(NoisyParts.__module__, fromlist=["tests"]))
-        parts = self._engine._groups(self.work.stages).mapInArrow(shipped(task), "data binary")
+        cloudpickle.register_pickle_by_value(__import__(noisy_parts.__module__, fromlist=["tests"]))
+        task = shipped(noisy_parts, self.work)
+        parts = self._engine._groups(self.work.stages).mapInArrow(task, "data binary")
         yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.query.keys)
 
 
@@ -292,7 +287,7 @@ def jobs_of_spark() -> set[int]:
 
 
 def on_spark(folder: str) -> Opener:
-    from sfumato.engines.spark.engine import SparkEngine
+    from sfumato.engines.spark.spark_engine import SparkEngine
 
     class Engine(SparkEngine):
         def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
@@ -385,7 +380,7 @@ def batches_of(path: str) -> list[pa.RecordBatch | pa.Table]:
 
 
 def on_beam(folder: str) -> Opener:
-    from sfumato.engines.beam.engine import BeamEngine
+    from sfumato.engines.beam.beam_engine import BeamEngine
 
     numbers = count()
 
@@ -405,7 +400,7 @@ def on_beam(folder: str) -> Opener:
         def parts(self, pipeline, stages: Stages):
             import apache_beam as beam
 
-            from sfumato.engines.beam.release import exact_parts
+            from sfumato.engines.beam.planned_release import exact_parts
 
             paths = {
                 n: table.engine.path for n, table in self.tables.items() if hasattr(table.engine, "path")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import remote, spill
+from sfumato.engines.duckdb import addresses, resources
 from sfumato.errors import EngineError
 
 from .stores import S3, Google, Web, served
@@ -104,7 +104,7 @@ def test_a_file_that_did_not_change_is_fetched_once():
 
 def test_copies_are_for_this_user_alone():
     with served(Web, FILES) as (host, _):
-        (copy,) = remote.fetched(ADDRESSES[Web].format(host, "visits.csv"), ".csv", remote.Resources())
+        (copy,) = addresses.fetched(ADDRESSES[Web].format(host, "visits.csv"), ".csv", addresses.Resources())
     folder = Path(copy).parent
     assert "/sfumato-spill-" in copy and folder.stat().st_mode & 0o777 == 0o700
 
@@ -159,9 +159,9 @@ def check_says(address, says):
 
 def test_a_file_that_breaks_off_is_not_taken_for_whole():
     with served(Web, FILES) as (host, server):
-        server.cut, before = True, set(Path(spill.ready()).rglob("*"))
+        server.cut, before = True, set(Path(resources.spill_folder()).rglob("*"))
         check_says(f"http://{host}/visits.csv?signature=3f9", "cannot be fetched")
-    assert set(Path(spill.ready()).rglob("*")) == before
+    assert set(Path(resources.spill_folder()).rglob("*")) == before
 
 
 def test_a_folder_whose_name_is_none_here():

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import contributions
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.reading import Reader
+from sfumato.engines.duckdb import analysis_sql
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.source_reader import Reader
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.wide import WideIntegers
@@ -167,7 +167,7 @@ DEFECTS = {
 def test_a_wrong_expectation_is_found(defect, monkeypatch):
     """The comparison above fails where a unit counts by another share, or limits are left out."""
     name, wrong = DEFECTS[defect]
-    where: Any = contributions.ContributionsSql if name == "_atom" else contributions
+    where: Any = analysis_sql.ContributionsSql if name == "_atom" else analysis_sql
     right = getattr(where, name)
     monkeypatch.setattr(where, name, lambda *given: wrong(right, *given))
     with pytest.raises(AssertionError):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import contributions
+from sfumato.engines.duckdb import analysis_sql
 from sfumato.errors import QueryError
 from sfumato.query.analysis import quantiles
 from sfumato.query.analysis.contributions import Share, ValuesCounted
@@ -120,7 +120,7 @@ DEFECTS = {
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_wrong_law_of_the_choice_is_found(defect, monkeypatch):
     name, wrong = DEFECTS[defect]
-    right = contributions.ChosenRows.__init__
+    right = analysis_sql.ChosenRows.__init__
 
     def planted(self, sql, total):
         right(self, sql, total)
@@ -128,7 +128,7 @@ def test_a_wrong_law_of_the_choice_is_found(defect, monkeypatch):
         if total == 2:
             setattr(self, name, sql._bring(wrong(texts[getattr(self, name)])))
 
-    monkeypatch.setattr(contributions.ChosenRows, "__init__", planted)
+    monkeypatch.setattr(analysis_sql.ChosenRows, "__init__", planted)
     with pytest.raises(AssertionError):
         beside_all_choices(WIDE, 1e-6)
 

@@ -100,8 +100,8 @@ def test_duckdb_reads_the_values_or_says_the_column(kind):
 def test_beam_reads_the_values_or_says_the_column(kind):
     """From rows, where a type that Arrow makes of no Python value would be NULL, and from batches."""
     pytest.importorskip("apache_beam")
-    from sfumato.engines.beam.engine import BeamEngine
-    from sfumato.engines.beam.rows import Columns
+    from sfumato.engines.beam.beam_engine import BeamEngine
+    from sfumato.engines.beam.beam_rows import Columns
 
     array = ARRAYS[kind]
     declared = pa.schema([("k", array.type)])
@@ -151,8 +151,8 @@ def test_empty_lists_of_enumerations_do_not_stop_anything():
 
 
 def test_more_values_than_a_declared_dictionary_holds():
-    from sfumato.engines.beam.engine import BeamEngine
-    from sfumato.engines.beam.rows import Columns
+    from sfumato.engines.beam.beam_engine import BeamEngine
+    from sfumato.engines.beam.beam_rows import Columns
 
     columns = Columns(BeamEngine(pa.schema([("k", pa.dictionary(pa.int8(), pa.string()))]))._rows)
     texts = [str(i) for i in range(300)]

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.beam import rows as rows_module
-from sfumato.engines.beam.rows import Columns, declared
+from sfumato.engines.beam import beam_rows as rows_module
+from sfumato.engines.beam.beam_rows import Columns, declared
 from sfumato.errors import QueryError
 
 pytestmark = pytest.mark.long

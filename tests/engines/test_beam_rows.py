@@ -16,10 +16,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.beam import Release
-from sfumato.engines.beam import rows as rows_module
-from sfumato.engines.beam.release import SumRows
-from sfumato.engines.beam.rows import Columns, declared
-from sfumato.engines.duckdb import workers
+from sfumato.engines.beam import beam_rows as rows_module
+from sfumato.engines.beam.beam_rows import Columns, declared
+from sfumato.engines.beam.planned_release import SumRows
+from sfumato.engines.duckdb import stages as stages_module
 from sfumato.errors import EngineError
 from sfumato.query import sizes
 
@@ -318,21 +318,21 @@ def test_long_keys_go_through_all_stages(shape, small, fixed_salt):
 @pytest.fixture
 def two_at_once(monkeypatch):
     """A process in which two stages run at a time."""
-    made = workers._Turns(4 << 30, threading.Semaphore(2))
-    monkeypatch.setattr(workers, "_turns", lambda process: made)
+    made = stages_module._Turns(4 << 30, threading.Semaphore(2))
+    monkeypatch.setattr(stages_module, "_turns", lambda process: made)
 
 
 def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):
     inside, most, lock, full = [], [], threading.Lock(), threading.Barrier(2)
 
     def stage():
-        with workers.opened("UTC") as connection:
+        with stages_module.opened("UTC") as connection:
             connection.execute("CREATE TEMP TABLE mine AS SELECT 1")
             with lock:
                 inside.append(1)
                 most.append(len(inside))
             full.wait()  # two at a time, no more, no fewer
-            with workers.opened("UTC") as nested:  # would never end if it waited for a turn
+            with stages_module.opened("UTC") as nested:  # would never end if it waited for a turn
                 assert nested.execute("SELECT current_setting('memory_limit')").fetchone()[0] == "600.0 MiB"
             with lock:
                 inside.pop()
@@ -347,7 +347,7 @@ def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):
 
 def test_a_stage_that_fails_gives_its_turn_back(two_at_once):
     for _ in range(3):
-        with pytest.raises(duckdb.Error), workers.opened("UTC") as failing:
+        with pytest.raises(duckdb.Error), stages_module.opened("UTC") as failing:
             failing.execute("SELECT nothing FROM nowhere")
 
 
@@ -355,7 +355,7 @@ def test_the_databases_of_a_machine_are_within_half_of_its_memory():
     for gigabytes in (1, 2, 4, 15, 64, 1024):
         for cores in (1, 2, 4, 8, 96):
             memory = gigabytes << 30
-            at_once, each = workers.stages_at_once(memory, cores), workers.stage_bytes(memory)
+            at_once, each = stages_module.stages_at_once(memory, cores), stages_module.stage_bytes(memory)
             assert 1 <= at_once <= cores
             assert at_once == 1 or cores * at_once * each <= memory / 2
             assert each <= memory / 2
@@ -386,7 +386,7 @@ def test_a_fork_in_the_middle_of_a_stage_ends(stops, fork):
 @pytest.mark.long
 def test_stages_in_threads_spill_and_do_not_fail(two_at_once, monkeypatch):
     """Four threads, each with more than its database holds."""
-    monkeypatch.setattr(workers, "STAGE_BYTES", 32 << 20)
+    monkeypatch.setattr(stages_module, "STAGE_BYTES", 32 << 20)
     schema = pa.schema([("id", pa.int64()), ("place", pa.int64()), ("x", pa.float64())])
     table = sf.scan(schema, privacy_unit="id").group_by("place").bound(groups=3, rows=2)
     asked = table.agg(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import harmless, joins, unit_aggregates
+from sfumato.engines.duckdb import combinations, harmless, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.query import sizes
 
@@ -133,9 +133,11 @@ def test_a_sum_in_the_order_of_rows_would_be_found(monkeypatch):
 
 
 def test_a_join_that_forgets_the_unit_would_be_found(monkeypatch):
-    real = joins._side
+    real = combinations._side
     # The unit is the second of two keys; here only whether there is one is compared.
-    monkeypatch.setattr(joins, "_side", lambda *given: real(*given).replace("AS k1", "IS NOT NULL AS k1"))
+    monkeypatch.setattr(
+        combinations, "_side", lambda *given: real(*given).replace("AS k1", "IS NOT NULL AS k1")
+    )
     v, p = [(1.0, "A", 1.0, 1), (2.0, "A", 1.0, 1)], [(1.0, 20, "A"), (2.0, 30, "A")]
     parts = [rows_of(chain("join private on more", v[i : i + 1], p[i : i + 1])) for i in (0, 1)]
     assert rows_of(chain("join private on more", v, p)) != parts[0] + parts[1]
@@ -237,8 +239,8 @@ def test_rows_are_found_to_be_too_many_in_buckets_or_not(rows, few, monkeypatch,
 def test_rows_that_are_too_many_and_not_looked_for_would_be_found(monkeypatch):
     left, right = (sf.scan(pa.table({"id": [1] * n}), privacy_unit="id") for n in (1, 3))
     assert rows_of(left.join(right, on="id", rows=2)).total() == 2
-    real = joins._over
-    monkeypatch.setattr(joins, "_over", lambda *given: real(*given[:3], 9))
+    real = combinations._over
+    monkeypatch.setattr(combinations, "_over", lambda *given: real(*given[:3], 9))
     assert rows_of(left.join(right, on="id", rows=2)).total() == 3
 
 

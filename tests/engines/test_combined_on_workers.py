@@ -15,7 +15,7 @@ import sfumato.beam
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.query.table import Table

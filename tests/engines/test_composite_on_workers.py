@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.scan import unit_table
 from sfumato.query.table import Table
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.asked import ask
-from sfumato.engines.duckdb import composite, joins
+from sfumato.engines.duckdb import combinations, composite
+from sfumato.engines.sql import ask
 from sfumato.errors import ParameterError, QueryError, SqlError
 
 from .made_rows import rows_of, table
@@ -84,9 +84,9 @@ def test_a_join_by_id_alone_would_be_found(monkeypatch):
         return [rows_of(chain("join", v[i : i + 1], p[i : i + 1])) for i in (0, 1)]
 
     assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]
-    real = joins._side
-    monkeypatch.setattr(joins, "_side", lambda rows, side, keys: real(rows, side, keys[:1]))
-    monkeypatch.setattr(joins, "range", lambda n: range(1), raising=False)
+    real = combinations._side
+    monkeypatch.setattr(combinations, "_side", lambda rows, side, keys: real(rows, side, keys[:1]))
+    monkeypatch.setattr(combinations, "range", lambda n: range(1), raising=False)
     with pytest.raises((AssertionError, duckdb.Error)):
         assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import connection, sources, spill, workers
+from sfumato.engines.duckdb import connection, resources, sources, stages
 from sfumato.engines.duckdb.connection import closed, connect, lent
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, ParameterError
 from sfumato.query import sizes
@@ -364,7 +364,7 @@ def test_a_source_keeps_its_time_zone(kind, monkeypatch, tmp_path):
 
 
 def test_a_source_with_a_folder_of_its_own_needs_no_other(monkeypatch, tmp_path):
-    monkeypatch.setattr(spill, "_mine", {})
+    monkeypatch.setattr(resources, "_mine", {})
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
     rows = pa.table({"id": [1], "another name": [1]})
     table = sf.scan(rows, privacy_unit="id", temp_directory=tmp_path).group_by("another name", keys=[1, 2])
@@ -434,9 +434,9 @@ def test_types_that_stand_in_metadata_are_told_apart():
 
 
 def test_stages_are_lent_databases_too():
-    with workers.opened("UTC") as stage:
+    with stages.opened("UTC") as stage:
         home = place(stage)
         assert stage.execute("SELECT current_setting('arrow_large_buffer_size')").fetchall() == [(True,)]
-    with workers.opened("UTC") as stage:
+    with stages.opened("UTC") as stage:
         assert place(stage) == home
     assert lent_place(timezone="UTC") != home

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.catalogs.catalog_file import read
-from sfumato.engines.duckdb import databases, reading, sqlite
+from sfumato.engines.duckdb import databases, source_reader
 from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
 
 SECRET = "hunter2%"
@@ -78,7 +78,7 @@ def test_no_value_changes_another_row_or_stops_it(first, second):
 def test_a_value_of_another_type_would_be_found(tmp_path, monkeypatch):
     path = stored(tmp_path / "t.sqlite", [GOOD, ("text", *GOOD[1:])])
     assert sum(rows_of(sf.scan(path, privacy_unit="name")).values()) == 2
-    monkeypatch.setitem(sqlite._VALUES, "BIGINT", (pa.int64(), "{0}"))
+    monkeypatch.setitem(databases._VALUES, "BIGINT", (pa.int64(), "{0}"))
     with pytest.raises((duckdb.Error, pa.ArrowException, TypeError)):
         rows_of(sf.scan(path, privacy_unit="name"))
 
@@ -215,9 +215,9 @@ def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, plant
 
     a, b = (sf.scan(f"{path}/{name}", privacy_unit="id") for name in "ab")
     plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
-    moved(monkeypatch, sqlite.SqliteReader, change)
+    moved(monkeypatch, databases.SqliteReader, change)
     if planted:
-        monkeypatch.setattr(reading, "one_snapshot", nullcontext)
+        monkeypatch.setattr(source_reader, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
 
@@ -400,7 +400,7 @@ def test_texts_of_every_encoding_are_read_or_none(server, encoding, expected):
 @pytest.mark.long
 @pytest.mark.parametrize("planted", [False, True])
 def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
-    from sfumato.engines.duckdb.postgres import PostgresReader
+    from sfumato.engines.duckdb.databases import PostgresReader
 
     told(server, "DROP TABLE IF EXISTS a, b", "CREATE TABLE a AS SELECT generate_series(1, 2)::bigint AS id",
          "CREATE TABLE b AS SELECT generate_series(1, 2)::bigint AS id")  # fmt: skip
@@ -408,7 +408,7 @@ def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
     plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
     moved(monkeypatch, PostgresReader, lambda: told(server, "DELETE FROM a", "DELETE FROM b"))
     if planted:
-        monkeypatch.setattr(reading, "one_snapshot", nullcontext)
+        monkeypatch.setattr(source_reader, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
 

@@ -12,10 +12,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import sfumato as sf
-from sfumato.engines.duckdb import few_pairs, matching
-from sfumato.engines.duckdb.distinct import Rows, brought, counted
+from sfumato.engines.duckdb import distinct_values, few_pairs
+from sfumato.engines.duckdb.distinct_values import Pruned, Rows, brought, counted, matched
 from sfumato.engines.duckdb.few_pairs import most_brought
-from sfumato.engines.duckdb.matching import Pruned, matched
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
@@ -259,30 +258,30 @@ def all_values_are_brought(patch):
 
 def nothing_is_exposed(patch):
     """Only values that are left out are looked at again, and none that others could free for them."""
-    honest = matching._flow
+    honest = distinct_values._flow
 
     def flow(*given):
         brought, _, full = honest(*given)
         return brought, ~brought, full
 
-    patch.setattr(matching, "_flow", flow)
+    patch.setattr(distinct_values, "_flow", flow)
 
 
 def all_units_are_full(patch):
     """No further pairs are asked for of any unit that has a known one."""
-    honest = matching._flow
+    honest = distinct_values._flow
 
     def flow(*given):
         *values, full = honest(*given)
         return *values, np.ones_like(full)
 
-    patch.setattr(matching, "_flow", flow)
+    patch.setattr(distinct_values, "_flow", flow)
 
 
 def places_are_doubled(patch):
     """Those of units that are left when others are pruned."""
-    honest = matching._flow
-    patch.setattr(matching, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
+    honest = distinct_values._flow
+    patch.setattr(distinct_values, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
 
 
 def units_in_a_bucket_are_full(patch):

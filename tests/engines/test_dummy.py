@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import sources
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, SfumatoError
 from sfumato.query.table import Table
 from sfumato.query.tables.dummy import MADE_UP

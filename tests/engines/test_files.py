@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import Report
-from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
 from sfumato.errors import EngineError, ParameterError, RefusalError
 from sfumato.query.released.chart import bar_chart
@@ -454,11 +454,11 @@ print(seen() == expected)
 @pytest.mark.long
 def test_a_child_has_a_folder_of_its_own(tmp_path):
     code = """
-from sfumato.engines.duckdb import spill
-mine = spill.ready()
+from sfumato.engines.duckdb.resources import spill_folder
+mine = spill_folder()
 child = os.fork()
 if child == 0:
-    assert spill.ready() != mine and len(os.listdir(os.environ["TMPDIR"])) == 2
+    assert spill_folder() != mine and len(os.listdir(os.environ["TMPDIR"])) == 2
     sys.exit(0)
 print(os.waitpid(child, 0)[1], os.listdir(os.environ["TMPDIR"]) == [os.path.basename(mine)], seen() == expected)
 """
@@ -470,8 +470,8 @@ print(os.waitpid(child, 0)[1], os.listdir(os.environ["TMPDIR"]) == [os.path.base
 def test_a_worker_of_multiprocessing_takes_its_folder_along(tmp_path):
     code = """
 import multiprocessing
-from sfumato.engines.duckdb import spill
-process = multiprocessing.get_context("fork").Process(target=spill.ready)
+from sfumato.engines.duckdb.resources import spill_folder
+process = multiprocessing.get_context("fork").Process(target=spill_folder)
 process.start()
 process.join()
 print(process.exitcode, len(os.listdir(os.environ["TMPDIR"])))
@@ -515,39 +515,39 @@ os.kill(os.getpid(), 9)
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(spill, "_mine", {})
+    monkeypatch.setattr(resources, "_mine", {})
     yield tmp_path
-    spill._remove()
+    resources._remove()
 
 
 def test_what_lives_is_not_swept(folder, in_child):
-    mine = Path(spill.ready())
+    mine = Path(resources.spill_folder())
     for _ in range(3):
-        in_child(spill.sweep)
-        spill.sweep()
+        in_child(resources.sweep_spill_folders)
+        resources.sweep_spill_folders()
     assert list(folder.iterdir()) == [mine]
 
 
 def test_nothing_else_is_swept(folder):
-    (folder / f"{spill.NEW}x").mkdir()
+    (folder / f"{resources.NEW}x").mkdir()
     (folder / "sfumato-x").mkdir()
     (folder / "kept").mkdir()
     (folder / "kept" / "file").touch()
-    (folder / f"{spill.LOCKED}link").symlink_to(folder / "kept")
-    (folder / f"{spill.LOCKED}file").touch()
-    dead = folder / f"{spill.LOCKED}dead"
+    (folder / f"{resources.LOCKED}link").symlink_to(folder / "kept")
+    (folder / f"{resources.LOCKED}file").touch()
+    dead = folder / f"{resources.LOCKED}dead"
     (dead / "0").mkdir(parents=True)
     (dead / "0" / "link").symlink_to(folder / "kept")
     before = {p.name for p in folder.iterdir()}
-    spill.sweep()
+    resources.sweep_spill_folders()
     assert before - {p.name for p in folder.iterdir()} == {dead.name}
     assert (folder / "kept" / "file").exists()
 
 
 def test_a_folder_of_temporary_files_that_is_gone_is_no_error_at_the_end(folder):
-    spill.ready()
+    resources.spill_folder()
     shutil.rmtree(folder)
-    spill._remove()
+    resources._remove()
     folder.mkdir()
 
 
@@ -556,7 +556,7 @@ def test_a_folder_of_temporary_files_that_shows_nothing_is_not_swept(folder, mon
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "scandir", closed)
-    assert Path(spill.ready()).is_dir()
+    assert Path(resources.spill_folder()).is_dir()
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o777])
@@ -580,22 +580,22 @@ def test_the_folder_is_its_owners_whatever_new_files_are(mask, folder, monkeypat
     monkeypatch.setattr(os, "open", check)
     before = os.umask(mask)
     try:
-        mine = spill.ready()
+        mine = resources.spill_folder()
     finally:
         os.umask(before)
     assert seen and stat.S_IMODE(os.stat(mine).st_mode) == 0o700
 
 
 def test_a_handler_of_a_signal_may_need_the_folder_while_it_is_made(folder, monkeypatch):
-    made, told = spill._made, []
+    made, told = resources._made, []
 
     def interrupted(*arguments):
-        monkeypatch.setattr(spill, "_made", made)
-        told.append(spill.ready())
+        monkeypatch.setattr(resources, "_made", made)
+        told.append(resources.spill_folder())
         return made(*arguments)
 
-    monkeypatch.setattr(spill, "_made", interrupted)
-    thread = threading.Thread(target=lambda: told.append(spill.ready()), daemon=True)
+    monkeypatch.setattr(resources, "_made", interrupted)
+    thread = threading.Thread(target=lambda: told.append(resources.spill_folder()), daemon=True)
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
@@ -603,64 +603,64 @@ def test_a_handler_of_a_signal_may_need_the_folder_while_it_is_made(folder, monk
 
 
 def test_folders_of_others_are_not_swept(folder, monkeypatch):
-    dead = folder / f"{spill.LOCKED}dead"
+    dead = folder / f"{resources.LOCKED}dead"
     dead.mkdir()
     monkeypatch.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
-    spill.sweep()
+    resources.sweep_spill_folders()
     assert dead.exists()
 
 
 def test_a_folder_that_was_opened_to_others_is_closed_again(folder):
-    mine = Path(spill.ready())
+    mine = Path(resources.spill_folder())
     mine.chmod(0o755)
-    assert spill.ready() == str(mine)
+    assert resources.spill_folder() == str(mine)
     assert stat.S_IMODE(mine.stat().st_mode) == 0o700
 
 
 def test_a_folder_that_was_cleared_away_is_made_again(folder, in_child):
-    mine = Path(spill.ready())
+    mine = Path(resources.spill_folder())
     mine.rmdir()
-    assert spill.ready() == str(mine)
+    assert resources.spill_folder() == str(mine)
     assert stat.S_IMODE(mine.stat().st_mode) == 0o700
-    in_child(spill.sweep)
+    in_child(resources.sweep_spill_folders)
     assert mine.exists()
 
 
 def test_a_folder_that_cannot_be_made_again_closes_no_other_file(folder):
-    spill.ready()
+    resources.spill_folder()
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir()
     folder.rmdir()
     with pytest.raises(EngineError, match="no folder for rows that do not fit in memory can be made"):
-        spill.ready()
+        resources.spill_folder()
     with (
         open(os.devnull) as other,
         pytest.raises(EngineError, match="no folder for rows"),
     ):  # which may have the lock's number
-        spill.ready()
+        resources.spill_folder()
     assert other.closed
     folder.mkdir()
-    assert os.path.isdir(spill.ready())
+    assert os.path.isdir(resources.spill_folder())
 
 
 def test_a_sweep_removes_what_it_has_locked_alone(folder, monkeypatch):
     """And not what was made again under that name since."""
-    mine = Path(spill.ready())
-    locked = spill.fcntl.flock
+    mine = Path(resources.spill_folder())
+    locked = resources.fcntl.flock
 
     def late(opened, how):
-        monkeypatch.setattr(spill.fcntl, "flock", locked)
+        monkeypatch.setattr(resources.fcntl, "flock", locked)
         mine.rmdir()
-        (Path(spill.ready()) / "rows").touch()
+        (Path(resources.spill_folder()) / "rows").touch()
         locked(opened, how)
 
-    monkeypatch.setattr(spill.fcntl, "flock", late)
-    spill.sweep()
+    monkeypatch.setattr(resources.fcntl, "flock", late)
+    resources.sweep_spill_folders()
     assert (mine / "rows").exists()
 
 
 def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
-    mine = Path(spill.ready())
+    mine = Path(resources.spill_folder())
     mine.rmdir()
     mine.symlink_to("/")
     with pytest.raises(EngineError, match="set TMPDIR"):

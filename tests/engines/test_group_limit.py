@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.group_limit import first_pairs, kept_pairs
+from sfumato.engines.duckdb.contribution_limits import first_pairs, kept_pairs
 
 SALT = 77
 HASH = f"hash(hash({SALT}::UBIGINT, u, k0, k1))"

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import tree
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Derive, Kind

@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 
 import sfumato as sf
 from sfumato.engines.duckdb import lines
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError, SqlError
 from sfumato.query import sizes

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
 from sfumato.query.table import Table
 from sfumato.query.tables.combining import PerUnit

@@ -16,7 +16,7 @@ from scipy.stats import gamma
 
 import sfumato as sf
 from sfumato.audit import VectorLaw, closeness
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError

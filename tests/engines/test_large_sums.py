@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
 from sfumato.noise import SeededWords

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 import sfumato.beam
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError, SqlError
 from sfumato.query.schema import Derive, Filter
 

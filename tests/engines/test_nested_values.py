@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.harmless import described, harmless, within_types
 from sfumato.errors import ColumnError, SfumatoError
 from sfumato.query.engine import ExactQuery

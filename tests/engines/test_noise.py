@@ -16,7 +16,7 @@ import pytest
 from scipy import special
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.plans.plan import Plan

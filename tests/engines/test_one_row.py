@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import joins
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb import combinations
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
 
 from .made_rows import rows_of
@@ -78,12 +78,12 @@ def test_elsewhere_a_limit_is_asked_for(name):
 
 
 def test_a_join_that_forgets_to_look_would_be_found(monkeypatch):
-    real = joins.source_of
+    real = combinations.source_of
 
     def forgetful(text, parts, schema, resources, unique=(), looked=None):
         return real(text, parts, schema, resources, unique or parts[0].unique, looked)
 
-    monkeypatch.setattr(joins, "source_of", forgetful)
+    monkeypatch.setattr(combinations, "source_of", forgetful)
     made(SEVERAL["joined with rows"]).agg(n=sf.count())  # which the test above would report
 
 

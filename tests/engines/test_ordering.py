@@ -14,8 +14,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import ordering, shaped
-from sfumato.engines.duckdb.kinds import column_of
 from sfumato.engines.duckdb.ordering import peers, rows_apart, told_apart
+from sfumato.engines.duckdb.row_steps import column_of
 from sfumato.query.tables.shaping import PLACES, RANKS, WindowCall
 
 from .made_rows import rows_of
@@ -30,18 +30,18 @@ ORDERED = re.compile(
 )
 # All that other modules than `ordering` have of it, and why the order of rows does not matter there.
 ELSEWHERE = {
-    "contributions.py": ["list_sort(list({"],  # sorted
-    "distinct.py": ["list(leaves) AS ", "u, list(leaf) AS leaves FROM (", "list(leaf) AS leaves FROM (",
+    "analysis_sql.py": ["list_sort(list({"],  # sorted
+    "distinct_values.py": ["list(leaves) AS ", "u, list(leaf) AS leaves FROM (", "list(leaf) AS leaves FROM (",
                     "flatten(list(", "list({'leaf': leaf, 'weight': weight}) AS ", "list({'leaf': leaf, 'weight': weight}) AS ",
                     "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"],  # sets, of which sizes are taken
-    "exact_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT "],  # both after order_by
+    "bounding_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT ",  # both after order_by
+                        ", list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
     "few_pairs.py": [" LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
-    "joins.py": [" LIMIT 1"],  # whether there is a row
-    "outside.py": [") AS groups LIMIT "],  # of a released table
+    "combinations.py": [" LIMIT 1"],  # whether there is a row
+    "post_processing.py": [") AS groups LIMIT "],  # of a released table
     "parquet.py": [" LIMIT 1"],  # whether there is a row
     "public_keys.py": [" LIMIT 1"],  # of public keys, behind order_by
     "shaped.py": [") AS other LIMIT 1"],  # of one row
-    "staged_sql.py": ["list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
     "question_check.py": [" LIMIT ", " LIMIT "],  # both after order_by
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined
+from sfumato.engines.duckdb import combinations, combined_rows
 from sfumato.errors import CatalogError, QueryError
 
 from .made_rows import rows_of, table
@@ -118,9 +118,9 @@ def dropped_where_shared(real):
     """The rule that suggests itself: rows whose key several units have belong to none."""
 
     def planted(how, here, there, resources):
-        name = combined.identifier(how.key)
-        whose = f"count(DISTINCT {combined.identifier(str(there.unit))}) OVER (PARTITION BY {name}) = 1"
-        alone = combined.replace(
+        name = combined_rows.identifier(how.key)
+        whose = f"count(DISTINCT {combined_rows.identifier(str(there.unit))}) OVER (PARTITION BY {name}) = 1"
+        alone = combined_rows.replace(
             there, after=lambda relation: f"SELECT * FROM ({there.after(relation)}) QUALIFY {whose}"
         )
         return real(how, here, alone, resources)
@@ -133,9 +133,8 @@ def test_rows_that_others_take_away_would_be_found(monkeypatch):
     c, o = [(1.0, "a", 20), (1.0, "b", 20)], [(1, 1.0, 0.5)]
     parts = [rows_of(catalog(c[i : i + 1], o, []).table("orders")) for i in (0, 1)]
     assert rows_of(catalog(c, o, []).table("orders")) == parts[0] + parts[1]
-    from sfumato.engines.duckdb import combinations
 
-    monkeypatch.setattr(combinations, "reached", dropped_where_shared(combined.reached))
+    monkeypatch.setattr(combinations, "reached", dropped_where_shared(combined_rows.reached))
     assert rows_of(catalog(c, o, []).table("orders")) != parts[0] + parts[1]
 
 

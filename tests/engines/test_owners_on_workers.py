@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import hops
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.duckdb.staged_sql import StagedSql
+from sfumato.engines.duckdb import stages
+from sfumato.engines.duckdb.bounding_sql import BoundingSql
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Hop
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query import sizes
@@ -146,7 +146,7 @@ def planted(text: Callable[..., str], old: str, new: str) -> Callable[..., str]:
 @pytest.mark.parametrize("name", ["orders", "lines of units of two columns"])
 def test_keys_that_a_unit_has_twice_would_be_found(name, monkeypatch, fixed_salt):
     assert not differs(name)
-    for owner, text in ((hops, "reached_rows"), (Hop, "owners_sent")):
+    for owner, text in ((stages, "reached_rows"), (Hop, "owners_sent")):
         monkeypatch.setattr(owner, text, planted(getattr(owner, text), "SELECT DISTINCT", "SELECT"))
     assert differs(name)
 
@@ -154,9 +154,9 @@ def test_keys_that_a_unit_has_twice_would_be_found(name, monkeypatch, fixed_salt
 @pytest.mark.long
 def test_equal_keys_that_go_to_two_workers_would_be_found(monkeypatch, fixed_salt):
     monkeypatch.setattr(
-        hops,
+        stages,
         "_shard",
-        lambda column, schema, shards: f"CAST(hash(CAST({hops.identifier(column)} AS VARCHAR)) % {shards} AS INTEGER) AS shard",
+        lambda column, schema, shards: f"CAST(hash(CAST({stages.identifier(column)} AS VARCHAR)) % {shards} AS INTEGER) AS shard",
     )  # fmt: skip
     assert differs("orders")
 
@@ -164,7 +164,7 @@ def test_equal_keys_that_go_to_two_workers_would_be_found(monkeypatch, fixed_sal
 @pytest.mark.long
 def test_keys_without_a_value_that_meet_would_be_found(monkeypatch, fixed_salt):
     monkeypatch.setattr(
-        hops, "reached_rows", planted(hops.reached_rows, "l.k = r.k", "l.k IS NOT DISTINCT FROM r.k")
+        stages, "reached_rows", planted(stages.reached_rows, "l.k = r.k", "l.k IS NOT DISTINCT FROM r.k")
     )
     assert not differs("orders")  # they do not come this far
     for name, key in (("owners_sent", "id"), ("rows_sent", "customer")):
@@ -309,7 +309,7 @@ def test_sums_of_parts_in_another_order_are_the_same(name, owners, fixed_salt):
 
 @pytest.mark.parametrize("order", ["partial_order", "total_order"])
 def test_sums_in_no_order_would_be_found(order, monkeypatch, fixed_salt, as_if_many):
-    monkeypatch.setattr(StagedSql, order, "")
+    monkeypatch.setattr(BoundingSql, order, "")
     found = kinds_of_outputs(LARGER["groups"], order == "partial_order")
     assert found[order == "total_order"] > 1
 

@@ -223,7 +223,7 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
 
 @pytest.mark.long
 def test_stages_run_in_children(in_child):
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.engines.duckdb.stages import Stages
 
     rows = pa.table({"id": [1, 2, 2], "k": [1, 1, 2]})

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combinations, combined, joins, shaped
+from sfumato.engines.duckdb import combinations, combined_rows, shaped
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
@@ -130,7 +130,7 @@ def test_every_source(kind, tmp_path):
 
 def over_everybody(monkeypatch):
     """A planted defect: a number of all rows beside each."""
-    real = joins._side
+    real = combinations._side
 
     def side(rows, part, keys):
         return (
@@ -139,13 +139,13 @@ def over_everybody(monkeypatch):
             else real(rows, part, keys)
         )
 
-    monkeypatch.setattr(joins, "_side", side)
+    monkeypatch.setattr(combinations, "_side", side)
 
 
 def of_everybody(monkeypatch):
     """A planted defect: a unit is joined with the rows of others too."""
-    real = joins._side
-    monkeypatch.setattr(joins, "_side", lambda *given: real(*given).replace("AS k0", "// 2 AS k0"))
+    real = combinations._side
+    monkeypatch.setattr(combinations, "_side", lambda *given: real(*given).replace("AS k0", "// 2 AS k0"))
 
 
 @pytest.mark.parametrize("plant", [over_everybody, of_everybody])
@@ -292,7 +292,7 @@ def test_a_defect_in_a_foreign_key_is_found(monkeypatch, planted):
     orders = pa.table({"id": list(range(40)), "account": list(range(40))})
     lines = pa.table({"order": list(range(40))})
     if planted:
-        real = combined.reached
+        real = combined_rows.reached
 
         def reached(how, here, there, resources):
             kept = f"QUALIFY row_number() OVER (PARTITION BY {how.key} ORDER BY person) = 1"

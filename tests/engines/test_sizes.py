@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato
-from sfumato.engines.duckdb import group_limit
+from sfumato.engines.duckdb import contribution_limits
 from sfumato.query import sizes
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Count, CountUnits, DistinctMatched, UnitSum
@@ -21,7 +21,7 @@ PACKAGE = Path(sfumato.__file__).parent
 # What else is a large number in a module of an engine, and why no path hides behind it.
 OTHERS = {
     "refuses what is larger, in words or by NULL, which tests of that limit show": {
-        "beam/rows.py": {"VALUE_BYTES"},
+        "beam/beam_rows.py": {"VALUE_BYTES"},
         "duckdb/combined_stages.py": {"PUBLIC_BYTES"},
         "duckdb/expressions/costs.py": {"MOST_HELD", "LARGEST_PATTERN"},
         "duckdb/expressions/judge.py": {"LONGEST", "_MOST_OPERATIONS"},
@@ -31,30 +31,30 @@ OTHERS = {
         "duckdb/expressions/times.py": {"_LONGEST_FORMAT"},
         "duckdb/expressions/total.py": {"_LONGEST", "_LONGEST_LIST", "_MOST_PARTS"},
         "duckdb/harmless.py": {"JSON_BYTES"},
-        "duckdb/matching.py": {"_MOST_WAYS"},
+        "duckdb/distinct_values.py": {"_MOST_WAYS"},
         "duckdb/lines.py": {"MOST_BYTES", "MOST_QUOTED", "MOST_JSON"},
         "duckdb/stages.py": {"KEYS_BYTES"},
-        "duckdb/steps.py": {"MOST_STEPS"},
-        "spark/engine.py": {"PUBLIC_ROWS"},
+        "duckdb/row_steps.py": {"MOST_STEPS"},
+        "spark/spark_engine.py": {"PUBLIC_ROWS"},
     },
     "is a number of shards, of which tests have one to four, or memory, which tests of resources make small": {
-        "beam/engine.py": {"SHARDS"},
+        "beam/beam_engine.py": {"SHARDS"},
         "duckdb/resources.py": {"LEAST_BYTES"},
-        "duckdb/workers.py": {"STAGE_BYTES"},
-        "spark/engine.py": {"GROUP_SHARDS"},
+        "duckdb/stages.py": {"STAGE_BYTES"},
+        "spark/spark_engine.py": {"GROUP_SHARDS"},
     },
     "is no size of data: a length of a text that is shown, a factor, a version, made-up rows": {
-        "duckdb/contributions.py": {"LARGEST"},
-        "duckdb/dummy.py": {"_STEPS", "_NULLS", "_LARGEST"},
+        "duckdb/analysis_sql.py": {"LARGEST"},
+        "duckdb/dummy_source.py": {"_STEPS", "_NULLS", "_LARGEST"},
         "duckdb/expressions/binding.py": {"_SHORT"},
         "duckdb/expressions/judge.py": {"_SHORT"},
         "duckdb/shaped.py": {"_FARTHEST"},
-        "duckdb/inference.py": {"SAMPLE"},  # what is inferred is part of the answer, here and in layout
-        "duckdb/layout.py": {"_PREAMBLE", "_SAMPLE"},
+        "duckdb/column_types.py": {"SAMPLE"},  # what is inferred is part of the answer, here and in layout
+        "duckdb/text_files.py": {"_PREAMBLE", "_SAMPLE"},
         "duckdb/lines.py": {"_SAID"},
         "duckdb/unit_aggregates.py": {"_SUMMED"},  # of types
         "question_check.py": {"FEW", "MANY"},  # rows that are added
-        "duckdb/remote.py": {"_SILENCE"},
+        "duckdb/addresses.py": {"_SILENCE"},
         "secret.py": {"BYTES"},
         "spark/session.py": {"JAVA"},
     },
@@ -125,7 +125,9 @@ def test_a_fault_behind_a_size_is_seen_where_sizes_are_small(openers, monkeypatc
     def kept() -> int:
         return sum(batch.num_rows for batch in openers("duckdb")(rows).statistics(query, 100))
 
-    monkeypatch.setattr(group_limit, "_kept", lambda pairs, columns, *_: f"SELECT {columns} FROM {pairs}")
+    monkeypatch.setattr(
+        contribution_limits, "_kept", lambda pairs, columns, *_: f"SELECT {columns} FROM {pairs}"
+    )
     assert kept() == 13
     request.getfixturevalue("small_sizes")
     assert kept() == 20

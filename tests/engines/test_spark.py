@@ -22,7 +22,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.spark import tasks
-from sfumato.engines.spark.engine import SparkEngine, failed
+from sfumato.engines.spark.spark_engine import SparkEngine, failed
 from sfumato.engines.spark.tasks import _by_shard, shipped
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, SfumatoError
@@ -484,23 +484,21 @@ def test_a_worker_without_a_module_says_so():
         list(function(iter([])))
 
 
-@dataclass(frozen=True)
-class Passed:
+def passed(batches: Iterator[int]) -> Iterator[int]:
     """A task that passes batches on."""
-
-    def __call__(self, batches: Iterator[int]) -> Iterator[int]:
-        yield from batches
+    yield from batches
 
 
-class PassedToo(Passed):
+def passed_too(batches: Iterator[int]) -> Iterator[int]:
     """Another kind of task."""
+    yield from batches
 
 
 def test_what_a_task_imported_is_looked_through_no_more_when_it_has_ended(monkeypatch):
     done = []
     monkeypatch.setattr(tasks.gc, "freeze", lambda: done.append(done.count(0)))
     tasks.settle.cache_clear()
-    for task in (Passed(), Passed(), PassedToo(), Passed()):
+    for task in (passed, passed, passed_too, passed):
         for item in shipped(task)(iter([0])):
             done.append(item)
     assert done == [0, 1, 0, 0, 3, 0]  # after the first of each kind
@@ -549,7 +547,7 @@ def test_the_secret_is_in_no_event_log(spark, frame_of):
 def test_the_secret_is_in_no_log_of_what_is_sent_to_java(frame_of, caplog, monkeypatch, planted):
     """py4j writes each command, with the functions in it, into a log of level DEBUG."""
     if planted:
-        monkeypatch.setattr("sfumato.engines.spark.engine.unlogged", nullcontext)
+        monkeypatch.setattr("sfumato.engines.spark.spark_engine.unlogged", nullcontext)
     asked = question(frame_of(ROWS))
     work = asked.table._engine.work(asked.plan(**BUDGET))
     with caplog.at_level(logging.DEBUG, "py4j"):

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import sfumato as sf
-from sfumato.engines.spark import engine
-from sfumato.engines.spark.engine import failed
-from sfumato.engines.spark.tasks import Partials
+from sfumato.engines.spark import spark_engine
+from sfumato.engines.spark.spark_engine import failed
+from sfumato.engines.spark.tasks import sum_rows
 from sfumato.errors import EngineError, RefusalError
 
 PRIVATE = "a private value"
@@ -71,7 +71,9 @@ def test_what_a_worker_says_before_it_has_seen_a_row(spark, monkeypatch):
     rows = spark.range(3).selectExpr("id", "1D AS x")
     asked = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(s=sf.sum("x", lower=0, upper=5))
     monkeypatch.setattr(
-        engine, "Partials", lambda stages, table: Partials(replace(stages, version="0.1"), table)
+        spark_engine,
+        "sum_rows",
+        lambda stages, *others: sum_rows(replace(stages, version="0.1"), *others),
     )
     with pytest.raises(
         EngineError, match="failed: a worker has DuckDB .*, but the release was made with 0.1 "

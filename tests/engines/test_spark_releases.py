@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.spark import engine as engine_module
-from sfumato.engines.spark.engine import SparkEngine
+from sfumato.engines.spark import spark_engine as engine_module
+from sfumato.engines.spark.spark_engine import SparkEngine
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 

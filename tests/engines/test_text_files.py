@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli.main import _types
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import ColumnError, EngineError, QueryError, SqlError
 
 pytestmark = pytest.mark.noise_cannot_matter("rows are looked at before any noise")

@@ -23,7 +23,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import connection
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import CatalogError, ParameterError, QueryError, RefusalError, SqlError
 from sfumato.exact.rationals import canonical_bytes
 from sfumato.query.canonical_form import canonical

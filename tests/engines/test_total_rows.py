@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import exact_sql
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.engines.duckdb import bounding_sql
+from sfumato.engines.duckdb.contribution_limits import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.query import sizes
 from sfumato.query.engine import ExactQuery
@@ -311,7 +311,7 @@ def test_a_limit_in_each_group_is_seen(openers, fixed_salt, monkeypatch) -> None
             for name, body in steps.items()
         }
 
-    monkeypatch.setattr(exact_sql, "kept_rows", in_each_group)
+    monkeypatch.setattr(bounding_sql, "kept_rows", in_each_group)
     assert sum(map(bool, moves(openers("duckdb"), "everything").values())) >= 2
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combinations, joins
+from sfumato.engines.duckdb import combinations
 from sfumato.errors import ParameterError
 from sfumato.query import sizes
 
@@ -80,9 +80,9 @@ def differs() -> bool:
 
 
 def of_all_units(monkeypatch):
-    real = joins.UnitLimit.kept
+    real = combinations.UnitLimit.kept
     monkeypatch.setattr(
-        joins.UnitLimit, "kept", lambda self: real(self).replace(f"PARTITION BY {self._unit} ", "")
+        combinations.UnitLimit, "kept", lambda self: real(self).replace(f"PARTITION BY {self._unit} ", "")
     )
 
 
@@ -99,20 +99,24 @@ def behind_the_join(monkeypatch):
 
 
 def one_more(monkeypatch):
-    real = joins.UnitLimit.kept
-    monkeypatch.setattr(joins.UnitLimit, "kept", lambda self: real(self).replace("<= most", "<= most + 5"))
+    real = combinations.UnitLimit.kept
+    monkeypatch.setattr(
+        combinations.UnitLimit, "kept", lambda self: real(self).replace("<= most", "<= most + 5")
+    )
 
 
 def never(monkeypatch):
-    monkeypatch.setattr(joins.UnitLimit, "look", lambda self: "wide AS (SELECT 1) FROM wide WHERE false")
-    monkeypatch.setattr(joins.UnitLimit, "kept", lambda self: "FROM left_rows")
+    monkeypatch.setattr(
+        combinations.UnitLimit, "look", lambda self: "wide AS (SELECT 1) FROM wide WHERE false"
+    )
+    monkeypatch.setattr(combinations.UnitLimit, "kept", lambda self: "FROM left_rows")
 
 
 def as_they_come(monkeypatch):
     """In the order of rows' values backwards: it is not that of the definition."""
-    real = joins.UnitLimit.kept
+    real = combinations.UnitLimit.kept
     monkeypatch.setattr(
-        joins.UnitLimit, "kept", lambda self: real(self).replace("ORDER BY hash(", "ORDER BY -hash(")
+        combinations.UnitLimit, "kept", lambda self: real(self).replace("ORDER BY hash(", "ORDER BY -hash(")
     )
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, shaped
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb import combined_rows, shaped
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
 from . import made_rows
 from .made_rows import table
@@ -124,12 +124,14 @@ def test_a_window_over_all_units_would_be_found(monkeypatch):
 
 def test_groups_without_their_unit_would_be_found(monkeypatch):
     rows = [(1.0, "A", 1.0, 1), (2.0, "A", 2.0, 1)]
-    text, real = "SELECT id, n, count(*) AS c FROM visits GROUP BY id, n", combined.compared
+    text, real = "SELECT id, n, count(*) AS c FROM visits GROUP BY id, n", combined_rows.compared
     for same in (True, False):
         whole, parts = rows_of(text, rows, []), [rows_of(text, rows[i : i + 1], []) for i in (0, 1)]
         assert (whole == parts[0] + parts[1]) is same
         monkeypatch.setattr(
-            combined, "compared", lambda name, schema: "1::DOUBLE" if name == "id" else real(name, schema)
+            combined_rows,
+            "compared",
+            lambda name, schema: "1::DOUBLE" if name == "id" else real(name, schema),
         )
 
 

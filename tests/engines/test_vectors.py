@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics import vector_sum

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import reading
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
-from sfumato.engines.duckdb.kinds import column_of
-from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
-from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb import source_reader
+from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql, each_of
+from sfumato.engines.duckdb.row_steps import column_of
+from sfumato.query import sizes
 from sfumato.query.engine import ExactQuery
 from sfumato.query.table import LARGEST_LIMIT
+from sfumato.sql_text import identifier
 from sfumato.transformations import (
     Axis,
     Ball,
@@ -115,12 +115,12 @@ def create(connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str,
 
 def looked_at(
     connection: duckdb.DuckDBPyConnection, asked: ExactQuery, few_rows: bool
-) -> Iterator[tuple[ExactSql, Overflows]]:
+) -> Iterator[tuple[BoundingSql, Overflows]]:
     """Yield the statements of a query on one machine and in stages, each with what it can compute."""
     options = ("rows", list(COLUMNS), SCHEMA, 77, 1 if few_rows else None)
-    whole, staged, tables = ExactSql(asked, *options), StagedSql(asked, *options), {}
+    whole, staged, tables = BoundingSql(asked, *options), BoundingSql(asked, *options, staged=True), {}
 
-    def one(writer: ExactSql, text: str, name: str = "") -> tuple[ExactSql, Overflows]:
+    def one(writer: BoundingSql, text: str, name: str = "") -> tuple[BoundingSql, Overflows]:
         found = Overflows(bound_plan(connection, text), tables)
         if name:
             create(connection, name, columns_of(connection, text))
@@ -144,13 +144,71 @@ CASES = [
 FIRST_TIER = {("private", 126, LARGEST_LIMIT), ("scaled", LARGEST_LIMIT, LARGEST_LIMIT), ("total", 3, 3)}
 
 
-def undeclared(writer: ExactSql, found: Overflows) -> set[tuple[str, str]]:
+# Types of columns that have the same name in every query, where they are: of rows, of units, and of pairs.
+TYPES = {
+    "h": "UBIGINT",
+    "below": "UBIGINT",
+    "many": "BOOLEAN",
+    "shard": "INTEGER",
+    "leaves": "UBIGINT[]",
+} | dict.fromkeys(
+    (
+        "n",
+        "m",
+        "w",
+        "sure",
+        "copy",
+        "start",
+        "b",
+        "r",
+        "p",
+        *(f"b{word}" for word in range(sizes.BITMAP_WORDS)),
+    ),
+    "BIGINT",
+)
+
+
+def types(writer: BoundingSql) -> dict[str, set[str]]:
+    """Return the types of the columns that statements compute, by name; there may be several in several tables."""
+    columns = {"u": writer.query.unit, **{f"v:{name}": name for name in writer._used}}
+    columns |= dict(zip(writer.keys, writer.query.keys, strict=True))
+    named = TYPES | {alias: writer.schema[name].type_name for alias, name in columns.items()}
+    found = {name: {kind} for name, kind in (named | writer.values.types).items()}
+
+    def add(name: str, *kinds: str) -> None:
+        found.setdefault(name, set()).update(kinds)
+
+    for part in writer.parts:
+        add(part.coordinate, *part.types)
+    for index, tree in enumerate(writer.trees):
+        leaf, first = tree.place_type, f"first{index}"
+        entries = f"STRUCT(leaf {leaf}, m BIGINT)", f"STRUCT(leaf {leaf}, weight {tree.weight_type})"
+        add("leaf", leaf, *entries)
+        add(first, leaf)
+        add(each_of(first), "BIGINT")
+        add("one", "BIGINT", "HUGEINT")
+        add("weight", tree.weight_type, "HUGEINT")
+        add(tree.names[0], *(f"{entry}[]" for entry in entries))
+        if isinstance(tree, DistinctMatched):
+            add("u", "UBIGINT")
+            add(tree.names[0], "UBIGINT[][]", "STRUCT(sure BIGINT, sets UBIGINT[][])")
+        elif isinstance(tree, DistinctShared):
+            add(tree.names[0], "BIGINT")
+        elif isinstance(tree, RowsInBins):
+            add("bins", "HUGEINT[]")
+            for name in tree.names:
+                add(name, "HUGEINT")
+    return found
+
+
+def undeclared(writer: BoundingSql, found: Overflows) -> set[tuple[str, str]]:
     """Return columns of a type that their writer does not declare, at any depth of a statement."""
+    declared = types(writer)
     return {
         (name, kind)
         for name, kinds in found.projected.items()
         for kind in kinds
-        if kind not in writer.types.get(name, ()) and name not in COLUMNS and "(" not in name
+        if kind not in declared.get(name, ()) and name not in COLUMNS and "(" not in name
     }
 
 
@@ -174,11 +232,13 @@ def test_shortened_vectors_are_as_declared(connection):
 
 def test_columns_of_stages_are_as_declared(connection):
     """As DESCRIBE has them, in the order of the statement."""
-    writer = StagedSql(query("private", 5, 7, statistics(7)), "rows", list(COLUMNS), SCHEMA, 77)
+    writer = BoundingSql(
+        query("private", 5, 7, statistics(7)), "rows", list(COLUMNS), SCHEMA, 77, staged=True
+    )
     described = columns_of(connection, writer.partials(4))
     for name, kind in described.items():
         if name not in {tree.names[0] for tree in writer.trees}:
-            assert kind in writer.types[name], name
+            assert kind in types(writer)[name], name
 
 
 @pytest.mark.parametrize(
@@ -193,7 +253,7 @@ def test_columns_of_stages_are_as_declared(connection):
 )
 def test_seeded_faults_are_seen(connection, found, fault):
     asked = query("private", 200, 7, [CountUnits(), Count(7, "real", -10)])
-    writer = ExactSql(asked, "rows", list(COLUMNS), SCHEMA, 77)
+    writer = BoundingSql(asked, "rows", list(COLUMNS), SCHEMA, 77)
     text = re.sub(found, fault, writer.text())
     assert text != writer.text()
     looked = Overflows(bound_plan(connection, text))
@@ -226,13 +286,13 @@ def shop(tmp_path_factory) -> str:
 @pytest.fixture
 def statements(monkeypatch) -> list[tuple[str, Any]]:
     """The statements that read rows, as they are run, with their plans."""
-    found, run = list[tuple[str, Any]](), reading.batches
+    found, run = list[tuple[str, Any]](), source_reader.batches
 
     def looked(connection: duckdb.DuckDBPyConnection, text: str, rows: int) -> Iterator[pa.RecordBatch]:
         found.append((text, bound_plan(connection, text)))
         return run(connection, text, rows)
 
-    monkeypatch.setattr(reading, "batches", looked)
+    monkeypatch.setattr(source_reader, "batches", looked)
     return found
 
 

@@ -413,7 +413,7 @@ def test_a_table_for_analysts_takes_no_words(people):
 
 def charged(monkeypatch, people):
     """Return the epsilons of all that is drawn for advice and its releases, and how often rows are read for it."""
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.query.released.release import Release
 
     drawn, read = [], []

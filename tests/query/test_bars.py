@@ -293,9 +293,9 @@ def test_a_release_on_workers_has_bars_of_the_noise_alone_and_says_so():
 @pytest.mark.noise_cannot_matter("nothing is drawn of rows")
 def test_columns_of_a_release_on_spark_say_it():
     pytest.importorskip("pyspark")
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.engines.duckdb.stages import Stages
-    from sfumato.engines.spark.engine import spark_outputs
+    from sfumato.engines.spark.spark_engine import spark_outputs
     from sfumato.engines.work import Work
 
     rows = pa.schema({"id": pa.int64(), "town": pa.int64(), "x": pa.float64()})

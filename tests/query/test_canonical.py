@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.asked import ask
+from sfumato.engines.sql import ask
 from sfumato.exact.rationals import canonical_bytes
 from sfumato.query.canonical_form import canonical, canonical_top, plain
 

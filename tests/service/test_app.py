@@ -170,7 +170,7 @@ class Watched:
     """Rows of which it is told when they are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from sfumato.engines.duckdb.engine import DuckDBEngine
+        from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
         self.times, real = 0, DuckDBEngine.statistics
 

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget.ledger import Again, journal, stores
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError
 from sfumato.service.analysts import AnalystsCatalog
 from sfumato.service.answers import ARROW, CSV, JSON, unpacked

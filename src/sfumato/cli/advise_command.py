@@ -89,7 +89,7 @@ def _questions(
     """Return the questions of all texts by name; each table is opened once."""
     from sfumato.budget.amounts import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
-    from sfumato.engines.asked import asking
+    from sfumato.engines.sql import asking
     from sfumato.query.advice.asked import free_name
     from sfumato.query.question import Question
 

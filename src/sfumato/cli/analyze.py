@@ -65,7 +65,7 @@ def analyze(
 
 
 def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
-    from sfumato.engines.asked import ask
+    from sfumato.engines.sql import ask
     from sfumato.query.released.release import Release
 
     text, declared = text_of(file, "PATH"), read_catalog(catalog)

@@ -58,7 +58,7 @@ def _of_catalog(path: Path) -> Any:
 
 def _of_question(path: Path, catalog: Any, tables: dict[str, Any], counts: dict[str, int | None]) -> Any:
     from sfumato.cli.terminal import Watch
-    from sfumato.engines.check import check as checked
+    from sfumato.engines.question_check import check as checked
 
     done: list[float] = [0.0]
     given: dict[str, Any] = {"catalog": catalog, **counts}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sfumato.cli.ledger_command import Payer
-    from sfumato.engines.asked import Asked
+    from sfumato.engines.sql import Asked
     from sfumato.query.bars import Bars
     from sfumato.query.released.noisy_table import NoisyTable
 
@@ -147,7 +147,7 @@ class Job:
             checked_picture(self.plot, "plot path")
 
     def _asked(self) -> Asked:
-        from sfumato.engines.asked import ask
+        from sfumato.engines.sql import ask
 
         asked = ask(self.text, **self.tables, limits=self.limits)
         if self.dry_run or self.preview:

@@ -11,8 +11,8 @@ from sfumato.catalogs.catalog_file import read
 from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.dataclass import dataclass
-from sfumato.engines.declared import opened, opened_public, said_where
-from sfumato.engines.given import as_collection
+from sfumato.engines.declared_tables import opened, opened_public, said_where
+from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
 from sfumato.names import helpful
 from sfumato.query.tables.dummy import Making
@@ -108,7 +108,7 @@ class Catalog(Declarations):
         >>> catalog({"tables": {"visits": visits}}).dummy().table("visits").schema["age"].type_name
         'BIGINT'
         """
-        from sfumato.engines.dummy_catalog import made_up
+        from sfumato.engines.declared_tables import made_up
 
         return replace(self, tables=made_up(self, Making.of(rows, units, seed)))
 
@@ -159,10 +159,10 @@ def catalog(
     sfumato.errors.CatalogError: catalog: tables.visits: there is no key 'privacy_unt' of a table; did you
     mean privacy_unit? The keys are: ...
     """
+    from sfumato.engines.duckdb.column_types import checked_types
     from sfumato.engines.duckdb.connection import checked_timezone
-    from sfumato.engines.duckdb.declared import checked_types
     from sfumato.engines.duckdb.lines import checked_encoding
-    from sfumato.engines.spark.named import spark_tables
+    from sfumato.engines.spark.spark_engine import spark_tables
 
     declared = read(source, None if spark is None else spark_tables(spark), timezone)
     for table in declared.tables.values():

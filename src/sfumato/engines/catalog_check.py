@@ -13,14 +13,14 @@ import pyarrow as pa
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
-from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
-from sfumato.engines.duckdb import sqlite
-from sfumato.engines.duckdb.declared import is_castable
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.reading import FOREIGN, cause
+from sfumato.engines.declared_tables import opened, said_where, spelled, unlike, without_unit
+from sfumato.engines.duckdb.column_types import is_castable
+from sfumato.engines.duckdb.databases import sqlite_address
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.source_reader import FOREIGN, cause
 from sfumato.engines.duckdb.sources import takes_types
-from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
+from sfumato.sql_text import identifier
 
 NOT_PRIVATE = (
     "NOT PRIVATE: these are exact counts of rows, for the owner of the tables alone. Do not publish them, "
@@ -146,7 +146,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
 def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
     """Count values that do not fit their declared type: those that are there as text, and not as the type."""
     types = dict(table.types or {}) if takes_types(table.source) else {}
-    if isinstance(table.source, (str, PathLike)) and sqlite.address(fspath(table.source)) is not None:
+    if isinstance(table.source, (str, PathLike)) and sqlite_address(fspath(table.source)) is not None:
         # There any value may stand in any column.
         found = {name: column.type_name for name, column in engine.schema().items()}
         types |= {name: kind for name, kind in found.items() if kind != "VARCHAR" and is_castable(kind)}

@@ -13,11 +13,10 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
+from sfumato.engines.duckdb.combinations import check_joined_rows
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.duckdb.multiplied import check_joined_rows
-from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Hop, Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.engine import BroughtKeys, ExactQuery

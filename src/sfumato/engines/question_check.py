@@ -7,31 +7,38 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import inf
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
-from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lent
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import order_by, order_by_hash
-from sfumato.engines.duckdb.reading import FOREIGN, cause
+from sfumato.engines.duckdb.resources import keep_open
 from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, restricted, tables_of
 from sfumato.engines.duckdb.source import arriving
-from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError, QueryError, in_own_words
+from sfumato.engines.duckdb.source_reader import FOREIGN, cause
+from sfumato.engines.sql import ask
+from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.exact import positive_int
 from sfumato.framework.metrics import Distance
 from sfumato.framework.record_keys import group_key
+from sfumato.names import helpful
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 from sfumato.query.schema import Schema
 from sfumato.query.tables.part import Part
+from sfumato.sql_text import identifier
 from sfumato.transformations import Leaves, Statistic, per_group
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
+
+if TYPE_CHECKING:
+    from sfumato.engines.catalog import Catalog
+
 
 NOT_PRIVATE = (
     "NOT PRIVATE: this was computed from exact rows, for the owner of the tables alone. Do not publish it, "
@@ -353,7 +360,7 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
             with in_own_words(), source.session() as session:
                 source.load(session, names)
                 reader = session.sql(f"{query} ({made.after(source.relation)})").to_arrow_reader(1 << 16)
-                use(spill.keep(reader))
+                use(keep_open(reader))
                 return
         except FOREIGN as error:
             kind = type(error)  # its text may quote rows
@@ -427,3 +434,72 @@ def _verdict(right: bool) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count:,} {what}s"
+
+
+@helpful
+def check(
+    asked: str | Question[Any],
+    *,
+    tables: Mapping[str, Any] | None = None,
+    catalog: Catalog | None = None,
+    types: Mapping[str, str] | None = None,
+    splits: int = 3,
+    removed: int = 10,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> QuestionCheck:
+    """Check on the rows that a question keeps privacy units apart; for their owner alone.
+
+    All units are split at random into two halves A and B, several times: the rows that the question makes of
+    A and of B by themselves must be those that it makes of both, bit for bit. The same rows are then put in
+    other physical orders: shuffled, with one thread and with many, and with so many rows more of one unit
+    that DuckDB turns the sides of joins. No row of another unit may change. At last single units are removed:
+    no exact number may move by more than the noise is made for. Nothing is released, and what this returns
+    is not private.
+
+    Args:
+        asked: SQL, as for `sql`, or a question that `agg` gave.
+        tables, catalog, types, memory_limit, threads, temp_directory: of SQL, as for `sql`.
+        splits: how often all units are split.
+        removed: how many units are removed, one at a time: half of them those with the most rows.
+        progress: called with the share that is done.
+    Returns:
+        A `QuestionCheck`: `ok` where nothing was found; `str()` says what was. NOT PRIVATE.
+    Raises:
+        SqlError, QueryError, BudgetError, EngineError: as from `sql`.
+        ParameterError: `splits` or `removed` is not a whole number of at least 1.
+    Source:
+        docs/sql-semantics.md, "What is checked".
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> orders = sf.scan(pa.table({"id": [1, 1, 2], "price": [3, 4, 5]}), privacy_unit="id")
+    >>> spent = orders.per_unit(spent="sum(price)").bound(rows=1).agg(mean=sf.mean("spent", lower=0, upper=9))
+    >>> found = check(spent)
+    >>> found.ok, found.rows, found.units
+    (True, 2, 2)
+    """
+    if isinstance(asked, Question):
+        given = tables, catalog, types, memory_limit, threads, temp_directory
+        if any(one is not None for one in given):
+            raise QueryError("check: a question has its tables already; leave the others out")
+        # How far one unit moves exact numbers has nothing to do with the budget.
+        options: dict[str, Any] = {"epsilon": 1, "delta": "1e-6" if asked.query.private_groups else 0}
+        return checked(asked, asked.plan(**options), splits, removed, progress)
+    if not isinstance(asked, str):
+        raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) gives")
+    limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
+    found = ask(asked, tables, catalog, types, limits)
+    if found.query.beside:
+        raise QueryError(
+            f"check: the text has {len(found.queries)} private SELECTs, each of which is a question of its "
+            "own; check them one by one"
+        )
+    (question,) = found.questions
+    if not isinstance(question, Question):
+        raise QueryError(
+            "check: the largest groups have no limits to be checked; check COUNT(DISTINCT unit) of the same "
+            "groups"
+        )
+    return checked(question, question.plan(**found.query.release_options), splits, removed, progress)

@@ -17,7 +17,7 @@ from sfumato.query.tables.units import checked_parts, unit_name, unit_note
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.beam.planned_release import PlannedRelease
 
 
 class SparkFrame(Protocol):
@@ -154,7 +154,7 @@ def scan(
     elsewhere = read_elsewhere(source, types, plain, *limits, timezone=timezone)
     if elsewhere is not None:
         return unit_table(elsewhere, unit, parts, unit_timezone)
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
     resources = checked_resources(*limits)
     engine = DuckDBEngine.open(source, timezone, types, multiline, encoding, resources)
@@ -194,18 +194,18 @@ def read_elsewhere(
         QueryError: types or limits are given to workers.
         ParameterError: there is no such time zone.
     """
-    from sfumato.engines.duckdb.declared import refuse_types
+    from sfumato.engines.duckdb.column_types import refuse_types
     from sfumato.engines.duckdb.resources import refuse_resources
 
     limits = memory_limit, threads, temp_directory
     if plain and type(source).__module__.startswith("pyspark."):
-        from sfumato.engines.spark.engine import SparkEngine
+        from sfumato.engines.spark.spark_engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
         refuse_resources(*limits, "a Spark data frame")
         return SparkEngine(source, public, timezone)
     if plain and is_arrow_schema(source):
-        from sfumato.engines.beam.engine import BeamEngine
+        from sfumato.engines.beam.beam_engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
         refuse_resources(*limits, "a Beam pipeline")
@@ -248,8 +248,8 @@ def public(
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
     'other'
     """
-    from sfumato.engines.duckdb.closed import rows_of
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+    from sfumato.engines.duckdb.post_processing import rows_of
     from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.query.values import table_digest
 
@@ -268,3 +268,15 @@ def public(
     table = PublicTable(engine, notes=engine.notes)
     table.schema  # noqa: B018  says what cannot be read
     return table
+
+
+def as_collection(name: str, source: Any) -> Any:
+    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
+    if isinstance(source, PublicTable):
+        called = getattr(source._engine, "called", None)
+        return source if called is None else replace(source, _engine=called(name))
+    if not is_arrow_schema(source):
+        return source
+    from sfumato.engines.beam.beam_engine import named
+
+    return named(name, source)

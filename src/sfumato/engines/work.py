@@ -13,6 +13,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,32 +27,56 @@ from sfumato.noise import KeyedWords
 from sfumato.query import sizes
 from sfumato.query.bars import UNBIASED, Bars, Bias
 from sfumato.query.descriptions import certified
+from sfumato.query.largest_groups import Top
 from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.output import regular
 from sfumato.query.released.release import check_error_columns
 
 
 @dataclass(frozen=True)
-class Work:
-    """The last stage of a release: exact statistics of whole groups to outputs.
+class LastStage:
+    """The stage of a release in which workers draw its noise.
 
     Args:
         stages: the stages before.
-        measurement: the laws and the selection.
-        confidence: of error bars in columns of their own, or None for none.
+        measurement: what is drawn for exact statistics.
         secret: of this release alone, sent along with the work; or where workers find one. Whoever knows it
             knows the noise of any exact statistics, so can tell from a release which ones fit.
         release: the public random number of the release, which makes a key of its own from a secret that
             serves many.
-        bias: what limits and bounds can change in the outputs.
     """
 
     stages: Stages
-    measurement: GroupMeasurement
-    confidence: float | None = None
+    measurement: Any
     secret: bytes | Secret = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    @classmethod
+    def _of(cls, plan: Plan[Any, Any], stages: Stages, secret: Secret | None, **options: Any) -> Self:
+        certified([plan])
+        if (found := sealed(secret)) is not None:
+            options["secret"] = found
+        return cls(stages, plan.measurement, **options)
+
+    def _words(self, batch: pa.RecordBatch) -> KeyedWords:
+        """Return the words of what is drawn for a batch."""
+        key = self.secret._key(self.release) if isinstance(self.secret, Secret) else self.secret
+        return KeyedWords(key, digest(batch))
+
+
+@dataclass(frozen=True)
+class Work(LastStage):
+    """The last stage of a release: exact statistics of whole groups to outputs.
+
+    Args:
+        confidence: of error bars in columns of their own, or None for none.
+        bias: what limits and bounds can change in the outputs.
+    """
+
+    measurement: GroupMeasurement
+    confidence: float | None = None
     bias: Bias = UNBIASED
 
     @classmethod
@@ -66,13 +91,9 @@ class Work:
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
-        certified([plan])
         if confidence is not None:
             check_error_columns(plan, confidence)
-        found = sealed(secret)
-        if found is None:
-            return cls(stages, plan.measurement, confidence, bias=plan.bias)
-        return cls(stages, plan.measurement, confidence, found, bias=plan.bias)
+        return cls._of(plan, stages, secret, confidence=confidence, bias=plan.bias)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups of one shard; at least one batch."""
@@ -121,10 +142,6 @@ class Work:
     def _draw(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.measurement.draw(batch, self._words(batch))
 
-    def _words(self, batch: pa.RecordBatch) -> KeyedWords:
-        """Return the words of what is drawn for a batch."""
-        return keyed_words(self.secret, self.release, digest(batch))
-
     @property
     def schema(self) -> pa.Schema:
         """The columns of the outputs: those of no group, for which nothing is drawn."""
@@ -145,16 +162,6 @@ class Work:
             covered = Bars(self.confidence).told(self.bias)
             found |= {f"{name}_error": covered for name in names}
         return found
-
-
-def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWords:
-    """Return the words of what is drawn for exact statistics.
-
-    Args:
-        secret, release: as of `Work`.
-        exact: a digest of the statistics.
-    """
-    return KeyedWords(secret._key(release) if isinstance(secret, Secret) else secret, exact)
 
 
 def stopped(error: Exception) -> EngineError:
@@ -204,3 +211,41 @@ def _offset_bytes(kind: pa.DataType) -> int:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return 4
     return 8 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 0
+
+
+@dataclass(frozen=True)
+class TopWork(LastStage):
+    """The last stage of a release of the largest groups: each shard sends its largest to one place."""
+
+    measurement: TopMeasurement
+    at_once: bool = True
+    places: int = 1
+
+    @classmethod
+    def of(cls, plan: Plan[Top, TopMeasurement], stages: Stages, secret: Secret | None = None) -> TopWork:
+        """Prepare the work of one release.
+
+        Raises:
+            QueryError: the secret is not there, and its fingerprint was not given.
+        """
+        return cls._of(plan, stages, secret)
+
+    def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
+        """Return what one shard of groups sends to where all meet."""
+        with in_own_words(stopped, Exception):
+            sent = self.stages.collected(payloads)
+            batches = [batch for data in sent for batch in pa.ipc.open_stream(data)]
+            return as_stream(batches) if batches else b""
+
+    def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+        """Yield ranks, keys and noisy numbers; at least one batch.
+
+        Args:
+            gathered: each shard of groups with what it sent, in any order.
+        """
+        with in_own_words(stopped, Exception):
+            batches = list(self.stages.merged(None, [data for _, data in gathered], sizes.BATCH_GROUPS))
+            exact = pa.Table.from_batches(batches).combine_chunks()
+            (batch,) = exact.to_batches() or batches[:1]
+            drawn = self.measurement.draw(exact, self._words(batch))
+            yield from drawn.to_batches() or [pa.RecordBatch.from_pylist([], schema=drawn.schema)]

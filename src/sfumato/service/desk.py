@@ -19,7 +19,7 @@ from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger import Again, LedgerBudget
 from sfumato.dataclass import dataclass
-from sfumato.engines.asked import Asked, ask
+from sfumato.engines.sql import Asked, ask
 from sfumato.errors import (
     BudgetError,
     CatalogError,

@@ -106,8 +106,7 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
-    from sfumato.engines.top_work import TopWork
-    from sfumato.engines.work import Work
+    from sfumato.engines.work import TopWork, Work
     from sfumato.query.released.release import Release
     from sfumato.query.released.top_release import TopRelease
     from sfumato.testing.watched import still_draw, still_work, watched
@@ -269,11 +268,11 @@ def _engines_of_workers() -> list[type]:
     """Return the engines whose releases are drawn by workers, of those that are installed."""
     found: list[type] = []
     if find_spec("pyspark") is not None:
-        from sfumato.engines.spark.engine import SparkEngine
+        from sfumato.engines.spark.spark_engine import SparkEngine
 
         found.append(SparkEngine)
     if find_spec("apache_beam") is not None:
-        from sfumato.engines.beam.engine import BeamEngine
+        from sfumato.engines.beam.beam_engine import BeamEngine
 
         found.append(BeamEngine)
     return found

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
-from sfumato.engines.top_work import TopWork
-from sfumato.engines.work import Work, digest
+from sfumato.engines.work import TopWork, Work, digest
 from sfumato.noise import Words
 from sfumato.query.largest_groups import Top
 from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch

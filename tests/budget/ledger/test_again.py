@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import engine as duckdb_engine
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb import duckdb_engine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError
 from sfumato.noise import SeededWords
 from sfumato.query.released import noisy_table

@@ -116,7 +116,7 @@ def test_another_look_at_a_release_pays_and_enters_nothing_more(file, tmp_path):
 
 
 def test_a_draw_that_failed_was_paid_once_and_is_not_drawn_again(file, monkeypatch):
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
     def failing(self, *arguments, **named):
         raise EngineError("the rows cannot be read")

@@ -27,7 +27,7 @@ from sfumato.budget.ledger import journal_audit as audit
 from sfumato.budget.ledger import journal_lines as chain
 from sfumato.budget.ledger.journal_audit import Question, equalities, names, template
 from sfumato.budget.ledger.ledger_tables import ACCOUNTS
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.query.released import noisy_table
 

@@ -319,7 +319,7 @@ def test_a_pipeline_of_beam_takes_it(file):
 @pytest.mark.parametrize("planted", [False, True])
 def test_it_is_on_disk_before_a_row_is_read(file, monkeypatch, planted):
     """The planted defect pays when the release is done."""
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
     made(file)
     seen = []
@@ -338,7 +338,7 @@ def test_it_is_on_disk_before_a_row_is_read(file, monkeypatch, planted):
 
 
 def test_what_fails_after_the_first_row_stays_spent(file, monkeypatch):
-    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
     def failing(self, *arguments, **named):
         raise EngineError("the rows cannot be read")

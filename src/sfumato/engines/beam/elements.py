@@ -1,19 +1,56 @@
-"""Elements of any class to rows of declared columns."""
+"""Elements of any class to rows of declared columns, and public keys that a collection brings; in one window.
+
+How many public keys there are is not known before the pipeline runs, so the noise of each group is by itself.
+They are public: an error about one may name it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils import windowed_value
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from sfumato.engines.beam.callables import attempted
-from sfumato.engines.beam.rows import Columns, declared
-from sfumato.engines.beam.windows import check_collection, in_one_window
-from sfumato.errors import ParameterError
+from sfumato.engines.beam import beam_rows
+from sfumato.engines.beam.beam_rows import Columns, arrow_column, attempted, declared, named_column
+from sfumato.engines.duckdb.harmless import decoded, harmless
+from sfumato.engines.duckdb.stages import as_stream
+from sfumato.errors import ParameterError, QueryError, shown, with_article
 from sfumato.query import sizes
+from sfumato.query.engine import BroughtKeys
+
+_WINDOWS = (GlobalWindow(),)
+
+# A number, of a shard or of a table, and an Arrow stream.
+Part = tuple[int, bytes]
+
+
+def in_one_window(part: object) -> WindowedValue:
+    """Put a part, or a batch of rows, into the one global window.
+
+    What a collection says of its windows may be of the first of several that were flattened alone.
+    """
+    return windowed_value.create(part, MIN_TIMESTAMP.micros, _WINDOWS)
+
+
+def check_collection(rows: object) -> None:
+    """Refuse what a release is not defined on."""
+    if not isinstance(rows, beam.PCollection):
+        raise QueryError(f"Beam: a release is of one collection, not of {with_article(type(rows).__name__)}")
+    # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
+    if not rows.windowing.is_default() or not rows.is_bounded:
+        raise QueryError(
+            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole "
+            "release, which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without "
+            "a trigger or allowed lateness, before it, and release one bounded collection"
+        )
 
 
 class ToRows(beam.PTransform[Any, Any]):  # type: ignore[misc]
@@ -104,3 +141,92 @@ def origins(rows: beam.PCollection[Any]) -> Iterator[beam.PCollection[Any]]:
     if reads or isinstance(made_by.transform, beam.Flatten):
         for collection in made_by.main_inputs.values():
             yield from origins(collection)
+
+
+# In the place of a table's number.
+KEYS = -1
+
+
+class ReadKeys(beam.DoFn):  # type: ignore[misc]
+    """Reads public keys: values, tuples of them, rows, or Arrow batches.
+
+    Raises:
+        QueryError: one is no key of these types; in the pipeline.
+    """
+
+    def __init__(self, keys: BroughtKeys) -> None:
+        self._of, self._rows = keys.collection, keys.rows
+
+    def start_bundle(self) -> None:
+        """Begin with nothing."""
+        self._waiting: list[tuple[Any, ...]] = []
+
+    def process(self, element: Any) -> Iterable[WindowedValue]:
+        """Take one, or a batch of them."""
+        if isinstance(element, (pa.RecordBatch, pa.Table)):
+            batches = element.to_batches() if isinstance(element, pa.Table) else [element]
+            return [self._sent([self._column(batch, field) for field in self._rows]) for batch in batches]
+        self._waiting.append(self._values(element))
+        return [*self._gathered()] if len(self._waiting) >= sizes.BATCH_KEYS else ()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Give what is left."""
+        yield from self._gathered()
+
+    def _gathered(self) -> Iterator[WindowedValue]:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            columns = zip(*waiting, strict=True)
+            yield self._sent([self._read(c, f) for c, f in zip(columns, self._rows, strict=True)])
+
+    def _values(self, element: Any) -> tuple[Any, ...]:
+        """Return what one element has in each key column."""
+        names = self._rows.names
+        if isinstance(element, Mapping):
+            found = tuple(element[name] for name in names if name in element)
+        elif isinstance(element, beam.Row) or hasattr(type(element), "_fields"):
+            found = tuple(getattr(element, name) for name in names if hasattr(element, name))
+        else:
+            found = element if type(element) is tuple else (element,)
+        if len(found) != len(names):
+            raise QueryError(
+                f"group_by: the public keys of {self._of!r} hold {shown(element)}, but each must give one "
+                f"value for each of {names}"
+            )
+        return found
+
+    def _read(self, values: Sequence[Any], field: pa.Field) -> pa.Array:
+        """Return values as a column, in which none is missing that was there."""
+        column = harmless(beam_rows.column_of_values(list(values), field.type))
+        return self._checked(column, np.array([value is None for value in values]), field, values.__getitem__)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        given = named_column(batch, field.name)
+        if given is None:
+            raise QueryError(
+                f"group_by: the public keys of {self._of!r} have no column {field.name!r}, but "
+                f"{batch.schema.names}"
+            )
+        column = harmless(arrow_column(given, field.type, len(batch)))
+        # Codes that stand for NULL are none themselves.
+        nulls = pc.is_null(decoded(given) if pa.types.is_dictionary(given.type) else given)
+        nulls = nulls.to_numpy(zero_copy_only=False)
+        return self._checked(column, nulls, field, lambda i: attempted(None, given[i].as_py))
+
+    def _checked(self, column: pa.Array, missing: np.ndarray, field: pa.Field, value: Any) -> pa.Array:
+        lost = column.is_null().to_numpy(zero_copy_only=False) & ~missing
+        if lost.any():
+            found = shown(value(int(lost.argmax())))
+            raise QueryError(
+                f"group_by: the public keys of {self._of!r} hold {found}, which does not fit {field.name} "
+                f"({field.type})"
+            )
+        return column
+
+    def _sent(self, columns: Sequence[pa.Array]) -> WindowedValue:
+        names = [f"k{i}" for i in range(len(columns))]
+        return in_one_window((KEYS, as_stream([pa.RecordBatch.from_arrays(list(columns), names=names)])))
+
+    def infer_output_type(self, input_type: Any) -> Any:
+        """Return the type of parts."""
+        return Part

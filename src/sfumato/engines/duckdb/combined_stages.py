@@ -7,7 +7,7 @@ A combination is unit-local: its rows for some units follow from the rows of the
 tables. So each shard of units is combined by itself, by the SQL that DuckDB runs on one machine, and all
 shards together give the same rows. Where even a single private row is combined by itself (public tables
 alone are joined), rows stay where they are: the first stage combines and sums them. Rows that reach their
-unit by a foreign key get it before all that (`hops`).
+unit by a foreign key get it before all that (`Hop`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,28 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.combined import NOT_ARROW
-from sfumato.engines.duckdb.compared import canonical
+from sfumato.engines.duckdb.bounding_sql import PARTIALS, BoundingSql
+from sfumato.engines.duckdb.combined_rows import NOT_ARROW
 from sfumato.engines.duckdb.connection import connect, disabled_optimizers
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.harmless import described, within_types
-from sfumato.engines.duckdb.hops import Hop, in_one_order
+from sfumato.engines.duckdb.ordering import canonical
+from sfumato.engines.duckdb.resources import keep_open
 from sfumato.engines.duckdb.source import arriving
-from sfumato.engines.duckdb.staged_sql import PARTIALS, StagedSql
-from sfumato.engines.duckdb.stages import Payload, Stages, Types, as_stream, declared_rows, parts_of
-from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb.stages import (
+    Hop,
+    Payload,
+    Stages,
+    Types,
+    as_stream,
+    declared_rows,
+    in_one_order,
+    parts_of,
+)
 from sfumato.errors import QueryError, in_own_words
 from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Schema
+from sfumato.sql_text import identifier
 
 # Of all public tables of a question, as Arrow: they are sent to every worker.
 PUBLIC_BYTES = 1 << 27
@@ -177,8 +185,8 @@ class CombinedStages(Stages):
         held = {i: replace(self.tables[i], data=tuple(streams)) for i, streams in data.items()}
         return replace(self, tables=tuple(held.get(i, table) for i, table in enumerate(self.tables)))
 
-    def _sql_of(self, rows: int | None) -> StagedSql:
-        return StagedSql(self.query, self.relation, self.columns, self.schema, self.salt, rows)
+    def _sql_of(self, rows: int | None) -> BoundingSql:
+        return BoundingSql(self.query, self.relation, self.columns, self.schema, self.salt, rows, staged=True)
 
     def sums(self, table: int) -> bool:
         """Whether rows of a table are combined, and summed, by whoever has them first."""
@@ -354,7 +362,7 @@ def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[b
     size = 0
     with in_own_words(), engine.rows(names, any_value=True) as (session, relation):
         text = f"SELECT 0 AS shard, {', '.join(values)} FROM {relation}"
-        for batch in spill.keep(session.sql(text).to_arrow_reader(1 << 16)):
+        for batch in keep_open(session.sql(text).to_arrow_reader(1 << 16)):
             size += batch.nbytes
             if size > PUBLIC_BYTES:
                 raise too_large()

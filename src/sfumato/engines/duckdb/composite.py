@@ -16,10 +16,10 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import checked_timezone
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.text import identifier, literal, same_name
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
 from sfumato.query.tables.units import UnitPart, unit_name
+from sfumato.sql_text import identifier, literal, same_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")

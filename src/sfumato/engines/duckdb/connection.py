@@ -19,12 +19,11 @@ from typing import NamedTuple
 
 import duckdb
 
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.text import literal
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources, keep_open, new_spill_folder
 from sfumato.errors import ParameterError, in_own_words, nearest
 from sfumato.ownership import process
 from sfumato.query import sizes
+from sfumato.sql_text import literal
 
 # Optimizers that leave expressions where they stand. Any other, as common_subexpressions, may evaluate an
 # expression outside of its TRY or in a reader of files, so it is off, and so is one that a new DuckDB has.
@@ -117,11 +116,11 @@ def connect(
             "python_enable_replacements": False,
             # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
             # that has them brings a network file system, and would have to be downloaded.
-            "temp_directory": spill.place(resources.temp_directory),
+            "temp_directory": new_spill_folder(resources.temp_directory),
             **resources.settings,
         }
     )
-    spill.keep(connection)
+    keep_open(connection)
     connection.execute(f"SET GLOBAL disabled_optimizers = {literal(disabled_optimizers(connection))}")
     connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
     return connection
@@ -227,7 +226,7 @@ def _lent(
     here = process()
     kind = _Kind(here, timezone, resources, large_texts, own_types, given)
     _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)
-    session, begun = spill.keep(database.cursor()), time.process_time()
+    session, begun = keep_open(database.cursor()), time.process_time()
     fit = False
     try:
         yield session
@@ -250,7 +249,7 @@ def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
 def _opened_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
     locked = kind.given == "locked"
     limits = {name: value for name, value in kind.resources.settings.items() if name == "memory_limit"}
-    database = spill.keep(duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits))
+    database = keep_open(duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits))
     database.execute(f"SET GLOBAL TimeZone = {literal(kind.timezone)}")
     if locked:
         database.execute("SET GLOBAL lock_configuration = true")

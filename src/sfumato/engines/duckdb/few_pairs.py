@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.distinct import Rows
-from sfumato.engines.duckdb.matching import Marks, Matching, Pruned, Small, Units, codes_of
+from sfumato.engines.duckdb.distinct_values import Marks, Matching, Pruned, Rows, Small, Units, codes_of
+from sfumato.engines.duckdb.resources import keep_open
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.engine import ExactQuery
@@ -41,7 +40,7 @@ def known(
     """
 
     def read(text: str) -> pa.RecordBatchReader:
-        reader: pa.RecordBatchReader = spill.keep(session.sql(text).to_arrow_reader(sizes.PAIRS_AT_ONCE))
+        reader: pa.RecordBatchReader = keep_open(session.sql(text).to_arrow_reader(sizes.PAIRS_AT_ONCE))
         return reader
 
     def offer(name: str, table: pa.Table) -> None:

@@ -30,14 +30,15 @@ from sfumato.engines.duckdb.harmless import (
     harmless,
     harmless_schema,
     may_become_null,
+    parts,
+    with_parts,
     within,
 )
-from sfumato.engines.duckdb.nested import parts, with_parts
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
-from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query import sizes
+from sfumato.sql_text import identifier, literal
 
 
 def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import remote, sqlite
+from sfumato.engines.duckdb.addresses import called, fetched, is_address
+from sfumato.engines.duckdb.databases import SQLITE_ENDINGS, sqlite_address
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, shown
 from sfumato.files import whole_source
@@ -53,7 +54,7 @@ def as_paths(source: object) -> tuple[str, ...] | None:
 
 
 def _ends_as_path(text: str) -> bool:
-    named = _ending(text) in READERS or "://" in text or bool(database(text)[0] or sqlite.address(text))
+    named = _ending(text) in READERS or "://" in text or bool(database(text)[0] or sqlite_address(text))
     return named or os.path.isdir(os.path.expanduser(text))
 
 
@@ -62,7 +63,7 @@ def is_path(text: str) -> bool:
     stem = text.lower()
     for packed in _PACKED:
         stem = stem.removesuffix(packed)
-    return "/" in text or stem.endswith((*READERS, *DATABASES, *sqlite.ENDINGS))
+    return "/" in text or stem.endswith((*READERS, *DATABASES, *SQLITE_ENDINGS))
 
 
 def ending(source: object) -> str:
@@ -133,10 +134,10 @@ def _unspeakable(name: str) -> bool:
 
 
 def _files(path: str, resources: Resources) -> Files:
-    if remote.is_address(path):
-        name, suffix = remote.called(path), _ending(urlsplit(path).path)
+    if is_address(path):
+        name, suffix = called(path), _ending(urlsplit(path).path)
         _check_kind(name, suffix)
-        return Files(name, remote.fetched(path, suffix, resources), suffix)
+        return Files(name, fetched(path, suffix, resources), suffix)
     if os.path.isdir(path):
         return _of_folder(path)
     # A file may be called what a pattern looks like, such as "visits [1].csv".
@@ -150,7 +151,7 @@ def _files(path: str, resources: Resources) -> Files:
 
 def _check_kind(path: str, suffix: str) -> None:
     if suffix not in READERS:
-        known = ", ".join([*READERS, *(f"{d}/table" for d in (*DATABASES, *sqlite.ENDINGS))])
+        known = ", ".join([*READERS, *(f"{d}/table" for d in (*DATABASES, *SQLITE_ENDINGS))])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.sources import NO_ARROW
-from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.schema import Column, Schema
+from sfumato.sql_text import identifier
 
 
 def as_table(keys: Sequence[str], values: Any) -> pa.Table:

@@ -13,17 +13,16 @@ from typing import Any
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.combined import fresh_name, moved, there_already
-from sfumato.engines.duckdb.compared import compared
+from sfumato.engines.duckdb.combined_rows import fresh_name, moved, there_already
 from sfumato.engines.duckdb.connection import lender
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.ordering import order_by_hash
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.ordering import compared, order_by_hash
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import in_own_words
 from sfumato.query.schema import INTEGERS, Schema
 from sfumato.query.tables.part import Part
+from sfumato.sql_text import identifier
 
 # Of DuckDB, where there are to be many.
 _THREADS = 4

@@ -13,25 +13,18 @@ from math import ceil, floor
 import duckdb
 import numpy as np
 
-from sfumato.engines.duckdb.combined import (
-    Rows,
-    fresh_name,
-    moved,
-    source_of,
-    there_already,
-)
-from sfumato.engines.duckdb.compared import compared
+from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, moved, source_of, there_already
 from sfumato.engines.duckdb.connection import UTC, closed, lender
 from sfumato.engines.duckdb.harmless import described, within_types
-from sfumato.engines.duckdb.ordering import copy_number, order_by, peers, rows_apart
+from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, rows_apart
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.text import double, identifier, literal
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Kind, Schema
 from sfumato.query.tables.distance import Distance
 from sfumato.query.tables.shaping import PLACES, RANKS, IsIn, Select, Window, WindowCall, WithValue
+from sfumato.sql_text import double, identifier, literal
 
 _FIRST, _LAST = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
 _FAR = "10000000000000000000::HUGEINT"  # microseconds, beyond all times and distances

@@ -10,10 +10,10 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import UTC
-from sfumato.engines.duckdb.text import literal
+from sfumato.engines.duckdb.resources import keep_open
 from sfumato.errors import EngineError, in_own_words
+from sfumato.sql_text import literal
 
 ROWS = "source_rows"
 
@@ -94,7 +94,7 @@ def owned(
     connection: duckdb.DuckDBPyConnection,
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
     """Return sessions of a database that has the source's rows, or knows where they are."""
-    return lambda: nullcontext(spill.keep(connection.cursor()))
+    return lambda: nullcontext(keep_open(connection.cursor()))
 
 
 @contextmanager

@@ -19,11 +19,26 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import behind, declared, postgres, remote, sqlite
+from sfumato.engines.duckdb import column_types
+from sfumato.engines.duckdb.addresses import SCHEMES, is_address
+from sfumato.engines.duckdb.arrow_sources import (
+    files_of_lazy_frame,
+    files_of_views,
+    is_dataset,
+    open_dataset,
+    open_relation,
+    open_stream,
+)
 from sfumato.engines.duckdb.connection import connect, lender, lent
-from sfumato.engines.duckdb.copied import is_dataset, open_dataset, open_relation, open_stream
-from sfumato.engines.duckdb.databases import Stored, open_table
-from sfumato.engines.duckdb.dummy import open_dummy
+from sfumato.engines.duckdb.databases import (
+    SQLITE_SCHEME,
+    Stored,
+    open_table,
+    postgres_address,
+    sqlite_address,
+    sqlite_typed,
+)
+from sfumato.engines.duckdb.dummy_source import open_dummy
 from sfumato.engines.duckdb.harmless import (
     described,
     harmless_table,
@@ -32,15 +47,23 @@ from sfumato.engines.duckdb.harmless import (
 )
 from sfumato.engines.duckdb.lines import checked_encoding
 from sfumato.engines.duckdb.parquet import ParquetFiles
-from sfumato.engines.duckdb.paths import CSV, JSON, PARQUET, as_paths, database, ending, files_of
+from sfumato.engines.duckdb.paths import (
+    CSV,
+    JSON,
+    PARQUET,
+    as_paths,
+    database,
+    ending,
+    files_of,
+)
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
-from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.files import whole_source
 from sfumato.query.schema import FLOATS
 from sfumato.query.tables.dummy import DummyRows
+from sfumato.sql_text import identifier, literal
 
 # Objects whose text DuckDB reads as what they are.
 _TEXTUAL = (
@@ -172,11 +195,11 @@ def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Res
     return ReadAs(relation, tuple(columns), _complete(schema, columns))
 
 
-def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
+def _cast(relation: str, names: Sequence[str], casts: column_types.Types) -> str:
     if all(kind == "VARCHAR" for kind in casts.values()):
         return relation
     columns = (
-        f"{declared.cast(identifier(n), casts[n])} AS {identifier(n)}" if n in casts else identifier(n)
+        f"{column_types.cast(identifier(n), casts[n])} AS {identifier(n)}" if n in casts else identifier(n)
         for n in names
     )
     return f"(SELECT {', '.join(columns)} FROM {relation})"
@@ -253,7 +276,7 @@ def open_source(
         return _open_paths(paths, types, multiline, checked_encoding(encoding), resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types, resources)
-    declared.refuse_types(types, with_article(type(source).__name__))
+    column_types.refuse_types(types, with_article(type(source).__name__))
     if isinstance(source, duckdb.DuckDBPyRelation):
         return open_relation(source, resources)
     if isinstance(source, DummyRows):
@@ -267,7 +290,7 @@ def open_source(
     match type(source).__module__.partition(".")[0], type(source).__name__:
         case "polars", "LazyFrame":
             opened = open_source(_collected(source), resources=resources)
-            return replace(opened, files=behind.lazy(source))
+            return replace(opened, files=files_of_lazy_frame(source))
         case "polars", "DataFrame":
             return _open_frame("Polars frame", source, lambda frame: frame.to_arrow(), resources)
     if is_dataset(source):
@@ -301,7 +324,7 @@ def guesses(source: object) -> bool:
 def takes_types(source: object) -> bool:
     """Whether columns of a source have the types that somebody declares, and not types of its own."""
     if (paths := as_paths(source)) is not None:
-        return guesses(source) or sqlite.address(paths[0]) is not None
+        return guesses(source) or sqlite_address(paths[0]) is not None
     return type(source).__module__.partition(".")[0] == "pandas"
 
 
@@ -346,32 +369,34 @@ def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.T
 def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     names = [str(column) for column in frame.columns]
     check_names(names)
-    wanted = declared.checked_types(types)
+    wanted = column_types.checked_types(types)
     table, texts = of_pandas(frame, names)
     if unfit := [name for name in wanted or () if name in names and name not in texts]:
         raise EngineError(
             f"scan: types gives {unfit[0]!r} a type, but the pandas column has one; types= is for columns of "
             "objects"
         )
-    kinds = declared.columns_of(names, wanted or {}, "the pandas frame")
+    kinds = column_types.columns_of(names, wanted or {}, "the pandas frame")
     casts = {name: kinds[name] for name in texts}
-    untyped = [name for name in texts if wanted is None or name not in declared.declared_names(wanted, names)]
+    untyped = [
+        name for name in texts if wanted is None or name not in column_types.declared_names(wanted, names)
+    ]
     notes = (_object_note({name: kinds[name] for name in texts}, untyped),) if untyped else ()
     return replace(_open_arrow("pandas frame", table, casts=casts, resources=resources), notes=notes)
 
 
-def _object_note(types: declared.Types, columns: Sequence[str]) -> str:
+def _object_note(types: column_types.Types, columns: Sequence[str]) -> str:
     listed = ", ".join(map(repr, columns))
     return (
         f"pandas columns of dtype object declare no type, so these are read as text: {listed}. Declare these "
-        f"types, or others: {declared.as_python(types)}"
+        f"types, or others: {column_types.as_python(types)}"
     )
 
 
 def _open_arrow(
     name: str,
     rows: pa.Table | pa.Schema,
-    casts: declared.Types | None = None,
+    casts: column_types.Types | None = None,
     resources: Resources = DEFAULTS,
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
@@ -396,29 +421,29 @@ def _well_named(stored: list[Stored]) -> list[Stored]:
 
 def _open_path(path: str, types: object, resources: Resources) -> Source | None:
     """Open the table of a database that a path names; None where it names none."""
-    if found := postgres.address(path):
-        declared.refuse_types(types, "PostgreSQL")
+    if found := postgres_address(path):
+        column_types.refuse_types(types, "PostgreSQL")
         return open_table(found, resources, _well_named)
-    if remote.is_address(path):
+    if is_address(path):
         return None
     scheme = re.match(r"[^/]*://", path)
-    if scheme is not None and not path.startswith(sqlite.SCHEME):  # the rest may hold a password
+    if scheme is not None and not path.startswith(SQLITE_SCHEME):  # the rest may hold a password
         raise EngineError(
             f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
-            f"sqlite:///FILE/TABLE, paths of files, and {', '.join(f'{one}://' for one in remote.SCHEMES)}"
+            f"sqlite:///FILE/TABLE, paths of files, and {', '.join(f'{one}://' for one in SCHEMES)}"
         )
     if re.search(r"\bpassword\s*=", path, re.IGNORECASE):  # which no message shows
         raise EngineError(
             "scan: the source looks like the settings of a connection; write it as an address, "
             "postgresql://USER@HOST/DATABASE/TABLE"
         )
-    if found := sqlite.address(path):
+    if found := sqlite_address(path):
         return open_table(
-            found, resources, lambda stored: sqlite.typed(_well_named(stored), types, found.database)
+            found, resources, lambda stored: sqlite_typed(_well_named(stored), types, found.database)
         )
     file, _, table = database(path)
     if file:
-        declared.refuse_types(types, "a DuckDB database")
+        column_types.refuse_types(types, "a DuckDB database")
         return _open_database(file, table, resources)
     return None
 
@@ -432,9 +457,9 @@ def _open_paths(
         raise EngineError("scan: a list is of files of one kind; a table of a database is given alone")
     found = files_of(paths, resources)
     if found.ending in PARQUET:
-        declared.refuse_types(types, "Parquet")
+        column_types.refuse_types(types, "Parquet")
         return replace(ParquetFiles(found.name, found.paths, resources).source(), files=found.sources)
-    wanted = declared.checked_types(types, nested=found.ending in JSON)
+    wanted = column_types.checked_types(types, nested=found.ending in JSON)
     connection = connect(resources=resources)
     if found.ending in CSV:
         tab = "\t" if found.ending == ".tsv" else None
@@ -445,9 +470,9 @@ def _open_paths(
 
 
 def _names_database(path: str) -> bool:
-    if remote.is_address(path):
+    if is_address(path):
         return False
-    return bool(re.match(r"[^/]*://", path) or sqlite.address(path) or database(path)[0])
+    return bool(re.match(r"[^/]*://", path) or sqlite_address(path) or database(path)[0])
 
 
 def _open_database(file: str, table: str, resources: Resources) -> Source:
@@ -477,7 +502,7 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
     # DuckDB itself stores text unseen that came from Arrow; and a view may be one of Parquet files.
     kinds = [(r[0], r[1]) for r in rows]
     inside = within(connection, relation, kinds, check_text=True, decoded=False)
-    files = whole_source(file), *behind.views(connection)
+    files = whole_source(file), *files_of_views(connection)
     return Source(f"{file}/{table}", *inside, owned(connection), complete, files=files)
 
 

@@ -13,10 +13,15 @@ groups where it counts in part in each; not by its rows, unless rows of all grou
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple, Self, TypeVar
 
@@ -25,24 +30,23 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.compared import canonical
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
+from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
+from sfumato.engines.duckdb.combined_rows import reached_rows
+from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.distinct_values import numbered
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
-from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.duckdb.matching import numbered
-from sfumato.engines.duckdb.ordering import cut_by, order_by
-from sfumato.engines.duckdb.reading import batches, cause
+from sfumato.engines.duckdb.ordering import canonical, compared, cut_by, order_by
+from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memory, spill_folder
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
-from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
-from sfumato.engines.duckdb.text import identifier
-from sfumato.engines.duckdb.workers import opened
+from sfumato.engines.duckdb.source_reader import batches, cause
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
+from sfumato.ownership import process
 from sfumato.query import sizes
 from sfumato.query.engine import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
+from sfumato.sql_text import identifier
 
 # Of public keys that are brought: every worker is given them.
 KEYS_BYTES = 1 << 27
@@ -108,12 +112,12 @@ class Stages:
         return replace(half, total_types=half._types(totals, ((PARTIALS, partial_types),)))
 
     @property
-    def _sql(self) -> StagedSql:
+    def _sql(self) -> BoundingSql:
         return self._sql_of(None)
 
-    def _sql_of(self, rows: int | None) -> StagedSql:
+    def _sql_of(self, rows: int | None) -> BoundingSql:
         """Return what writes the statements where a stage begins with so many rows; few take fewer steps."""
-        return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt, rows)
+        return BoundingSql(self.query, ROWS, self.rows.names, self.schema, self.salt, rows, staged=True)
 
     @property
     def arriving(self) -> dict[int, pa.Schema]:
@@ -187,7 +191,7 @@ class Stages:
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
-        # What comes of a shuffle comes in any order; see `hops.in_one_order`.
+        # What comes of a shuffle comes in any order; see `in_one_order`.
         yield from parts_of(connection, sql.totals(self.group_shards), order=sql.total_order)
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
@@ -374,7 +378,7 @@ def parts_of(
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
     by, waiting = order_by(order, ["shard"]) if order else cut_by("shard"), list[pa.RecordBatch]()
     of = size = 0
-    for given in spill.keep(connection.sql(f"FROM ({text}) {by}").to_arrow_reader(sizes.STAGE_ROWS)):
+    for given in keep_open(connection.sql(f"FROM ({text}) {by}").to_arrow_reader(sizes.STAGE_ROWS)):
         # Of a NULL DuckDB gives what its memory happened to hold; taken anew, that is zeros. What is computed
         # again must be the same bytes.
         batch = given.take(pa.array(np.arange(len(given)))) if order else given
@@ -418,3 +422,151 @@ def _stopped(error: Exception) -> EngineError:
 def _guarded(items: Iterator[T]) -> Iterator[T]:
     with in_own_words(_stopped, Exception):
         yield from items
+
+
+# Of each stage that runs, which spills beyond; and the most that all on a machine take of its memory.
+STAGE_BYTES, SHARE = 600 << 20, 0.5
+
+
+@contextmanager
+def opened(zone: str, *, own_types: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database that no other stage uses, once its memory is free.
+
+    Args:
+        zone: in which times with a zone are read.
+        own_types: whether its batches are for DuckDB alone, which reads its own wide sums in a tenth of the
+            time that it takes for Arrow's decimals.
+    """
+    spill_folder()
+    turns = _turns(process())
+    with (
+        turns.one(),
+        lent(
+            zone, Resources(stage_bytes(turns.memory), threads=1), large_texts=True, own_types=own_types
+        ) as session,
+    ):
+        yield session
+
+
+def stages_at_once(memory: int, cores: int) -> int:
+    """Return how many stages run at once in one process, as if there were a process for each core.
+
+    >>> stages_at_once(15 << 30, cores=4), stages_at_once(1 << 30, cores=1)
+    (3, 1)
+    """
+    return max(1, min(cores, int(SHARE * memory / cores / STAGE_BYTES)))
+
+
+def stage_bytes(memory: int) -> int:
+    """Return how much memory a stage may have before it spills.
+
+    >>> stage_bytes(15 << 30) >> 20, stage_bytes(1 << 30) >> 20
+    (600, 512)
+    """
+    return min(STAGE_BYTES, int(SHARE * memory))
+
+
+@dataclass
+class _Turns:
+    """Of the stages of this process, of which each takes its share of memory."""
+
+    memory: int
+    free: threading.Semaphore
+    threads: Counter[int] = field(default_factory=Counter)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Wait for a turn, but not where this thread has one, which would never end."""
+        here, thread = process(), threading.get_ident()
+        waits = not self.threads[thread]
+        if waits:
+            self.free.acquire()
+        self.threads[thread] += 1
+        try:
+            yield
+        finally:
+            if process() == here:
+                self.threads[thread] -= 1
+                if waits:
+                    self.free.release()
+
+
+@cache
+def _turns(of: tuple[int, int]) -> _Turns:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = machine_memory()
+    return _Turns(memory, threading.Semaphore(stages_at_once(memory, cores)))
+
+
+# Types of which values that are equal are the same bits.
+_PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN|VARCHAR|BLOB|DATE|TIMESTAMP.*")
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One foreign key that is followed, from a table with units to one without.
+
+    Args:
+        owners, rows, gives: numbers of tables: the one that has units, the one that has none, and the one
+            that comes of both.
+        key, unit: columns of the owners.
+        column: the foreign key.
+        named: the column of the units in what comes of it, which may be that of the foreign key.
+        there, here: the columns of owners and rows, as far as they are compared.
+    """
+
+    owners: int
+    rows: int
+    gives: int
+    key: str
+    unit: str
+    column: str
+    named: str
+    there: Schema
+    here: Schema
+
+    @property
+    def sent(self) -> dict[str, str]:
+        """What is sent of the owners: columns, with DuckDB's types."""
+        return {name: self.there[name].type_name for name in dict.fromkeys((self.key, self.unit))}
+
+    def kept(self, columns: Sequence[str]) -> list[str]:
+        """Return those of some columns of what comes of it that the rows have, and not the owners."""
+        return [name for name in columns if name.casefold() != self.named.casefold()]
+
+    def owners_sent(self, relation: str, shards: int) -> str:
+        """Return what is sent of the owners' rows: the shard of a key, and each key and unit once."""
+        values = [f"{compared(name, self.there)} AS c{i}" for i, name in enumerate(self.sent)]
+        return (
+            f"SELECT DISTINCT {_shard(self.key, self.there, shards)}, {', '.join(values)} FROM {relation} "
+            f"WHERE {identifier(self.key)} IS NOT NULL AND {identifier(self.unit)} IS NOT NULL"
+        )
+
+    def rows_sent(self, relation: str, columns: Sequence[str], shards: int) -> str:
+        """Return what is sent of the rows: the shard of a key, and some columns. Those of no key stay."""
+        values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(columns)]
+        return (
+            f"SELECT {_shard(self.column, self.here, shards)}, {', '.join(values)} FROM {relation} "
+            f"WHERE {identifier(self.column)} IS NOT NULL"
+        )
+
+    def joined(self, owners: str, rows: str, columns: Sequence[str]) -> str:
+        """Return some columns of what comes of tables of what was sent, of whole shards."""
+        values = compared(self.column, self.here), compared(self.key, self.there), identifier(self.unit)
+        return f"({reached_rows(self.kept(columns), self.named, *values, rows, owners)})"
+
+
+def in_one_order(kinds: Iterable[str]) -> list[str]:
+    """Return terms that order rows of columns c0, c1, ... of some types: in one order, however they came.
+
+    What comes of a shuffle arrives in any order. Spark compares what is computed again with what was there
+    before, and takes another order for rows that changed.
+    """
+    # Two floats may be equal and not the same, also in nested values.
+    told = [f"c{i}" if _PLAIN.fullmatch(kind) else f"CAST(c{i} AS VARCHAR)" for i, kind in enumerate(kinds)]
+    return [f"hash({', '.join(told)})", *told] if told else []
+
+
+def _shard(column: str, schema: Schema, shards: int) -> str:
+    """Return the shard of a value: equal ones are equal texts, of whichever type of whole numbers."""
+    return f"CAST(hash(CAST({compared(column, schema)} AS VARCHAR)) % {shards} AS INTEGER) AS shard"

@@ -16,9 +16,9 @@ from sfumato.dialect.tree import Node, NotSql, parsed, written
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import FLOATS, INTEGERS, Schema
+from sfumato.sql_text import double
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
 _NUMBERS = (*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")

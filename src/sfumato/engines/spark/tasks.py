@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
-from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.engines.duckdb.resources import spill_inside
+from sfumato.engines.duckdb.stages import Hop, Payload, Stages
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError
 
@@ -32,97 +31,47 @@ def spill_beside_blocks() -> None:
     A worker itself is killed, and removes nothing.
     """
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    spill.inside(next((folder for folder in folders if os.path.isdir(folder)), None))
+    spill_inside(next((folder for folder in folders if os.path.isdir(folder)), None))
 
 
-@dataclass(frozen=True)
-class Partials:
+def sum_rows(stages: Stages, table: int, batches: Batches) -> Batches:
     """Rows of any partition of the table with a number to parts of shards of units."""
-
-    stages: Stages
-    table: int = 0
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        return _emitted(self.stages.partials(batches, self.table))
+    yield from _emitted(stages.partials(batches, table))
 
 
-@dataclass(frozen=True)
-class Reach:
+def reach_units(stages: Stages, hop: Hop, batches: Batches) -> Batches:
     """Parts of whole shards of keys to parts of shards of units, or of the next keys."""
-
-    stages: Stages
-    hop: Hop
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        for _, parts in _by_shard(batches):
-            yield from _emitted(self.stages.reached(self.hop, parts))
+    for _, parts in _by_shard(batches):
+        yield from _emitted(stages.reached(hop, parts))
 
 
-@dataclass(frozen=True)
-class Totals:
+def bound_units(stages: Stages, batches: Batches) -> Batches:
     """Parts of whole shards of units to parts of shards of groups."""
-
-    stages: Stages
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        for _, parts in _by_shard(batches):
-            yield from _emitted(self.stages.totals(parts))
+    for _, parts in _by_shard(batches):
+        yield from _emitted(stages.totals(parts))
 
 
-@dataclass(frozen=True)
-class Collect:
+def collect_largest(stages: Stages, batches: Batches) -> Batches:
     """Parts of whole shards of groups to what goes on to the driver."""
-
-    stages: Stages
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        for shard, parts in _by_shard(batches):
-            yield from _emitted([Payload(shard, data) for data in self.stages.collected(parts)])
+    for shard, parts in _by_shard(batches):
+        yield from _emitted([Payload(shard, data) for data in stages.collected(parts)])
 
 
-@dataclass(frozen=True)
-class Merge:
+def draw_groups(work: Work, batches: Batches) -> Batches:
     """Parts of whole shards of groups to outputs."""
-
-    work: Work
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        for shard, parts in _by_shard(batches):
-            yield from map(_for_spark, self.work.released(shard, parts))
+    for shard, parts in _by_shard(batches):
+        yield from map(_for_spark, work.released(shard, parts))
 
 
-@dataclass(frozen=True)
-class Gather:
+def gather_groups(work: Work, batches: Batches) -> Batches:
     """Parts of whole shards of groups to what they send to where one draw serves all groups."""
-
-    work: Work
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on one partition."""
-        spill_beside_blocks()
-        for shard, parts in _by_shard(batches):
-            yield from _emitted([Payload(shard, self.work.gathered(shard, parts))])
+    for shard, parts in _by_shard(batches):
+        yield from _emitted([Payload(shard, work.gathered(shard, parts))])
 
 
-@dataclass(frozen=True)
-class Together:
+def draw_together(work: Work, batches: Batches) -> Batches:
     """What all shards of groups sent to outputs."""
-
-    work: Work
-
-    def __call__(self, batches: Batches) -> Batches:
-        """Run on the only partition."""
-        yield from map(_for_spark, self.work.together(_rows(batches)))
+    yield from map(_for_spark, work.together(_rows(batches)))
 
 
 def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,26 +83,27 @@ def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def shipped(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Return the task as a function that says what is missing, where a worker cannot run it."""
+def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches], Batches]:
+    """Return the task as a function of batches that says what is missing, where a worker cannot run it."""
     from pyspark import cloudpickle
 
-    data = cloudpickle.dumps(task)
+    data = cloudpickle.dumps((task, arguments))
 
     # Sent by its code, not by its name, so that it comes to say so.
     def function(batches):  # type: ignore[no-untyped-def]
         import pickle
 
         try:
-            task = pickle.loads(data)
-            from sfumato.engines.spark.tasks import settle
+            task, arguments = pickle.loads(data)
+            from sfumato.engines.spark.tasks import settle, spill_beside_blocks
         except ImportError as error:
             raise RuntimeError(
                 f"Spark's Python workers lack the module {error.name!r}; install sfumato and what it needs "
                 "where they run, or send a packed environment along (docs/spark.md)"
             ) from None
-        yield from task(batches)
-        settle(type(task).__qualname__)
+        spill_beside_blocks()
+        yield from task(*arguments, batches)
+        settle(task.__name__)
 
     return function
 

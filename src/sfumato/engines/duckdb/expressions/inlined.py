@@ -15,8 +15,8 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.tree import Node, NotSql, column_node, descendants, parsed, slots, written
-from sfumato.engines.duckdb.text import same_name
 from sfumato.query.schema import Derive, Filter, Step
+from sfumato.sql_text import same_name
 
 _TRY = "OPERATOR_TRY"
 

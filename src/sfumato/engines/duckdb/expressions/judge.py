@@ -24,10 +24,10 @@ from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.parts import NotTotal, Span
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
 from sfumato.query.schema import Column
+from sfumato.sql_text import identifier, same_name
 
 # Of each of these any two values compare, without a cast.
 _COMPARED = re.compile(

@@ -8,8 +8,8 @@ from typing import Any
 from sfumato.dialect.tree import Node, ask, made
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.parts import Form, NotTotal, Part, once, tried
-from sfumato.engines.duckdb.text import double
 from sfumato.query.schema import FLOATS, INTEGERS
+from sfumato.sql_text import double
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
 
 _LIST = re.compile(r"([^\[]+)\[\d*\]")

@@ -15,14 +15,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from sfumato.engines.duckdb.column_types import ddl
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.declared import ddl
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
-from sfumato.engines.duckdb.text import double, identifier, literal
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, INTEGERS
 from sfumato.query.tables.dummy import MADE_UP, UNIT, DummyRows, Known
+from sfumato.sql_text import double, identifier, literal
 
 _POOL = 10  # different values of a column of which nothing is declared
 _STEPS = 1024  # between bounds of real numbers

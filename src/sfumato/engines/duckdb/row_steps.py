@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
-from sfumato.engines.duckdb.kinds import column_of
 from sfumato.engines.duckdb.source import Source, check_names
-from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.errors import QueryError, in_own_words
-from sfumato.query.schema import FLOATS, Derive, Filter, Schema, Step
+from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
+from sfumato.sql_text import identifier, same_name
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
 MOST_STEPS = 300
@@ -169,3 +168,24 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
         else:
             text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
     return text
+
+
+_OPAQUE = (
+    "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
+    "TIME WITH TIME ZONE",
+)  # fmt: skip
+
+
+def column_of(type_name: str, missing: bool) -> Column:
+    """Return a column of a type of DuckDB."""
+    if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
+        kind = Kind.OPAQUE
+    elif type_name in INTEGERS:
+        kind = Kind.INTEGER
+    elif type_name in FLOATS or type_name.startswith("DECIMAL"):
+        kind = Kind.REAL
+    elif type_name == "BOOLEAN":
+        kind = Kind.BOOLEAN
+    else:
+        kind = Kind.OTHER
+    return Column(kind, type_name, missing)

@@ -1,4 +1,4 @@
-"""Sources that are made of others: joins, unions, and one row for each privacy unit.
+"""The rows of tables that are made of tables: of foreign keys, unions, and one row for each privacy unit.
 
 Each is one relation in SQL over the parts' own. Rows of Parquet are read where they are; all others are
 copied to a temporary table of the session that reads, which may spill.
@@ -13,17 +13,16 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.compared import compared
 from sfumato.engines.duckdb.connection import lender
 from sfumato.engines.duckdb.expressions.parts import SPANS, fits
-from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.ordering import compared
+from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import Source, arriving
-from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
 from sfumato.query.schema import Column, Schema
 from sfumato.query.tables.combining import Reached
+from sfumato.sql_text import identifier
 
 _numbers = itertools.count()  # of tables that are copied
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
@@ -237,7 +236,7 @@ def moved(
 ) -> None:
     """Make what a query gives in one session a temporary table of another one."""
     named = ", ".join(sent(name, kind) for name, kind in kinds)
-    batches = spill.keep(there.sql(f"SELECT {named} FROM ({query})").to_arrow_reader(1 << 16))
+    batches = keep_open(there.sql(f"SELECT {named} FROM ({query})").to_arrow_reader(1 << 16))
     typed = ", ".join(f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in kinds)
     with arriving(session, batches.schema, batches):
         session.execute(f"CREATE OR REPLACE TEMP TABLE {copy} AS SELECT {typed} FROM arriving")

@@ -12,12 +12,11 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql
 from sfumato.engines.duckdb.databases import one_snapshot
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
+from sfumato.engines.duckdb.distinct_values import numbered
 from sfumato.engines.duckdb.few_pairs import known
-from sfumato.engines.duckdb.matching import numbered
-from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.resources import Resources, keep_open, spill_folder
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query.engine import ExactQuery
@@ -26,6 +25,7 @@ from sfumato.transformations import DistinctMatched
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
+
 
 # Of a session: without them `query_progress` knows nothing, and the first alone would print.
 _PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = true; SET progress_bar_time = 0"
@@ -107,8 +107,8 @@ class Reader:
         given = ended = False
         with end, in_own_words(), self._reading(asked, source) as (session, options):
 
-            def written(sizes: Collection[DistinctMatched] = ()) -> ExactSql:
-                return ExactSql(asked.total, **options, salt=salt, known=sizes)
+            def written(sizes: Collection[DistinctMatched] = ()) -> BoundingSql:
+                return BoundingSql(asked.total, **options, salt=salt, known=sizes)
 
             lone = not query.keys and any(isinstance(s, DistinctMatched) for s in query.statistics)
             sizes = known(session, query, written().rows_of) if lone else {}
@@ -131,7 +131,7 @@ class Reader:
 
         What is raised in here is not to be passed on, not as a context either: its text may quote rows.
         """
-        spill.ready(self._resources.temp_directory)
+        spill_folder(self._resources.temp_directory)
         with source.session() as session:
             self._running = session
             session.execute(_PROGRESS)
@@ -151,7 +151,7 @@ class Reader:
 
     def contributions(self, asked: Asked, wanted: Contributions) -> Contributed:
         """Return what units bring to groups under many limits, exactly."""
-        from sfumato.engines.duckdb.contributions import ContributionsSql
+        from sfumato.engines.duckdb.analysis_sql import ContributionsSql
         from sfumato.query.analysis.contributions import Contributed
 
         wanted, again = replace(wanted, exact=asked.total), self._source.again
@@ -172,7 +172,7 @@ class Reader:
         source = self._source
         if any_value and source.again is not None:
             source = source.again(columns)
-        spill.ready(self._resources.temp_directory)
+        spill_folder(self._resources.temp_directory)
         with source.session() as session:
             with one_snapshot():
                 source.load(session, columns)
@@ -192,7 +192,7 @@ class Reader:
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield what a query gives; at least one batch, be it empty."""
-    reader = spill.keep(connection.sql(text).to_arrow_reader(batch_rows))
+    reader = keep_open(connection.sql(text).to_arrow_reader(batch_rows))
     first = next(reader, None)
     # Arrow imports pandas to make a batch of a list, which takes longer than a small query.
     yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first

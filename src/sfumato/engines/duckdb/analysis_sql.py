@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, written
+from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql, written
 from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.duckdb.text import double
 from sfumato.framework import WHOLE
 from sfumato.query.analysis.atoms import Atom
 from sfumato.query.analysis.contributions import Column, Contributions, Pair, Ranked, Share
+from sfumato.sql_text import double
 
 # No value counts as more than this, whose square is a float64 too.
 LARGEST = 1e120
 
 
-class ContributionsSql(ExactSql):
+class ContributionsSql(BoundingSql):
     """Writes the SQL of one analysis.
 
     Args:
         asked: what is asked of the rows.
-        options: as of `ExactSql`.
+        options: as of `BoundingSql`.
     """
 
     def __init__(self, asked: Contributions, **options: Any) -> None:

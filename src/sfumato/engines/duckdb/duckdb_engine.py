@@ -13,21 +13,25 @@ from weakref import WeakValueDictionary
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb.combinations import COMPOSED, combination, taken_over
-from sfumato.engines.duckdb.combined import Rows
+from sfumato.engines.duckdb.column_types import as_python
+from sfumato.engines.duckdb.combinations import (
+    COMPOSED,
+    check_joined_rows,
+    combination,
+    most_alike,
+    taken_over,
+)
+from sfumato.engines.duckdb.combined_rows import Rows
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import UTC, checked_timezone
-from sfumato.engines.duckdb.declared import as_python
-from sfumato.engines.duckdb.dummy import common
-from sfumato.engines.duckdb.multiplied import check_joined_rows, most_alike
+from sfumato.engines.duckdb.dummy_source import common
 from sfumato.engines.duckdb.origin import Origin, address_of
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
-from sfumato.engines.duckdb.reading import FOREIGN, Asked, Reader
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
+from sfumato.engines.duckdb.row_steps import Size, Steps, Taken, stepped
 from sfumato.engines.duckdb.source import Source
+from sfumato.engines.duckdb.source_reader import FOREIGN, Asked, Reader
 from sfumato.engines.duckdb.sources import open_source
-from sfumato.engines.duckdb.steps import Size, Steps, Taken, stepped
-from sfumato.engines.duckdb.text import same_name
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
@@ -41,11 +45,13 @@ from sfumato.query.tables.combining import Combination, Reached, all_parts, over
 from sfumato.query.tables.dummy import DummyRows, Known, Making
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.units import UnitPart, unit_name
+from sfumato.sql_text import same_name
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
     from sfumato.query.largest_groups import Top
     from sfumato.query.noisy.top_measurement import TopMeasurement
+
 
 _NOTHING = Taken()
 

@@ -13,8 +13,7 @@ import shutil
 from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.resources import Resources, new_spill_folder
 from sfumato.errors import EngineError, SfumatoError, in_own_words
 
 # Arrow speaks to these itself; fsspec to the others, where what it needs for them is installed.
@@ -125,7 +124,7 @@ def _copied(files: Any, path: str, address: str, ending: str, resources: Resourc
     folders = [part for part in os.path.dirname(path).split("/") if "=" in part]
     if not all(_VALUE.fullmatch(part) for part in folders):
         raise EngineError(f"scan: a folder at {name!r} has a name that is none on this machine; rename it")
-    home = spill.place(resources.temp_directory)
+    home = new_spill_folder(resources.temp_directory)
     place = os.path.join(home, *folders)
     os.makedirs(place, mode=0o700)
     copy, size, whole = os.path.join(place, f"rows{ending}{_packing(path)}"), told.get("size"), False

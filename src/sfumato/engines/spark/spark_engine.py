@@ -18,19 +18,19 @@ import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.combined_stages import too_large
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.reading import FILES, MEMORY, UNKNOWN
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.source_reader import FILES, MEMORY, UNKNOWN
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.tasks import (
     PARTS,
-    Collect,
-    Gather,
-    Merge,
-    Partials,
-    Reach,
-    Together,
-    Totals,
+    bound_units,
+    collect_largest,
+    draw_groups,
+    draw_together,
+    gather_groups,
+    reach_units,
     shipped,
+    sum_rows,
     unlogged,
 )
 from sfumato.engines.work import Work
@@ -304,9 +304,9 @@ class SparkEngine(DistributedEngine):
         work = replace(work, stages=work.stages.bare)
         with unlogged():
             if not work.at_once:
-                return groups.mapInArrow(shipped(Merge(work)), columns)
-            gathered = groups.mapInArrow(shipped(Gather(work)), PARTS).repartition(1)
-            return gathered.mapInArrow(shipped(Together(work)), columns)
+                return groups.mapInArrow(shipped(draw_groups, work), columns)
+            gathered = groups.mapInArrow(shipped(gather_groups, work), PARTS).repartition(1)
+            return gathered.mapInArrow(shipped(draw_together, work), columns)
 
     @in_own_words(failed, Exception)
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -315,7 +315,7 @@ class SparkEngine(DistributedEngine):
         stages = self._stages(query)
         totals = self._totals(stages)
         if query.largest is not None:
-            totals = self._groups(stages).mapInArrow(shipped(Collect(stages.bare)), PARTS)
+            totals = self._groups(stages).mapInArrow(shipped(collect_largest, stages.bare), PARTS)
         return stages.merged(None, [bytes(row.data) for row in totals.collect()], batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
@@ -344,16 +344,16 @@ class SparkEngine(DistributedEngine):
         shards, tables = stages.unit_shards or stages.shards, self.tables
         parts = {
             number: _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
-                shipped(Partials(stages.of_table(number), number)), PARTS
+                shipped(sum_rows, stages.of_table(number), number), PARTS
             )
             for number, rows in stages.arriving.items()
         }
         for hop in stages.hops:
             both = parts.pop(hop.owners).union(parts.pop(hop.rows)).repartitionById(shards, "shard")
-            reach = shipped(Reach(stages.of_table(hop.gives), hop))
+            reach = shipped(reach_units, stages.of_table(hop.gives), hop)
             parts[hop.gives] = both.mapInArrow(reach, PARTS)
         units = reduce(lambda some, more: some.union(more), parts.values()).repartitionById(shards, "shard")
-        return units.mapInArrow(shipped(Totals(stages.bare if stages.by_rows else stages)), PARTS)
+        return units.mapInArrow(shipped(bound_units, stages.bare if stages.by_rows else stages), PARTS)
 
     @property
     def _frames(self) -> list[DataFrame]:
@@ -448,3 +448,30 @@ def _numbers(version: str) -> list[int]:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def spark_tables(spark: SparkSession) -> Callable[[object], Any]:
+    """Return what gives the data frame of a name; a data frame is its own.
+
+    Raises:
+        ParameterError: it is no session. What it returns raises EngineError where there is no such table.
+    """
+    kind = type(spark)
+    if not kind.__module__.startswith("pyspark.sql") or kind.__name__ != "SparkSession":
+        raise ParameterError("spark", kind.__name__, "a session, as sfumato.spark.session() gives one")
+
+    def frame(source: object) -> Any:
+        if is_frame(source):
+            return source
+        if not isinstance(source, str):
+            raise EngineError(
+                f"source is {with_article(type(source).__name__)}, but must name a table or view of Spark"
+            )
+
+        def says(error: Exception) -> EngineError:
+            return EngineError(f"Spark has no table or view {source!r}, or cannot read it")
+
+        with in_own_words(says, Exception):
+            return spark.table(source)
+
+    return frame

@@ -1,4 +1,4 @@
-"""Keep each unit in a limited number of its groups: the SQL, several times faster than ranking pairs.
+"""Keep each unit in a limited number of its groups, or a limited number of its rows: the SQL.
 
 A unit keeps the first `limit` of its groups in the order of (hash(hash(salt, unit, keys)), keys). Ranking all
 (unit, group) pairs does that, but building and sorting all pairs is most of a release's time. So rows
@@ -15,6 +15,11 @@ of groups that cannot be among the first are dropped before pairs are built:
 
 No step trusts the hash: whatever it is, no unit is left with more than `limit` groups, and all forms keep
 the same ones. The tests compare with ranking all pairs, also under hashes that tie.
+
+Of its rows, over all its groups together, a unit keeps the first in the order of (hash(hash(salt, unit, keys,
+values, copy)), keys, values, copy): copies of a row, equal to it in all that statistics see, are numbered 1,
+2, ... So each row has a hash of its own, and all are equally likely to be kept. As equal rows are the same to
+every statistic, nothing follows from the order in which rows come, or from how workers divide them.
 """
 
 from __future__ import annotations
@@ -23,14 +28,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
-from sfumato.engines.duckdb.ordering import first_rows, order_by, salted_hash
-from sfumato.engines.duckdb.text import double
+from sfumato.engines.duckdb.ordering import copy_number, first_rows, order_by, order_by_hash, salted_hash
 from sfumato.query import sizes
+from sfumato.sql_text import double
 
-# Types of columns that are computed here: of rows, of units, and of pairs.
-TYPES = {"h": "UBIGINT", "below": "UBIGINT", "many": "BOOLEAN", "n": "BIGINT"} | dict.fromkeys(
-    ("b", "m", "r", "p", *(f"b{word}" for word in range(sizes.BITMAP_WORDS))), "BIGINT"
-)
 _NO_CUT = "18446744073709551615::UBIGINT"
 
 
@@ -163,3 +164,46 @@ def _bitmap(word: int, words: int) -> str:
     if words > 1:
         bit = f"CASE WHEN b BETWEEN {start} AND {start + sizes.BITMAP_BITS - 1} THEN {bit} ELSE 0::BIGINT END"
     return f"bit_or({bit})"
+
+
+def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dict[str, str]:
+    """Return common table expressions, in order; the last, `near`, has the columns of the rows that are kept.
+
+    Args:
+        source: rows with the columns.
+        columns: the unit, `u`, then keys and values: all that statistics see.
+        limit: the most rows of a unit.
+        salt: 64 random bits, fresh in each release.
+    """
+    named = ", ".join(columns)
+    order = order_by_hash([*columns, "copy"], salt)
+    copies = f"SELECT {named}, {copy_number(columns)} AS copy FROM {source} SEMI JOIN over_rows USING (u)"
+    # Most units have few rows, which need no order.
+    return {
+        "over_rows": f"SELECT u FROM {source} GROUP BY u HAVING count(*) > {limit}",
+        "near": (
+            f"SELECT {named} FROM {source} ANTI JOIN over_rows USING (u) UNION ALL "
+            f"SELECT {named} FROM ({copies}) "
+            f"{first_rows('u', limit, order)}"
+        ),
+    }
+
+
+def counted_rows(source: str, columns: Sequence[str]) -> str:
+    """Return a SELECT of rows that differ, each with how many there are of it, n."""
+    named = ", ".join(columns)
+    return f"SELECT {named}, count(*) AS n FROM {source} GROUP BY {named}"
+
+
+def joined_counts(source: str, columns: Sequence[str]) -> str:
+    """Return the same of several such counts, added up."""
+    named = ", ".join(columns)
+    return f"SELECT {named}, CAST(sum(n) AS BIGINT) AS n FROM {source} GROUP BY {named}"
+
+
+def written_out(counts: str, columns: Sequence[str]) -> str:
+    """Return a SELECT of the rows themselves, from how many there are of each."""
+    named = ", ".join(columns)
+    blocks = f"SELECT {named}, n, unnest(range(0, n, {sizes.COPIES})) AS start FROM ({counts})"
+    copies = f"SELECT {named}, unnest(range(start, least(n, start + {sizes.COPIES}))) FROM ({blocks})"
+    return f"SELECT {named} FROM ({copies})"

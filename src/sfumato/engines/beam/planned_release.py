@@ -9,30 +9,30 @@ rows; so noisy groups are given out anew, shard by shard in the order of their p
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import is_not
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.typehints.typehints import is_consistent_with, normalize
 from apache_beam.utils.windowed_value import WindowedValue
 
-from sfumato.engines.beam.elements import origins
-from sfumato.engines.beam.keys import KEYS, ReadKeys
-from sfumato.engines.beam.once import Once, Stays
-from sfumato.engines.beam.outputs import made_by
-from sfumato.engines.beam.rows import Columns
-from sfumato.engines.beam.windows import Part, check_collection, in_one_window
+from sfumato.engines.beam.beam_rows import Columns
+from sfumato.engines.beam.elements import KEYS, Part, ReadKeys, check_collection, in_one_window, origins
 from sfumato.engines.duckdb.combined_stages import CombinedStages
-from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
-from sfumato.engines.work import Work
-from sfumato.errors import QueryError, with_article
+from sfumato.engines.duckdb.stages import Hop, Payload, Stages, as_stream
+from sfumato.engines.work import TopWork, Work
+from sfumato.errors import QueryError, RefusalError, with_article
+from sfumato.ownership import process
 from sfumato.query import sizes
 from sfumato.query.engine import BroughtKeys
 from sfumato.query.explanation import Explanation
+from sfumato.query.largest_groups import Top, TopExplanation
+from sfumato.query.noisy.top_measurement import TopMeasurement
 from sfumato.query.payment import Form, Paid
 from sfumato.query.plans.plan import Plan
 from sfumato.query.released.comparing import only_here
@@ -48,6 +48,50 @@ PRIVATE_KEYS = (
 )
 
 _COLLECTION = "a release on Beam"
+
+
+class Once:
+    """Something that is done once, by whichever of the objects that share it comes first."""
+
+    def __init__(self) -> None:
+        self._made_in, self._lock, self._done = process(), threading.Lock(), False
+
+    def take(self) -> None:
+        """Do it.
+
+        Raises:
+            RefusalError: it was done before, or this is another process.
+        """
+        if (
+            self._made_in != process()
+        ):  # before the lock, which another thread may have held when this was forked
+            raise RefusalError(
+                "Release: this release belongs to the process that made it, which may apply it too, and is "
+                "paid for once; make another with question.release(...) here"
+            )
+        with self._lock:
+            if self._done:
+                raise RefusalError(
+                    "Release: this release, or a copy of it, was applied before, and is paid for once; make "
+                    "another with question.release(...) for another collection"
+                )
+            self._done = True
+
+
+class Stays:
+    """A transform that is paid for here: a copy is the same transform once more, and it is sent nowhere."""
+
+    def __copy__(self) -> Self:
+        # Beam copies transforms to give them another label.
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise RefusalError(
+            f"{type(self).__name__}: it is paid for in the process that made it, and cannot be pickled or "
+            "copied deeply; apply it here, or make another there"
+        )
 
 
 class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
@@ -491,3 +535,74 @@ def _rows(drawn: Iterable[tuple[int, bytes]]) -> Iterator[dict[str, Any]]:
     for _, data in sorted(drawn):
         for batch in pa.ipc.open_stream(data):
             yield from batch.to_pylist()
+
+
+Row = dict[str, Any]
+
+
+def made_by(transform: beam.PTransform[Any, Any], names: Sequence[str]) -> tuple[Callable[[Row], Any], Any]:
+    """Return what makes an element of a released row, and the type that Beam is told.
+
+    Args:
+        transform: perhaps with a type from `with_output_types`.
+        names: of the released columns.
+    Raises:
+        QueryError: the type is no dictionary and no named tuple with these fields.
+    """
+    hints = transform.get_type_hints()
+    kind = hints.simple_output_type(transform.label) if hints.has_simple_output_type() else None
+    if kind is None:
+        return _as_it_is, Row
+    fields = getattr(kind, "_fields", None)
+    if not isinstance(kind, type) or not issubclass(kind, tuple) or fields is None:
+        if not is_consistent_with(Row, normalize(kind)):
+            raise QueryError(
+                f"Release: with_output_types names {getattr(kind, '__name__', kind)}, but what is released "
+                f"are dictionaries, or named tuples with the fields {', '.join(names)}"
+            )
+        return _as_it_is, kind if kind == beam.typehints.Any else Row
+    if sorted(fields) != sorted(names):
+        raise QueryError(
+            f"Release: with_output_types names {kind.__name__}, whose fields are {', '.join(fields)}, but "
+            f"the released columns are {', '.join(names)}; give it these fields"
+        )
+    return lambda row: kind(**row), kind
+
+
+def _as_it_is(row: Row) -> Row:
+    return row
+
+
+class PlannedTop(PlannedRelease):
+    """The transform of one release of the largest groups. Made by `Top.release` and `sfumato.beam.Release`.
+
+    It gives a dictionary for each group that is shown, in the order drawn. Otherwise as `PlannedRelease`.
+    """
+
+    plan: Plan[Top, TopMeasurement]
+    _work: TopWork
+
+    def explain(self) -> TopExplanation:  # type: ignore[override]
+        """Return each step with its noise and cost; nothing in it depends on rows."""
+        return self.plan.explain()
+
+    def half_width(self, confidence: float = 0.95, *, simultaneous: bool = False) -> float:
+        """Return the half-width of error bars of the numbers, the same for all groups.
+
+        Args:
+            confidence: in (0, 1): the chance that a group's number is within it of the truth.
+            simultaneous: let that be the chance that all of them are.
+        Raises:
+            ParameterError, RefusalError: as from `TopRelease.errors`.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])
+        >>> top = sf.scan(columns, privacy_unit="id").top("place", k=3, keys=["A", "B", "C", "D"])
+        >>> top.release(epsilon=3).half_width()
+        6.0
+        """
+        return self.plan.measurement.half_width(confidence, simultaneous)
+
+    @property
+    def _names(self) -> list[str]:
+        return self.plan.measurement.names

@@ -3,24 +3,78 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from glob import escape, glob
+from glob import escape, glob, has_magic
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb import behind, spill
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within, within_types
-from sfumato.engines.duckdb.nested import parts
-from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, parts, within, within_types
+from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, check_names, no_rows, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.files import whole_source
+
+_VIEWS = "SELECT sql FROM duckdb_views() WHERE NOT internal"
+_DATABASES = "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL"
+_QUOTED = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)\"""")
+_SCANNED = re.compile(r"SCAN \[([^\]\n]*)")
+
+
+def files_of_relation(rows: duckdb.DuckDBPyRelation) -> tuple[str, ...]:
+    """Return files that a relation names, and views and databases on its connection."""
+    texts = []
+    with suppress(Exception):
+        texts.append(rows.sql_query())
+    name = f"sfumato_{secrets.token_hex(8)}"  # of a view that a query of the relation's connection leaves
+    for asked in (_VIEWS, _DATABASES):
+        with suppress(Exception), in_own_words():
+            texts += [_as_text(asked, text) for (text,) in rows.query(name, asked).fetchall()]
+    with suppress(Exception), in_own_words():
+        rows.query(name, f"DROP VIEW {name}")
+    return _files(texts)
+
+
+def files_of_views(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Return files that views name."""
+    with suppress(Exception), in_own_words():
+        return _files(text for (text,) in connection.execute(_VIEWS).fetchall())
+    return ()
+
+
+def files_of_lazy_frame(frame: Any) -> tuple[str, ...]:
+    """Return files that a lazy Polars frame names; where it reads several, that is the first."""
+    with suppress(Exception):
+        found = _SCANNED.findall(frame.explain(optimized=False))
+        return _there(path for text in found for path in text.split(", "))
+    return ()
+
+
+def _as_text(asked: str, text: str) -> str:
+    return "'" + text.replace("'", "''") + "'" if asked == _DATABASES else text
+
+
+def _files(texts: Iterable[str]) -> tuple[str, ...]:
+    quoted = (pair for text in texts for pair in _QUOTED.findall(text))
+    return _there(one.replace("''", "'") or other.replace('""', '"') for one, other in quoted)
+
+
+def _there(paths: Iterable[str]) -> tuple[str, ...]:
+    # A pattern has a folder or an ending: '*' may be what a text is compared with.
+    found = dict.fromkeys(path for path in paths if os.path.isfile(path) or _is_pattern(path))
+    return tuple(map(whole_source, found))
+
+
+def _is_pattern(path: str) -> bool:
+    return has_magic(path) and bool(re.search(r"/|\.\w+$", path)) and bool(glob(path, recursive=True))
+
 
 # Formats whose values have types, so that none can stop the reading of others.
 _TYPED = ("parquet", "ipc", "orc")
@@ -35,7 +89,9 @@ def open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> So
         schema = relation.limit(0).to_arrow_table().schema
     if schema is None:
         raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
-    return _opened("DuckDB relation", schema, relation.to_arrow_reader, resources, behind.relation(relation))
+    return _opened(
+        "DuckDB relation", schema, relation.to_arrow_reader, resources, files_of_relation(relation)
+    )
 
 
 def open_dataset(dataset: Any, resources: Resources) -> Source:
@@ -186,7 +242,7 @@ def _opened(
                 copy(cursor)
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
-        batches = spill.keep(reader())
+        batches = keep_open(reader())
         schema = harmless_schema(batches.schema)
         typed = (
             pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=schema)

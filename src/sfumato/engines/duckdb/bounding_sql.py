@@ -1,4 +1,13 @@
-"""The SQL of an exact query: bound each unit, then add up per group.
+"""The SQL of an exact query: bound each unit, then add up per group, in three stages.
+
+    rows --partials--> sums by unit and group --totals--> bounded totals by group --merged--> the answer
+
+On one machine all stages are one statement. On several, shuffles lie between the stages: partial sums of
+whole units meet, then totals of whole groups. What is computed before the limits are applied is sums, so it
+may be computed in parts and added up; and a group that is among the first of a unit's groups is among the
+first of those in each part, so a part may forget the others. Where rows of all groups of a unit are limited,
+they are chosen before anything is added up: the first stage then gives the rows themselves, equal ones once,
+with their number.
 
 It computes what `transformations.bound_groups >> per_group` define, or `scale_groups` or `bound_total_rows`
 in the place of the first, in exact integers; the tests hold it to them.
@@ -6,36 +15,40 @@ in the place of the first, in exact integers; the tests hold it to them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb import distinct, group_limit
-from sfumato.engines.duckdb.compared import canonical
-from sfumato.engines.duckdb.group_limit import kept_pairs
-from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.duckdb.row_limit import kept_rows
+from sfumato.engines.duckdb import distinct_values
+from sfumato.engines.duckdb.contribution_limits import (
+    counted_rows,
+    first_pairs,
+    joined_counts,
+    kept_pairs,
+    kept_rows,
+    written_out,
+)
+from sfumato.engines.duckdb.ordering import canonical, order_by
+from sfumato.engines.duckdb.row_steps import stepped
 from sfumato.engines.duckdb.scaled import weighted
-from sfumato.engines.duckdb.steps import stepped
-from sfumato.engines.duckdb.text import identifier
 from sfumato.query import sizes
 from sfumato.query.engine import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
+from sfumato.sql_text import identifier
 from sfumato.transformations import DistinctMatched, DistinctShared, Leaves, QuantileTree, RowsInBins
 from sfumato.transformations.row_sql import RowSql, SqlPart, after, value_hash
 
 PUBLIC_KEYS = "public_keys"
-# Types of columns that have the same name in every query, where they are.
-TYPES = group_limit.TYPES | {"shard": "INTEGER", "leaves": "UBIGINT[]"}
-TYPES |= dict.fromkeys(("n", "m", "w", "sure", "copy", "start"), "BIGINT")
+# What came in from the stage before, on several machines.
+PARTIALS, TOTALS = "partials", "totals"
 # What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
 Counts = QuantileTree | Leaves | RowsInBins
 
 
-class ExactSql:
-    """Writes the SQL of one exact query.
+class BoundingSql:
+    """Writes the SQL of one exact query; on several machines the SQL of each stage.
 
     Args:
         query: what to compute.
@@ -47,6 +60,7 @@ class ExactSql:
         combined: whether rows are made of other tables, which costs more than to read a file again.
         known: statistics of the query that are not written, as their numbers are known. Where rows of a unit
             are chosen, their values still decide which, so that all numbers are of the same rows.
+        staged: whether rows of a unit in a group may be in several parts, which are added up later.
     """
 
     def __init__(
@@ -59,8 +73,10 @@ class ExactSql:
         rows: int | None = None,
         combined: bool = False,
         known: Collection[DistinctMatched] = (),
+        staged: bool = False,
     ) -> None:
         self.combined = combined
+        self.staged = staged
         self.small: bool = rows is not None and rows < sizes.FEW_ROWS
         left = replace(query, statistics=tuple(s for s in query.statistics if s not in known))
         if query.total_rows is None:
@@ -89,28 +105,74 @@ class ExactSql:
                 )
 
     def text(self) -> str:
-        """Return the whole statement."""
+        """Return all stages as one statement."""
         ctes, pairs = self._bounded()
-        if self._in_part:
-            ctes, pairs = ctes | weighted(pairs, self.query.groups), "kept"
-        ctes["sums"] = self._sums(pairs)
-        for index, tree in enumerate(self.trees):
-            if isinstance(tree, distinct.KINDS):
-                units = self._bringing(index, tree, self._leaf_of_rows(index), f"(FROM {pairs} WHERE n > 1)")
-                ones = self._bringing_one(index, tree, pairs)
-                ctes[f"leaves{index}"] = distinct.counted(tree, self.keys, units, ones)
-                continue
-            first = self.firsts.get(index)
-            of_units = self._leaves_of_rows(index, pairs if first else None)
-            one = "1" if first is None or self.each[index] == "1" else each_of(first)
-            ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first, one)
+        ctes |= self._totals(pairs, self._leaves_of_rows)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
-    def rows_of(self, statistic: DistinctMatched) -> distinct.Rows:
+    def partials(self, shards: int) -> str:
+        """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
+        shard = _shard(["u"], shards)
+        if self.query.total_rows is not None:
+            rows = counted_rows(f"({self._in_groups})", self._row_columns)
+            return self._sent({"input": self._input(), "counted": rows}, shard, "counted")
+        ctes, pairs = self._bounded()
+        return self._sent(ctes | self._listed_by_pair(self._leaves_of_rows), shard, pairs, self._same_pair)
+
+    def joined_partials(self) -> str:
+        """Return partial sums of one shard from several: in the first stage's columns, but fewer rows."""
+        shard = f"(SELECT min(shard) FROM {PARTIALS})"
+        if self.query.total_rows is not None:
+            return self._sent({"counted": joined_counts(PARTIALS, self._row_columns)}, shard, "counted")
+        ctes = self._joined_pairs()
+        lists = self._listed_by_pair(self._joined_leaves)
+        return self._sent(ctes | lists, shard, list(ctes)[-1], self._same_pair)
+
+    def totals(self, shards: int) -> str:
+        """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
+        if self.query.total_rows is not None:
+            ctes = {"given": written_out(joined_counts(PARTIALS, self._row_columns), self._row_columns)}
+            ctes |= self._pairs_of_rows("given")
+            ctes |= self._totals(list(ctes)[-1], self._leaves_of_rows)
+        else:
+            ctes = self._joined_pairs()
+            ctes |= self._totals(list(ctes)[-1], self._joined_leaves)
+        return self._sent(ctes, _shard(self.keys, shards), "sums", self._match)
+
+    def joined_totals(self) -> str:
+        """Return totals of one shard of groups from several: in the second stage's columns."""
+        # Without keys there is one row, of one shard, also of no parts at all.
+        shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
+        return self._sent(self._joined_totals(distinct_values.joined), shard, "sums", self._match)
+
+    def collected(self) -> str:
+        """Return what goes on of all totals of some groups: these, added up, of the largest groups alone
+        where the question is of those."""
+        if self.query.largest is None:
+            return self.joined_totals()
+        ctes = self._joined_totals(distinct_values.joined)
+        ctes["largest"] = self._largest("sums")
+        return self._sent(ctes, f"(SELECT min(shard) FROM {TOTALS})", "largest", self._match)
+
+    def merged(self) -> str:
+        """Return the last stage, from all totals of some groups, and their public keys: the answer."""
+        return f"WITH {written(self._joined_totals(distinct_values.counted_of_lists))}\n{self._output()}"
+
+    @property
+    def partial_order(self) -> list[str]:
+        """Terms of an order of the first stage's rows, no two of which are equal, however they came."""
+        return _texts(["u", *self.keys] if self.query.total_rows is None else self._row_columns)
+
+    @property
+    def total_order(self) -> list[str]:
+        """The same of the second stage's rows."""
+        return _texts(self.keys)
+
+    def rows_of(self, statistic: DistinctMatched) -> distinct_values.Rows:
         """Return queries of values and of the units that have them, for a query without keys."""
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
         # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
-        if plain := self.query.total_rows is None and distinct.plain(kind):
+        if plain := self.query.total_rows is None and distinct_values.plain(kind):
             leaf = self.values.value(self.values.column(statistic.column), kind)
         else:
             leaf = self.values.value(statistic._place_sql(self.values), statistic.place_type)
@@ -119,7 +181,7 @@ class ExactSql:
         # To read the units takes longer than to find a few values more, which no unit brings.
         all_rows = ctes if self.query.total_rows else ctes | {"input": self._input(everybody=True)}
         chosen = f"FROM near WHERE {leaf} IS NOT NULL"
-        return distinct.Rows(
+        return distinct_values.Rows(
             f"WITH {written(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
             f"WITH {written(ctes, self.combined)}\n"
             f"SELECT {leaf} AS leaf, {value_hash('u', unit)} AS unit {chosen}",
@@ -127,48 +189,15 @@ class ExactSql:
         )
 
     @property
-    def types(self) -> dict[str, set[str]]:
-        """The types of the columns that statements compute, by name; of several tables there may be several.
-
-        A test compares them with those that DuckDB binds, and computes that no value is beyond its type.
-        """
-        columns = {"u": self.query.unit, **{f"v:{name}": name for name in self._used}}
-        columns |= dict(zip(self.keys, self.query.keys, strict=True))
-        named = TYPES | {alias: self.schema[name].type_name for alias, name in columns.items()}
-        found = {name: {kind} for name, kind in (named | self.values.types).items()}
-
-        def add(name: str, *kinds: str) -> None:
-            found.setdefault(name, set()).update(kinds)
-
-        for part in self.parts:
-            add(part.coordinate, *part.types)
-        for index, tree in enumerate(self.trees):
-            leaf, first = tree.place_type, f"first{index}"
-            entries = f"STRUCT(leaf {leaf}, m BIGINT)", f"STRUCT(leaf {leaf}, weight {tree.weight_type})"
-            add("leaf", leaf, *entries)
-            add(first, leaf)
-            add(each_of(first), "BIGINT")
-            add("one", "BIGINT", "HUGEINT")
-            add("weight", tree.weight_type, "HUGEINT")
-            add(tree.names[0], *(f"{entry}[]" for entry in entries))
-            if isinstance(tree, DistinctMatched):
-                add("u", "UBIGINT")
-                add(tree.names[0], "UBIGINT[][]", "STRUCT(sure BIGINT, sets UBIGINT[][])")
-            elif isinstance(tree, DistinctShared):
-                add(tree.names[0], "BIGINT")
-            elif isinstance(tree, RowsInBins):
-                add("bins", "HUGEINT[]")
-                for name in tree.names:
-                    add(name, "HUGEINT")
-        return found
-
-    @property
     def firsts(self) -> dict[int, str]:
         """Of trees: the column of pairs with a row's leaf, where pairs of one row need no sums by leaf.
 
-        That is where one row of a unit counts, or a few values: most have no more in a group.
+        That is where one row of a unit counts, or a few values: most have no more in a group. None where a
+        pair's rows are in several parts.
         """
-        of_few = [isinstance(t, distinct.KINDS) or getattr(t, "rows", None) == 1 for t in self.trees]
+        if self.staged:
+            return {}
+        of_few = [isinstance(t, distinct_values.KINDS) or getattr(t, "rows", None) == 1 for t in self.trees]
         return {i: f"first{i}" for i, few in enumerate(of_few) if few}
 
     def _bounded(self) -> tuple[dict[str, str], str]:
@@ -270,31 +299,51 @@ class ExactSql:
         limit = self.query.total_rows or 1
         return kept_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._summed("near")}
 
+    def _totals(self, pairs: str, leaves: Callable[[int], str]) -> dict[str, str]:
+        """Weigh pairs where units count in part, and add up all numbers by group; `leaves` are of pairs."""
+        ctes: dict[str, str] = {}
+        if self._in_part:
+            ctes |= weighted(pairs, self.query.groups)
+            pairs = "kept"
+        ctes["sums"] = self._sums(pairs)
+        for index in range(len(self.trees)):
+            ctes |= self._by_value(index, leaves, pairs)
+        return ctes
+
     def _sums(self, source: str) -> str:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
-        columns = ", ".join([*self.keys, *added]) or "count(*) AS nothing"
-        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        stages = [stage for p in self.parts for stage in p.stages]
-        return f"SELECT {columns} FROM {after(source, stages)}{grouping}"
+        return self._by_group(added, after(source, [stage for p in self.parts for stage in p.stages]))
+
+    def _by_group(self, sums: Sequence[str], source: str) -> str:
+        columns = ", ".join([*self.keys, *sums]) or "count(*) AS nothing"
+        return f"SELECT {columns} FROM {source}{self._grouping}"
+
+    @property
+    def _grouping(self) -> str:
+        return f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
 
     def _leaf_of_rows(self, index: int) -> str:
         """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
         leaf = self.leaves[index]
         return f"SELECT {self._pair_keys}, {leaf} AS leaf, 1::BIGINT AS m FROM near WHERE {leaf} IS NOT NULL"
 
-    def _bringing(self, index: int, s: distinct.Distinct, of_units: str, pairs: str) -> str:
+    def _bringing(self, index: int, s: distinct_values.Distinct, of_units: str, pairs: str) -> str:
         """Return what units bring to values of their groups; `of_units` are the rows of pairs by value."""
         keys = "".join(f"pair.{k}, " for k in self.keys)
         source = f"({of_units}) AS unit JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         if isinstance(s, DistinctMatched):
             unit = value_hash("pair.u", self.schema[self.query.unit].type_name)
             return f"SELECT DISTINCT {keys}{unit} AS u, leaf FROM {source}"
-        each = distinct.shares(s, f"pair.{having(index)}", self._in_part)
+        each = distinct_values.shares(s, f"pair.{having(index)}", self._in_part)
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 
-    def _bringing_one(self, index: int, s: distinct.Distinct, pairs: str) -> str:
+    def _bringing_one(self, index: int, s: distinct_values.Distinct, pairs: str) -> str:
         """Return what units with one row in a group bring: its value, or the part of it that they count."""
-        one = f", {distinct.shares(s, '1', self._in_part)} AS one" if isinstance(s, DistinctShared) else ""
+        one = (
+            f", {distinct_values.shares(s, '1', self._in_part)} AS one"
+            if isinstance(s, DistinctShared)
+            else ""
+        )
         first = self.firsts[index]
         return f"SELECT {self._columns}{first} AS leaf{one} FROM {pairs} WHERE n = 1 AND {first} IS NOT NULL"
 
@@ -311,14 +360,20 @@ class ExactSql:
             f"WHERE {leaf} IS NOT NULL GROUP BY {self._pair_keys}, {leaf}"
         )
 
-    def _leaves(
-        self, name: str, tree: Counts, of_units: str, pairs: str, first: str | None = None, one: str = "1"
-    ) -> dict[str, str]:
-        """Leaves of a tree, weighted by what their unit counts in the group.
+    def _by_value(self, index: int, leaves: Callable[[int], str], pairs: str) -> dict[str, str]:
+        """Return expressions of what is counted by value, in all groups; the last is `leaves` and the index.
 
-        `of_units` adds up rows of pairs by leaf; of all, or of those with several, where `first` is a column
-        with the leaf of the others, which add `one`.
+        `leaves` adds up rows of pairs by leaf; where a column of pairs has the leaf of those with one row, it
+        is of the others alone.
         """
+        tree, name, first = self.trees[index], f"leaves{index}", self.firsts.get(index)
+        if isinstance(tree, distinct_values.KINDS):
+            if self.staged:
+                units = self._bringing(index, tree, leaves(index), pairs)
+                return {name: distinct_values.brought(tree, self.keys, units)}
+            units = self._bringing(index, tree, self._leaf_of_rows(index), f"(FROM {pairs} WHERE n > 1)")
+            ones = self._bringing_one(index, tree, pairs)
+            return {name: distinct_values.counted(tree, self.keys, units, ones)}
 
         def weight(m: str) -> str:
             return self.values.scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, tree.body)
@@ -329,12 +384,13 @@ class ExactSql:
             f"JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         )
         if first is not None:
+            one = "1" if self.each[index] == "1" else each_of(first)
             weights += (
                 f" UNION ALL SELECT {keys}{first} AS leaf, {weight(one)} AS one FROM {pairs} AS pair "
                 f"WHERE n = 1 AND {first} IS NOT NULL"
             )
         return {
-            f"{name}_of_units": of_units,
+            f"{name}_of_units": leaves(index) if first is None else self._leaves_of_rows(index, pairs),
             f"{name}_of_groups": (
                 f"SELECT {self._columns}leaf, CAST(sum(one) AS {tree.weight_type}) AS weight "
                 f"FROM ({weights}) GROUP BY ALL"
@@ -344,15 +400,13 @@ class ExactSql:
 
     def _listed(self, tree: Counts, leaves: str) -> str:
         """Sort leaves, which differ in a group: faster than an aggregate that orders what comes in."""
-        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return (
             f"SELECT {self._columns}list_sort(list({{'leaf': leaf, 'weight': weight}})) "
-            f"AS {identifier(tree.names[0])} FROM {leaves}{grouping}"
+            f"AS {identifier(tree.names[0])} FROM {leaves}{self._grouping}"
         )
 
     def _spread(self, s: RowsInBins, leaves: str) -> str:
         """Return the weight of every bin of a group, in order; zeros are added so that none is left out."""
-        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         found = f"SELECT {self._columns}unnest({identifier(s.names[0])}, recursive := true) FROM {leaves}"
         none = (
             f"SELECT {self._columns}unnest(range({s.bins.count})) AS leaf, 0::HUGEINT AS weight FROM {leaves}"
@@ -361,7 +415,65 @@ class ExactSql:
             f"SELECT {self._columns}leaf, sum(weight) AS weight FROM ({found} UNION ALL BY NAME {none}) "
             "GROUP BY ALL"
         )
-        return f"SELECT {self._columns}list(weight {order_by(['leaf'])}) AS bins FROM ({added}){grouping}"
+        return (
+            f"SELECT {self._columns}list(weight {order_by(['leaf'])}) AS bins FROM ({added}){self._grouping}"
+        )
+
+    def _sent(
+        self, ctes: Mapping[str, str], shard: str, sums: str, match: Callable[[str, str], str] | None = None
+    ) -> str:
+        """Put the shard before the sums, and behind them the leaves of each tree that `match` joins."""
+        columns, joins = [f"{shard} AS shard", "base.*"], ""
+        for index, tree in enumerate(self.trees):
+            if match is not None:
+                columns.append(f"leaves{index}.{identifier(tree.names[0])}")
+                joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
+
+    def _listed_by_pair(self, leaves: Callable[[int], str]) -> dict[str, str]:
+        """Return a sorted list for each pair, of its rows by leaf."""
+        return {
+            f"leaves{index}": (
+                f"SELECT {self._pair_keys}, list_sort(list({{'leaf': leaf, 'm': m}})) "
+                f"AS {identifier(tree.names[0])} FROM ({leaves(index)}) GROUP BY {self._pair_keys}"
+            )
+            for index, tree in enumerate(self.trees)
+        }
+
+    def _joined_pairs(self) -> dict[str, str]:
+        """Add up partial sums, and choose among groups of a unit where that is done; the last holds them."""
+        sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
+        summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
+        ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
+        if self._chosen:
+            ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt, self.small)
+        return ctes
+
+    def _joined_leaves(self, index: int) -> str:
+        name = identifier(self.trees[index].names[0])
+        return (
+            f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
+            f"(SELECT {self._pair_keys}, unnest({name}) AS leaf FROM {PARTIALS}) GROUP BY ALL"
+        )
+
+    def _joined_totals(
+        self, of_distinct: Callable[[distinct_values.Distinct, Sequence[str], str], str]
+    ) -> dict[str, str]:
+        """Add up totals; numbers of different values as they are to be."""
+        sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
+        ctes = {"sums": self._by_group(sums, TOTALS)}
+        for index, tree in enumerate(self.trees):
+            if isinstance(tree, distinct_values.KINDS):
+                ctes[f"leaves{index}"] = of_distinct(tree, self.keys, TOTALS)
+                continue
+            column = identifier(tree.names[0])
+            weight = f"CAST(sum(leaf.weight) AS {tree.weight_type}) AS weight"
+            leaves = (
+                f"SELECT {self._columns}leaf.leaf AS leaf, {weight} FROM "
+                f"(SELECT {self._columns}unnest({column}) AS leaf FROM {TOTALS}) GROUP BY ALL"
+            )
+            ctes[f"leaves{index}"] = self._listed(tree, f"({leaves})")
+        return ctes
 
     def _output(self) -> str:
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
@@ -386,7 +498,7 @@ class ExactSql:
                 if isinstance(s, RowsInBins):
                     columns.append(f"coalesce(leaves{index}.bins[{place + 1}], 0::HUGEINT) AS {name}")
                     continue
-                none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
+                none = distinct_values.nothing(s) if isinstance(s, distinct_values.KINDS) else "[]"
                 columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")
         order = f" {order_by([f'{base}.{k}' for k in self.keys])}" if self.keys else ""
         return f"SELECT {', '.join(columns)} FROM {source}{joins}{order}"
@@ -416,3 +528,11 @@ def written(ctes: Mapping[str, str], dear: bool = False) -> str:
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
     once = {} if dear else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
+
+
+def _texts(columns: Sequence[str]) -> list[str]:
+    return [f"CAST({column} AS VARCHAR)" for column in columns]
+
+
+def _shard(columns: Sequence[str], shards: int) -> str:
+    return f"CAST(hash({', '.join(f'base.{c}' for c in columns)}) % {shards} AS INTEGER)" if columns else "0"

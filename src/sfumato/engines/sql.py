@@ -1,7 +1,8 @@
-"""`sf.sql`: from a SQL text and tables to the questions that it asks, and their release."""
+"""`sf.sql`: from a SQL text and tables, by the names that it has for them, to the questions that it asks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,9 +14,8 @@ from sfumato.budget.amounts import ExactCost, admissible_delta, admissible_epsil
 from sfumato.budget.ledger import LedgerBudget
 from sfumato.catalogs.declarations import Declarations
 from sfumato.dataclass import dataclass
-from sfumato.engines.given import OpenTable, check_no_secret, in_zone, of_tables, zone_of
-from sfumato.engines.scan import SparkFrame
-from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.engines.scan import SparkFrame, as_collection, scan
+from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
 from sfumato.names import helpful
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.bars import Bars
@@ -24,7 +24,7 @@ from sfumato.query.largest_groups import Top
 from sfumato.query.payment import Form, Same, payment, same_question
 from sfumato.query.question import Question
 from sfumato.query.released.noisy_table import NoisyTable
-from sfumato.query.schema import own_name
+from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sfumato.dialect import SqlQuery
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.catalog import Catalog
-    from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
+    from sfumato.engines.duckdb.post_processing import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
     from sfumato.query.released.release import Release
     from sfumato.query.released.top_release import TopRelease
@@ -248,8 +248,8 @@ class Asked:
 
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""
-        from sfumato.engines.duckdb.engine import DuckDBEngine
-        from sfumato.engines.duckdb.outside import OutsideSql
+        from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+        from sfumato.engines.duckdb.post_processing import OutsideSql
 
         query, questions = self.query, self.questions
         assert query.outside is not None
@@ -293,7 +293,7 @@ def _claim(planned: _Planned, question: Question[Any] | Top, asked: SqlQuery) ->
 
 
 def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
-    from sfumato.engines.duckdb.outside import columns_of, columns_of_largest
+    from sfumato.engines.duckdb.post_processing import columns_of, columns_of_largest
 
     made = _trial(question, asked)
     if isinstance(question, Top):
@@ -387,7 +387,7 @@ def asking(
 
 
 def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:
-    from sfumato.engines.duckdb.outside import groups_of
+    from sfumato.engines.duckdb.post_processing import groups_of
 
     queries, public = (query, *query.beside), dict[str, PublicTable]()
     for name in (name for one in queries for name in _public_names(one)):
@@ -403,3 +403,106 @@ def _public_names(query: SqlQuery) -> list[str]:
     """Return the public tables that are read as they are, and not joined."""
     found = list(query.public_groups.public) if query.public_groups is not None else []
     return found + list(query.outside.public if query.outside is not None else ())
+
+
+# An address with a user in it, perhaps with a password, or with a password as an option.
+_SECRET = re.compile(
+    r"""://(?:[^\s'"]|''|"")*(@|[?&](password|sig|signature|token|x-amz-[a-z-]+)=)""", re.IGNORECASE
+)
+# Gives a table of a private SELECT, from its name and the privacy unit's column.
+OpenTable = Callable[["SqlQuery", str, str], Any]
+
+
+def check_no_secret(text: object) -> None:
+    """Refuse a text that names a user of a database.
+
+    Raises:
+        SqlError: it has one in an address.
+    """
+    if isinstance(text, str) and _SECRET.search(text):
+        raise SqlError(
+            "the text has the address of a database with its user in it, which errors and explanations "
+            "would show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+        )
+
+
+def zone_of(query: SqlQuery, timezone: str | None) -> str | None:
+    """Return the time zone that a text, or the call with it, names; None where none does.
+
+    Raises:
+        QueryError: both do.
+    """
+    if timezone is not None and query.timezone is not None:
+        raise QueryError(
+            "sql: the time zone is given twice, in OPTIONS (timezone = ...) and beside the text; keep one"
+        )
+    return timezone if query.timezone is None else query.timezone
+
+
+def in_zone(table: Any, zone: str | None) -> Any:
+    """Return a table that reads times with a zone in another one; the same where none is named."""
+    return table if zone is None else replace(table, _engine=table._engine.in_timezone(zone))
+
+
+def of_tables(
+    text: str,
+    tables: Mapping[str, Any] | None,
+    types: Mapping[str, str] | None,
+    limits: Mapping[str, Any],
+    advised: Advised | None,
+    timezone: str | None = None,
+) -> tuple[SqlQuery, OpenTable]:
+    """Return what a text asks, and what opens the tables that it names; none is opened yet.
+
+    Args:
+        text, tables, types: as of `sf.sql`.
+        limits: `memory_limit`, `threads` and `temp_directory`.
+        advised: the budget of several texts together, where advice divides it.
+        timezone: as of `sf.sql`.
+    Raises:
+        SqlError: the text is not understood, or names what is not there.
+        QueryError: `tables` is no dict of names, or types or a time zone are given twice.
+    """
+    from sfumato.dialect import parse
+    from sfumato.engines.duckdb.paths import is_path
+
+    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
+        kind = type(tables).__name__  # its text would show rows
+        raise QueryError(
+            f"sql: tables is {with_article(kind)}, but must give each table a name: tables={{'visits': ...}}"
+        )
+    sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
+    public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
+    query = parse(text, public=public, private=sources.keys() - public, advised=advised)
+    queries = (query, *query.beside)
+    for name in (own_name(name, sources) for one in queries for name in one.sources):
+        if name not in sources and not is_path(name):
+            near = nearest(name, sources)
+            given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
+            remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
+            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
+    if types is not None and any(one.types is not None for one in queries):
+        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
+
+    def opened(one: SqlQuery, name: str, unit: str) -> Any:
+        name, zone = own_name(name, sources), zone_of(one, timezone)
+        if isinstance(sources.get(name), PublicTable):
+            return in_zone(sources[name], zone)
+        declared = one.types if types is None else types
+        if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
+            raise ColumnError(
+                f"the privacy unit is made of {' and '.join(one.unit_parts)}, and is the column "
+                f"{spelled(one.privacy_unit_column)} of {shown(name)}; it cannot be {spelled(unit)}"
+            )
+        return scan(
+            sources.get(name, name),
+            privacy_unit=one.unit_parts or unit,
+            timezone="UTC" if zone is None else zone,
+            unit_timezone=one.unit_timezone,
+            types=declared,
+            multiline=one.multiline,
+            encoding=one.encoding,
+            **limits,
+        )
+
+    return query, opened

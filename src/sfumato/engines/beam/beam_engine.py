@@ -5,27 +5,27 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import pyarrow as pa
 
+from sfumato.budget import Budget
 from sfumato.engines.distributed import DistributedEngine
-from sfumato.engines.top_work import TopWork
-from sfumato.engines.work import Work
+from sfumato.engines.secret import Secret
+from sfumato.engines.work import TopWork, Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.query.canonical_form import canonical, canonical_top
 from sfumato.query.engine import BroughtKeys, ExactQuery
-from sfumato.query.payment import Pay, free
+from sfumato.query.largest_groups import Top
+from sfumato.query.payment import Pay, free, payment
+from sfumato.query.question import Question
 from sfumato.query.schema import Step
 from sfumato.query.tables.combining import Combination, alike
 
 if TYPE_CHECKING:
-    from sfumato.engines.beam.release import PlannedRelease
-    from sfumato.engines.beam.top import PlannedTop
-    from sfumato.engines.secret import Secret
+    from sfumato.engines.beam.planned_release import PlannedRelease, PlannedTop
     from sfumato.noise import Words
-    from sfumato.query.largest_groups import Top
     from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.plans.plan import Plan
 
@@ -74,7 +74,7 @@ class BeamEngine(DistributedEngine):
     looks_first = False
 
     def __init__(self, rows: pa.Schema, public: bool = False, timezone: str = "UTC") -> None:
-        from sfumato.engines.beam.rows import declared
+        from sfumato.engines.beam.beam_rows import declared
 
         super().__init__(declared(rows), timezone, public)
         name = (rows.metadata or {}).get(_NAME)
@@ -187,8 +187,8 @@ class BeamEngine(DistributedEngine):
             secret: where workers find the secret of the noise; without it one is drawn and sent along.
         """
         self.check_release(plan, unsafe_words)
-        from sfumato.engines.beam.callables import sealed_apart
-        from sfumato.engines.beam.release import PlannedRelease
+        from sfumato.engines.beam.beam_rows import sealed_apart
+        from sfumato.engines.beam.planned_release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
         form = partial(canonical, plan, self)
@@ -213,8 +213,8 @@ class BeamEngine(DistributedEngine):
         """
         self._refuse(unsafe_words)
         self._check_joined_rows()
-        from sfumato.engines.beam.callables import sealed_apart
-        from sfumato.engines.beam.top import PlannedTop
+        from sfumato.engines.beam.beam_rows import sealed_apart
+        from sfumato.engines.beam.planned_release import PlannedTop
 
         stages = self.stages(plan.exact, positive_int(shards, "shards"))
         work = TopWork.of(plan, stages, sealed_apart(secret))
@@ -225,7 +225,7 @@ class BeamEngine(DistributedEngine):
 
     def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:
         """Return the names of collections, with that of public keys where one brings them."""
-        from sfumato.engines.beam.keys import KEYS
+        from sfumato.engines.beam.elements import KEYS
 
         if not isinstance(keys, BroughtKeys):
             return self.collections
@@ -252,3 +252,78 @@ def _unlike(engines: Sequence[BeamEngine]) -> set[str | None]:
     return {
         one.collection for one in engines if not first.setdefault(one.collection, one)._rows.equals(one._rows)
     }
+
+
+@overload
+def Release(
+    question: Question[PlannedRelease],
+    *,
+    confidence: float | None = None,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    budget: Budget | None = None,
+    **options: Any,
+) -> PlannedRelease: ...
+@overload
+def Release(
+    question: Top,
+    *,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    budget: Budget | None = None,
+    **options: Any,
+) -> PlannedTop: ...
+def Release(
+    question: Question[PlannedRelease] | Top,
+    *,
+    confidence: float | None = None,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    budget: Budget | None = None,
+    **options: Any,
+) -> PlannedRelease:
+    """Release the answer to a question about the rows of a collection.
+
+    Args:
+        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`; or one for the
+            largest groups, `.top(...)`.
+        confidence: also give error bars of this confidence, under the names `<output>_error`.
+        shards: into how many parts units, and groups, are divided.
+        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
+            the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
+            the noise away.
+        budget: that of all questions, which pays; see `sfumato.Budget`.
+        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`; or those
+            of `Top.release`.
+    Returns:
+        A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
+    Raises:
+        QueryError, BudgetError: before a pipeline is run, and nothing is spent.
+        RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])
+    >>> places = sf.scan(columns, privacy_unit="id").group_by("place").bound(groups=2, rows=1)
+    >>> Release(places.agg(n=sf.count()), epsilon=1, delta="1e-6", confidence=0.95).spent
+    (1.0, 1e-06)
+    """
+    if not isinstance(question, (Question, Top)):
+        raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
+    engine = question._engine if isinstance(question, Top) else question.table._engine
+    if not isinstance(engine, BeamEngine):
+        raise QueryError(
+            f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
+            "sf.scan(pa.schema([...]), privacy_unit=...)"
+        )
+    if isinstance(question, Top):
+        if confidence is not None:
+            raise QueryError(
+                "Release: error bars of the largest groups are equal, so no column has them; leave "
+                "confidence out, and ask the transform for its half_width(0.95)"
+            )
+        planned = question.plan(**options)
+        pay = payment(budget, [planned], question.told, form=partial(canonical_top, planned))
+        return engine.top(planned, shards=shards, secret=secret, pay=pay)
+    plan = question.plan(**options)
+    pay = payment(budget, [plan], question.query.told, form=partial(canonical, plan, engine))
+    return engine.release(plan, confidence=confidence, shards=shards, secret=secret, pay=pay)
