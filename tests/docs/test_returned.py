@@ -22,7 +22,7 @@ from .pages import Entry, function, hidden, members, reference, shown
 
 # What is shown has these in it, and nobody looks there: other rooms do.
 INSIDE = {
-    "Engine": "what reads the rows; tables, questions and releases call it",
+    "Sum": "what `sum` returns, which `top(by=...)` keeps",
     "ExactQuery": "what an engine computes for a plan",
     "Query": "what a question asks, for plans; `Question` and `explain` tell it",
     "Requirements": "of which numbers outputs are made, for noise; `explain` tells it",

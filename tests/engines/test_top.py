@@ -49,7 +49,7 @@ def test_private_groups_stop_at_the_end():
 def test_a_unit_in_ten_thousand_groups_counts_in_each():
     data = pa.table({"id": [i % 40 for i in range(40 * 3000)], "key": [i // 40 for i in range(40 * 3000)]})
     top = scan(data).top("key", k=1)
-    exact = replace(top.exact((top.statistic,)), largest=None)
+    exact = replace(top._exact((top.statistic,)), largest=None)
     [batch] = scan(data)._engine.statistics(exact, 1 << 16)
     assert set(batch.column(1).to_pylist()) == {40} and batch.num_rows == 3000
 

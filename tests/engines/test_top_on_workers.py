@@ -75,12 +75,12 @@ MANY = pa.table(
 
 def test_no_shard_sends_more_groups_than_may_be_shown_and_one():
     question = sf.scan(MANY, privacy_unit="id").top("key", k=2, candidates=10)
-    stages, groups = shards_of(MANY, question.exact((question.statistic,)), 3)
+    stages, groups = shards_of(MANY, question._exact((question.statistic,)), 3)
     for parts in groups.values():
         sent = sum(pa.ipc.open_stream(data).read_all().num_rows for data in stages.collected(parts))
         assert sent == 11
     (batch,) = stages.merged(None, [d for parts in groups.values() for d in stages.collected(parts)], 1000)
-    (here,) = question._engine.statistics(question.exact((question.statistic,)), 1000)
+    (here,) = question._engine.statistics(question._exact((question.statistic,)), 1000)
     assert batch.to_pydict() == here.to_pydict() and batch.num_rows == 11
 
 
@@ -95,13 +95,13 @@ def test_workers_draw_what_one_machine_draws(keys, by):
         .top("key", k=3, keys=keys, by=None if by is None else sf.sum("x", lower=0, upper=5))
     )
     plan = question.plan(epsilon=3, delta=1e-9)
-    stages, groups = shards_of(rows, question.exact((question.statistic,)), 3)
+    stages, groups = shards_of(rows, question._exact((question.statistic,)), 3)
     work = TopWork.of(plan, stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
     (drawn,) = work.together(sent[::-1])
     (again,) = work.together(sent)
     assert drawn.equals(again)
-    here = pa.Table.from_batches(question._engine.statistics(question.exact((question.statistic,)), 1000))
+    here = pa.Table.from_batches(question._engine.statistics(question._exact((question.statistic,)), 1000))
     (batch,) = stages.merged(None, [data for _, data in sent], 1000)
     assert batch.to_pydict() == here.to_pydict()
     assert drawn.to_pydict() == plan.measurement.draw(here, work._words(batch)).to_pydict()
@@ -114,7 +114,7 @@ def test_workers_draw_what_one_machine_draws(keys, by):
 
 def test_of_no_groups_nothing_is_drawn():
     question = sf.scan(table({}), privacy_unit="id").top("key", k=3)
-    stages, _ = shards_of(table({}), question.exact((question.statistic,)), 2)
+    stages, _ = shards_of(table({}), question._exact((question.statistic,)), 2)
     work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
     (drawn,) = work.together([(shard, work.gathered(shard, ())) for shard in range(2)])
     assert drawn.num_rows == 0 and drawn.schema.names == ["rank", "key", "units"]
@@ -122,9 +122,9 @@ def test_of_no_groups_nothing_is_drawn():
 
 def test_a_shard_is_cut_down_when_all_its_parts_are_there():
     question = sf.scan(MANY, privacy_unit="id").top("key", k=1, candidates=9)
-    stages, groups = shards_of(MANY, question.exact((question.statistic,)), 1)
+    stages, groups = shards_of(MANY, question._exact((question.statistic,)), 1)
     (parts,) = groups.values()
-    (right,) = question._engine.statistics(question.exact((question.statistic,)), 1000)
+    (right,) = question._engine.statistics(question._exact((question.statistic,)), 1000)
 
     def merged(sent):
         (batch,) = stages.merged(None, sent, 1000)
@@ -190,7 +190,7 @@ def test_on_beam(run, keys):
 
 def test_without_noise_workers_show_the_largest_in_order():
     question = sf.scan(table(), privacy_unit="id").top("key", k=4)
-    stages, groups = shards_of(table(), question.exact((question.statistic,)), 2)
+    stages, groups = shards_of(table(), question._exact((question.statistic,)), 2)
     with noise_free():
         work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]

@@ -23,10 +23,14 @@ class GroupMetric(Metric):
 
     Such as `KNormDistance` and `LevelsDistance`.
 
-    >>> from sfumato.framework import ConeBody, KNormDistance, Segment
-    >>> metric = KNormDistance(ConeBody(("rows",), (Fraction(2),)))
+    >>> from sfumato.framework import CentredDistance, ConeBody, KNormDistance, Segment
+    >>> body = ConeBody(("rows",), (Fraction(2),))
+    >>> metric = KNormDistance(body)
     >>> [metric.holds(Segment("rows", Fraction(most)), groups=3) for most in (2, 3)]
     [True, False]
+    >>> centred = CentredDistance(body, (Fraction(2),), Fraction(4), Fraction(1, 2), keys=("a", "b", "c"))
+    >>> centred.moved(body, groups=3)
+    Fraction(13, 16)
     """
 
     names: tuple[str, ...]

@@ -257,7 +257,7 @@ class Top(Helpful, Displayed):
         """Whether the numbers are whole."""
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
-    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
+    def _exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half: the number of each group, or of the largest ones, without a limit of groups.
 
         Beside the candidates it has the largest group that is none, by which the end is placed.

@@ -317,7 +317,7 @@ class Query:
         """How much an aggregate matters."""
         return Fraction(dict(self.weights).get(name, 1))
 
-    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
+    def _exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half of the question."""
         return ExactQuery(
             self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,

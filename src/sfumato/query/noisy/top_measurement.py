@@ -174,6 +174,12 @@ class TopMeasurement(Spelled):
 
         Args:
             exact: what the engine computes.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
+        >>> plan = sales.top("town", k=2, keys=["a", "b"]).plan(epsilon=1)
+        >>> plan.measurement.description(plan.exact)["picks"]
+        2
         """
         law, (lower, upper) = self.law, self.ends
         return {
@@ -196,6 +202,13 @@ class TopMeasurement(Spelled):
             exact: keys, and behind them a group's number in steps: of public groups all; of private ones at
                 least the largest, one more than may be shown.
             words: source of random words; None for this thread's secure words.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> from sfumato.noise import SeededWords
+        >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
+        >>> plan = sales.top("town", k=1, keys=["a", "b"]).plan(epsilon=1)
+        >>> plan.measurement.draw(pa.table({"town": ["a", "b"], "units": [5, 3]}), SeededWords(1)).num_rows
+        1
         """
         law, exact = self.law, exact.combine_chunks()
         numbers = _integers(exact.column(exact.num_columns - 1))
@@ -227,6 +240,11 @@ class TopMeasurement(Spelled):
         Raises:
             ParameterError: confidence is not in (0, 1).
             RefusalError: numbers were left out.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
+        >>> sales.top("town", k=1, keys=["a", "b"]).plan(epsilon=1).measurement.half_width(0.95)
+        6.0
         """
         if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
             raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")

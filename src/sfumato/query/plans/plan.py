@@ -196,7 +196,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
     @cached_property
     def exact(self) -> ExactQuery:
         """What the engine computes."""
-        return self.query.exact(self.measurement.statistics)
+        return self.query._exact(self.measurement.statistics)
 
     @property
     def metric(self: Plan) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
