@@ -224,3 +224,10 @@ def test_no_chance_is_below_what_floats_hold():
     """Picks whose losses may be above the epsilon that is claimed have some delta, however small."""
     loss = Loss(ranged=((Fraction(100_001, 100_000), 100_000),))
     assert loss.delta(Fraction(100_000), Fraction(0)) > 0
+
+
+def test_rare_losses_count_as_larger_ones():
+    one = composition._Losses(-2, [1, 1, 10**18, 1, 1])
+    found = composition._added(one, one, 18)
+    assert found.first + len(found.chances) <= 5 and found.beyond > 0
+    assert (sum(found.chances) + found.beyond) * 10**18 >= (10**18 + 4) ** 2
