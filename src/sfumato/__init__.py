@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sfumato.engines.scan import public, scan
     from sfumato.engines.sql import sql
     from sfumato.measurements.stratified_survey import StratifiedProportion, stratified_proportion
+    from sfumato.query.advice.advice import Advice
     from sfumato.query.advice.advise import advise
-    from sfumato.query.advice.result import Advice
     from sfumato.query.aggregates import (
         correlation,
         count,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
-    "Advice": "sfumato.query.advice.result",
+    "Advice": "sfumato.query.advice.advice",
     "advise": "sfumato.query.advice.advise",
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",

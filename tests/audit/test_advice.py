@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.query.advice import asked, looks
-from sfumato.query.automatic.limits import LimitsLook
+from sfumato.query.advice import budgeted, looks
+from sfumato.query.automatic.limit_search import LimitsLook
 from sfumato.query.question import Question
 from tests.changed_plans import without_certificate
 
@@ -37,8 +37,8 @@ PAIRS = {name: (table(CROWD + rows), table(CROWD)) for name, rows in HOSTILE.ite
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     """Divide the rest by eight, plan each look once, and add up its rows once: what is drawn is the same."""
-    monkeypatch.setattr(asked, "PORTIONS", 8)
-    monkeypatch.setattr(asked, "_PORTIONS_EACH", 4)
+    monkeypatch.setattr(budgeted, "PORTIONS", 8)
+    monkeypatch.setattr(budgeted, "_PORTIONS_EACH", 4)
     right, known = looks.limits_look, {}
 
     def look(table, query, epsilon, matter):

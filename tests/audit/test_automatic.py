@@ -12,8 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.query.automatic import looking, resolve
-from sfumato.query.automatic import means as means_of
+from sfumato.query.automatic import look_budget, looking, resolve
 from sfumato.query.automatic.bounds import Histogram
 from sfumato.query.automatic.looking import Looking
 from tests.changed_plans import without_certificate
@@ -138,8 +137,10 @@ def rows_in_place_of_units(patch):
 
 
 def the_rest_is_more(patch):
-    right = means_of.make_plan
-    patch.setattr(means_of, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o))
+    right = look_budget.make_plan
+    patch.setattr(
+        look_budget, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o)
+    )
 
 
 def bounds_of_the_rows(patch):

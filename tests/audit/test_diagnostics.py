@@ -11,8 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.query.diagnostics import asked
-from sfumato.query.diagnostics.asked import Diagnosis
+from sfumato.query.diagnostics import diagnosis_plan
+from sfumato.query.diagnostics.diagnosis_plan import Diagnosis
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.released.release import Release
 from sfumato.testing import noise_free, release_mechanism
@@ -52,7 +52,7 @@ def diagnosis_of(rows):
     people = sf.scan(rows, privacy_unit="id").group_by("g").bound(groups=1, rows=1)
     question = people.agg(n=sf.count(), m=sf.mean("x", lower=0, upper=2))
     plan = make_plan(question.query, epsilon=1, delta=Fraction(1, 10**6))
-    return asked.diagnosis(question.table, plan, Fraction(EPSILON))
+    return diagnosis_plan.diagnosis(question.table, plan, Fraction(EPSILON))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def test_they_keep_their_claim(name):
 
 
 def contributions_at_sixteen_times_their_part(patch):
-    patch.setattr(asked, "OF_CONTRIBUTIONS", Fraction(16, 3))
+    patch.setattr(diagnosis_plan, "OF_CONTRIBUTIONS", Fraction(16, 3))
     patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * Fraction(2, 3)))
 
 
@@ -147,9 +147,9 @@ def shares_at_32_times_the_budget(patch):
 
 
 def a_cap_by_exact_numbers(patch):
-    patch.setattr(asked, "OF_CONTRIBUTIONS", Fraction(10**6))
+    patch.setattr(diagnosis_plan, "OF_CONTRIBUTIONS", Fraction(10**6))
     patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * Fraction(2, 3)))
-    patch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    patch.setattr("sfumato.query.diagnostics.distribution.ENOUGH", 1.0)
 
 
 DEFECTS = {

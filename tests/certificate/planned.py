@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.query.automatic.limits import limits_look
+from sfumato.query.automatic.limit_search import limits_look
 from sfumato.query.automatic.looking import Looking, Values
 from sfumato.query.found import Found
 from sfumato.query.largest_groups import Top

@@ -19,8 +19,8 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
-from sfumato.query.analysis.contributions import Share
-from sfumato.query.analysis.errors import Numbers, chances
+from sfumato.query.analysis.unit_contributions import Share
+from sfumato.query.expected_error import KnownNumbers, chances
 from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.planning import make_plan
 
@@ -178,15 +178,15 @@ def test_a_wrong_expectation_is_found(defect, monkeypatch):
 @pytest.mark.noise_cannot_matter("salts and words are seeded")
 def test_a_wrong_deviation_is_found(monkeypatch):
     """The comparisons of choice and of noise fail where either is a quarter larger."""
-    right = Numbers.expected
+    right = KnownNumbers.expected
 
     def wrong(part):
         return lambda self, e: replace(made := right(self, e), **{part: 1.25 * getattr(made, part)})
 
-    monkeypatch.setattr(Numbers, "expected", wrong("choice"))
+    monkeypatch.setattr(KnownNumbers, "expected", wrong("choice"))
     with pytest.raises(AssertionError):
         test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(TOWNS)
-    monkeypatch.setattr(Numbers, "expected", wrong("noise"))
+    monkeypatch.setattr(KnownNumbers, "expected", wrong("noise"))
     with pytest.raises(AssertionError):
         test_noise_is_that_of_many_releases({"epsilon": 1, "noise": "laplace"})
 

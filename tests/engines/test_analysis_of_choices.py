@@ -14,8 +14,8 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import analysis_sql
 from sfumato.errors import QueryError
-from sfumato.query.analysis import quantiles
-from sfumato.query.analysis.contributions import Share, ValuesCounted
+from sfumato.query.analysis import quantile_errors
+from sfumato.query.analysis.unit_contributions import Share, ValuesCounted
 from sfumato.query.noisy.measurement import GroupMeasurement
 from sfumato.query.plans.planning import make_plan
 
@@ -154,7 +154,7 @@ def quantile_question(beyond="scale", keys=TOWNS, rows=ROWS):
 @pytest.fixture
 def few_draws(monkeypatch):
     """Where noise is not looked at, draw it a few times."""
-    monkeypatch.setattr(quantiles, "DRAWS", 3)
+    monkeypatch.setattr(quantile_errors, "DRAWS", 3)
 
 
 @pytest.mark.noise_cannot_matter("values without noise are compared, and the words are seeded")
@@ -198,15 +198,15 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
     batches = list(question.table._engine.statistics(plan.exact, 1 << 16, 1))
     (engine,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     seen = []
-    right = quantiles.OfQuantiles._batch
+    right = quantile_errors.OfQuantiles._batch
 
     def batch(self):
         seen.append(right(self))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantiles.OfQuantiles, "_batch", batch)
-        patch.setattr(quantiles, "DRAWS", 1)
+        patch.setattr(quantile_errors.OfQuantiles, "_batch", batch)
+        patch.setattr(quantile_errors, "DRAWS", 1)
         question.analyze(epsilon=1, noise=noise)
     exact, made = plan.measurement.columns(engine), plan.measurement.columns(seen[0])
     assert exact.keys() == made.keys()
@@ -301,7 +301,7 @@ def test_of_many_groups_the_noise_of_chosen_places_follows_from_some(monkeypatch
     q = sf.median("x", lower=0, upper=30)
     question = by_town(rows, towns, groups=1, rows=1).agg(n=sf.count(), q=q)
     (all_drawn,) = question.analyze(epsilon=1, noise="k_norm").points
-    monkeypatch.setattr(quantiles, "CHOSEN_GROUPS", 4)
+    monkeypatch.setattr(quantile_errors, "CHOSEN_GROUPS", 4)
     right, seen = GroupMeasurement.draw, set()
 
     def draw(self, batch, words=None):
@@ -345,8 +345,10 @@ def test_values_of_no_group_are_no_error(few_draws):
 
 def test_quantile_of_passes_over_what_counts_nothing():
     values = ValuesCounted(np.array([0, 3, 3, 5]), np.array([1.0, 2.0, 3.0, 7.0, 8.0]), np.ones(5), (), ())
-    assert quantiles.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
-    found = quantiles.quantile_of(values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5]))
+    assert quantile_errors.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
+    found = quantile_errors.quantile_of(
+        values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5])
+    )
     assert found[0] == 2.0 and np.isnan(found[1:]).all()
 
 

@@ -82,7 +82,7 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
 @SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
-    from sfumato.query.automatic.limits import LimitsLook
+    from sfumato.query.automatic.limit_search import LimitsLook
     from sfumato.query.automatic.looking import Looking
 
     drawn = []
@@ -438,7 +438,7 @@ def charged(monkeypatch, people):
 
 
 def looks_twice(patch):
-    from sfumato.query.automatic.limits import LimitsLook
+    from sfumato.query.automatic.limit_search import LimitsLook
 
     right = LimitsLook.draw
     patch.setattr(LimitsLook, "draw", lambda self, words=None: (right(self, words), right(self, words))[1])
@@ -452,7 +452,7 @@ def looks_without_noise(patch):
 
 
 def nothing_is_subtracted(patch):
-    from sfumato.query.advice.asked import Budgeted
+    from sfumato.query.advice.budgeted import Budgeted
 
     patch.setattr(Budgeted, "rest", property(lambda one: one.epsilon))
 
@@ -464,7 +464,7 @@ def portions_that_do_not_add_up(patch):
 
 
 def rows_are_read_beside(patch):
-    from sfumato.query.automatic.limits import LimitsLook
+    from sfumato.query.automatic.limit_search import LimitsLook
 
     right = LimitsLook.draw
 

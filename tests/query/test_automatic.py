@@ -28,8 +28,7 @@ from sfumato.query.automatic.bounds import (
     find_bounds,
     ladder,
 )
-from sfumato.query.automatic.looking import Looking
-from sfumato.query.automatic.resolve import admissible
+from sfumato.query.automatic.looking import Looking, admissible
 from sfumato.query.automatic.tail import Side, log_probability
 
 AUTO = {"lower": "auto", "upper": "auto"}

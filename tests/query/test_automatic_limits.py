@@ -11,9 +11,9 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.noise.random_bits import SeededWords
-from sfumato.query.automatic.errors import Contributions
-from sfumato.query.automatic.limits import best_limits
-from sfumato.query.diagnostics.contributions import LIMITS, Distribution, Tail
+from sfumato.query.automatic.limit_search import best_limits
+from sfumato.query.diagnostics.distribution import LIMITS, Distribution, Tail
+from sfumato.query.expected_error import SeenUnits
 from sfumato.query.found import Found
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.table import Table
@@ -229,7 +229,7 @@ def known(groups, rows=None):
 def test_the_best_limit_moves_with_the_budget():
     """Little noise is worth more groups, and much noise fewer."""
     table = baskets()
-    seen = Contributions(*known({1: 2_000, 4: 1_000, 20: 300}), 50.0, 3_300)
+    seen = SeenUnits(*known({1: 2_000, 4: 1_000, 20: 300}), 50.0, 3_300)
 
     def found(epsilon):
         def plan(groups, rows):

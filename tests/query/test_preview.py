@@ -13,12 +13,11 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.query.expected_error import chance_shown
 from sfumato.query.noisy.measurement import SideBySide
-from sfumato.query.previews import groups
-from sfumato.query.previews.groups import MadeUpGroups, bars
-from sfumato.query.previews.made_up import made_up_rows, width
-from sfumato.query.previews.picture import plain
-from sfumato.query.previews.preview import chance_shown
+from sfumato.query.previews import simulated_groups
+from sfumato.query.previews.preview import plain
+from sfumato.query.previews.simulated_groups import MadeUpGroups, bars, made_up_rows, width
 from sfumato.testing import release_mechanism
 
 SIZE = 400
@@ -133,7 +132,7 @@ def test_noise_of_groups_at_once_is_drawn_once_for_all_sizes(monkeypatch):
         SideBySide, "rounded", lambda self, words: drawn.append(self.size) or rounded(self, words)
     )
     one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]}, list("ABCDE"), groups=5)
-    groups._drawn_once.cache_clear()
+    simulated_groups._drawn_once.cache_clear()
     preview = one.preview(epsilon=1, units=[100, 200, 400]).to_arrow().to_pylist()
     few, many = sorted(drawn)
     assert many == 1200 and few < many
@@ -191,7 +190,7 @@ def test_errors_of_a_median_hold_wherever_it_is(units, epsilon, monkeypatch):
     held = np.mean(np.concatenate(off) <= bar)
     assert held > 0.95 - 5 * 0.0069 - 0.012 and bar < 1.35 * needed, (held, bar, needed)
     # Planted: values are made up so that the median is the roundest number between the bounds.
-    monkeypatch.setattr("sfumato.query.previews.groups.SHIFTS", (0.0,))
+    monkeypatch.setattr("sfumato.query.previews.simulated_groups.SHIFTS", (0.0,))
     assert np.mean(np.concatenate(off) <= promised()) < 0.9
 
 
@@ -431,7 +430,7 @@ def test_means_near_a_bound_have_the_wider_bars_that_a_note_tells(monkeypatch):
     assert wide / even == pytest.approx(times, rel=0.1) and times > 1.5
     # The planted defect: values that lie in the middle, where bars are as narrow as they are when spread.
     monkeypatch.setattr(
-        "sfumato.query.previews.groups.made_up_rows",
+        "sfumato.query.previews.simulated_groups.made_up_rows",
         lambda q, u, r, s, at, _: made_up_rows(q, u, r, s, None if at is None else 0.5),
     )
     assert not [
@@ -457,7 +456,7 @@ def test_noise_that_is_drawn_for_all_groups_is_drawn_once_for_all_budgets(monkey
         return rounded(self, words)
 
     monkeypatch.setattr(SideBySide, "rounded", counted)
-    groups._drawn_once.cache_clear()
+    simulated_groups._drawn_once.cache_clear()
     asked = question({"n": sf.count()}, keys=[str(i) for i in range(count)], groups=count)
     asked.preview(epsilon=[0.1, 0.5, 1, 2, 4], units=[100, 1000], noise="k_norm")
     assert len(drawn) == 2  # for bars, and for errors
@@ -467,7 +466,7 @@ def test_noise_that_is_drawn_for_all_groups_is_drawn_once_for_all_budgets(monkey
     noise = asked.plan(epsilon=3, noise="k_norm").measurement.noise
     assert type(noise).__name__ == "JointNoise"
     own = rounded(SideBySide(noise, 50), SeededWords(0))
-    assert np.abs(groups._Kept(noise, 50).rounded() - own).max() <= 1
+    assert np.abs(simulated_groups._Kept(noise, 50).rounded() - own).max() <= 1
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")

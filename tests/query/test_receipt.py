@@ -19,7 +19,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.noise import FixedWords
 from sfumato.query.released.answer import Answer
 from sfumato.query.released.receipt import Receipt
-from sfumato.query.values import column_digest, table_digest
+from sfumato.query.table_digest import column_digest, table_digest
 
 pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")
 

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.query.diagnostics import diagnosis
-from sfumato.query.diagnostics.records import Counting
+from sfumato.query.diagnostics.unit_records import Counting
 
 EXACT = 10**6  # an epsilon at which no noise is left
 STILL = pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no shift by 1/500")
@@ -274,7 +274,7 @@ STATISTICS = {
 
 @pytest.fixture
 def all_rows(monkeypatch):
-    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.query.diagnostics.distribution.ENOUGH", 1.0)
 
 
 def in_two_towns(**asked):

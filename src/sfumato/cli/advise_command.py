@@ -26,7 +26,7 @@ from sfumato.errors import QueryError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.query.advice.result import Advice, Advised
+    from sfumato.query.advice.advice import Advice, Advised
 
 DIGITS = 9  # of an advised epsilon, rounded down
 
@@ -90,7 +90,7 @@ def _questions(
     from sfumato.budget.amounts import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.sql import asking
-    from sfumato.query.advice.asked import free_name
+    from sfumato.query.advice.budgeted import free_name
     from sfumato.query.question import Question
 
     if not texts:

@@ -28,7 +28,7 @@ from sfumato.query.tables.shaping import Computed
 from sfumato.query.tables.units import UnitPart, unit_name
 
 if TYPE_CHECKING:
-    from sfumato.query.analysis.contributions import Contributed, Contributions
+    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
     from sfumato.query.plans.plan import Plan
 
 _numbers = itertools.count()

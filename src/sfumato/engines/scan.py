@@ -251,7 +251,7 @@ def public(
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.engines.duckdb.post_processing import rows_of
     from sfumato.engines.duckdb.resources import checked_resources
-    from sfumato.query.values import table_digest
+    from sfumato.query.table_digest import table_digest
 
     plain, limits = multiline and encoding is None, (memory_limit, threads, temp_directory)
     elsewhere = read_elsewhere(source, types, plain, *limits, public=True)

@@ -27,8 +27,8 @@ import pyarrow as pa
 from sfumato.exact.rationals import canonical_bytes
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.query.engine import BroughtKeys, Evaluator
+from sfumato.query.table_digest import table_digest
 from sfumato.query.tables.part import Part
-from sfumato.query.values import table_digest
 
 if TYPE_CHECKING:
     from sfumato.measurements.group_selection import GroupSelection

@@ -14,7 +14,7 @@ from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:
     from sfumato.noise import Words
-    from sfumato.query.analysis.contributions import Contributed, Contributions
+    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
     from sfumato.query.largest_groups import Top
     from sfumato.query.noisy.top_measurement import TopMeasurement
     from sfumato.query.payment import Pay

@@ -19,8 +19,9 @@ from sfumato.exact import Number, truth_value
 from sfumato.names import Helpful, foreign
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
-from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
-from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
+from sfumato.query.automatic.look_budget import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
+from sfumato.query.automatic.looking import stood_in
+from sfumato.query.automatic.resolve import Automatically, check_nothing_left
 from sfumato.query.canonical_form import canonical
 from sfumato.query.cards import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
@@ -34,7 +35,7 @@ from sfumato.query.plans.shares import Share
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:
-    from sfumato.query.analysis.result import NonPrivateAnalysis
+    from sfumato.query.analysis.non_private import NonPrivateAnalysis
     from sfumato.query.previews.preview import Preview
     from sfumato.query.table import Table
 

@@ -23,7 +23,7 @@ from sfumato.query.released.output import write_csv
 from sfumato.query.released.processed_release import ProcessedRelease
 from sfumato.query.released.release import Release
 from sfumato.query.released.top_release import TopRelease
-from sfumato.query.values import exact_text
+from sfumato.query.table_digest import exact_text
 
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
 MEDIA = (JSON, ARROW, CSV)

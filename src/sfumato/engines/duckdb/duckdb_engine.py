@@ -48,7 +48,7 @@ from sfumato.query.tables.units import UnitPart, unit_name
 from sfumato.sql_text import same_name
 
 if TYPE_CHECKING:
-    from sfumato.query.analysis.contributions import Contributed, Contributions
+    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
     from sfumato.query.largest_groups import Top
     from sfumato.query.noisy.top_measurement import TopMeasurement
 

@@ -10,7 +10,6 @@ from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
@@ -19,16 +18,15 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.names import helpful
 from sfumato.noise.laws import Floats
-from sfumato.query.advice.asked import SHARE, Asked, Budgeted, checked
+from sfumato.query.advice.advice import Advice, Advised, Better, Curve
+from sfumato.query.advice.budgeted import SHARE, Asked, Budgeted, checked
 from sfumato.query.advice.looks import Looks, ValuesSeen, planned_looks
-from sfumato.query.advice.picture import Curve
-from sfumato.query.advice.result import Advice, Advised, Better
-from sfumato.query.aggregates import Automatic, StandardDeviation, Variance, Weighted
-from sfumato.query.automatic.errors import Contributions, OutputError, mean_error, output_errors
-from sfumato.query.automatic.limits import NAMES, best_limits
-from sfumato.query.automatic.resolve import admissible
+from sfumato.query.aggregates import Automatic
+from sfumato.query.automatic.limit_search import NAMES, Limits, best_limits, limited, most_limits
+from sfumato.query.automatic.looking import bounded, stood_in
 from sfumato.query.choices import Amount
-from sfumato.query.diagnostics.contributions import LIMITS
+from sfumato.query.diagnostics.distribution import LIMITS
+from sfumato.query.expected_error import OutputError, SeenUnits, mean_error, per_width, with_bounds
 from sfumato.query.found import Found
 from sfumato.query.payment import check_budget, free, payment, telling
 from sfumato.query.plans.expected import Errors
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
 # What a plan may refuse.
 REFUSED = BudgetError, ParameterError, QueryError
-Limits = tuple[int, int | None]
 Bounds = Mapping[str, tuple[Fraction, Fraction]]
 _FAR = 64.0  # a bound is tried up to so many times nearer
 _WIDER = 8.0
@@ -62,7 +59,7 @@ class Model:
     """
 
     asked: Asked
-    seen: Contributions
+    seen: SeenUnits
     values: dict[str, ValuesSeen] = field(default_factory=dict)
     bounds: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
     _plans: dict[Any, Plan | None] = field(default_factory=dict)
@@ -94,25 +91,13 @@ class Model:
     @property
     def most(self) -> tuple[int, int]:
         """The largest limits that there may be."""
-        groups, rows = self.asked.question.table._most_limits
-        keys = self.query.public_keys
-        if isinstance(keys, pa.Table):
-            groups = min(groups, max(int(keys.num_rows), 1))
-        return min(groups, LIMITS[-1]), min(rows, LIMITS[-1])
+        return most_limits(self.asked.question.table, self.query)
 
     def asked_with(self, limits: Limits, bounds: Bounds | None = None) -> Query:
         """Return what is asked with limits, and with bounds in the place of open ones."""
         query, known = self.query, self.bounds if bounds is None else bounds
-        aggregates = tuple(
-            (name, a.bounded(*known[name]) if isinstance(a, Automatic) and name in known else b)
-            for (name, a), (_, b) in zip(self.asked.question.aggregates, query.aggregates, strict=True)
-        )
-        if query.total_rows is not None:
-            return replace(query, aggregates=aggregates, series=None, totals=None)
-        groups = limits[0] if query.keys else query.max_groups
-        return replace(
-            query, max_groups=groups, max_rows=limits[1], aggregates=aggregates, series=None, totals=None
-        )
+        asked = replace(query, aggregates=stood_in(bounded(self.asked.question.aggregates, known)))
+        return limited(asked, limits)
 
     def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:
         """Return the plan with limits, and the bounds that are known by now.
@@ -149,7 +134,7 @@ class Model:
         clamped = {name: self.clamped(name, known[name]) for name in self.values if name in known}
         total = self.query.total_rows is not None
         groups, rows = (LIMITS[-1], None) if total else limits
-        return output_errors(plan, self.seen, groups, rows, expected=expected, clamped=clamped)
+        return self.seen.errors(plan, groups, rows, expected=expected, clamped=clamped)
 
     def clamped(self, name: str, bounds: tuple[Fraction, Fraction]) -> float:
         """Return about what bounds cut of a row's value on average, or of a unit's total by its rows."""
@@ -164,21 +149,8 @@ class Model:
         Looks see the values of all units, and noise is on those of one group: it is compared with as much of
         what is cut as there is in one.
         """
-        asked = dict(plan.query.aggregates)[name].each
-        of: Any = asked.of if isinstance(asked, Weighted) else asked
-        width = float(of.upper - of.lower)
-        each = plan.expected[name] / (width**2 / 2 if squared(of) else width)
         size = self.seen.units * (1.0 if self.values[name].values.totals else self.seen.rows)
-        return each * max(self.seen.people, 1.0) / size
-
-    def found_bounds(self, name: str, ends: tuple[float, float]) -> tuple[Fraction, Fraction]:
-        """Return bounds that may be asked: those that were found, in the place of open ones."""
-        values = self.values[name].values
-        lower, upper = (
-            Fraction(end) if given is None else given
-            for given, end in zip((values.lower, values.upper), ends, strict=True)
-        )
-        return admissible(lower, upper, (values.lower is not None, values.upper is not None))
+        return per_width(plan, name) * max(self.seen.people, 1.0) / size
 
     def costs(self, portion: Fraction, portions: int, equal: int, limits: Limits) -> Floats:
         """Return the weighted log of the expected error by the number of portions of a budget, from 1 on.
@@ -233,20 +205,10 @@ class Model:
         for at in sorted({*near.tolist(), here}):
             tried = (chosen[0], at) if end else (-at, chosen[1])
             both = Fraction(tried[0]), Fraction(tried[1])
-            wider = (tried[1] - tried[0]) / width
-            expected = dict(plan.expected)
-            of: Any = dict(plan.query.aggregates)[name].each
-            of = of.of if isinstance(of, Weighted) else of
-            for output in dict(plan.query.aggregates)[name].outputs(name):
-                expected[output] *= wider**2 if squared(of) else wider
+            expected = with_bounds(plan, name, (tried[1] - tried[0]) / width)
             errors = self.errors(plan, limits, expected, {**self.bounds, name: both}).values()
             found.append((at if end else -at, mean_error(errors, noise=True), mean_error(errors)))
         return found if end else found[::-1]
-
-
-def squared(asked: object) -> bool:
-    """Whether noise grows with the square of the distance of bounds."""
-    return isinstance(asked, (Variance, StandardDeviation))
 
 
 # Worse than all costs, and yet a number: where no division is possible there still is one that adds up.
@@ -387,7 +349,7 @@ def _seen(budgeted: Budgeted, looks: Looks) -> tuple[list[Model], list[Found]]:
     return [Model(one, seen[one.name]) for one in budgeted.asked], found
 
 
-def _told(members: list[Asked], seen: Contributions, epsilon: Fraction) -> Found:
+def _told(members: list[Asked], seen: SeenUnits, epsilon: Fraction) -> Found:
     value = {"units": round(seen.people)}
     if seen.groups is not None:
         value |= {"groups": round(seen.number), "units in a group": round(seen.units)}
@@ -428,7 +390,7 @@ def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
     for name, values in m.values.items():
         if values.looking.known is None:
             ends = values.bounds(m.noise(name, plan))
-            found[name] = m.found_bounds(name, ends)
+            found[name] = values.values.within(ends)
         else:
             found[name] = values.looking.known
     return found
@@ -471,11 +433,7 @@ def _complete(m: Model, limits: Limits) -> Question[Any]:
     question = m.asked.question
     known: dict[str, Any] = dict(zip(NAMES, (limits[0], limits[1] or 1), strict=True))
     table = question.table.bound(**{name: known[name] for name in question.table._auto_limits})
-    aggregates = tuple(
-        (name, a.bounded(*m.bounds[name]) if isinstance(a, Automatic) else a)
-        for name, a in question.aggregates
-    )
-    return replace(question, table=table, aggregates=aggregates)
+    return replace(question, table=table, aggregates=bounded(question.aggregates, m.bounds))
 
 
 def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:

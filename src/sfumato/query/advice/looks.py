@@ -14,21 +14,20 @@ import pyarrow as pa
 from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.noise import Words
-from sfumato.query.advice.asked import Asked
-from sfumato.query.aggregates import Automatic
+from sfumato.query.advice.budgeted import Asked
 from sfumato.query.automatic.bounds import LEAST_LOOK, Histogram, find_bounds
-from sfumato.query.automatic.errors import Contributions
-from sfumato.query.automatic.limits import LimitsLook, limits_look
-from sfumato.query.automatic.looking import Looking, Values
+from sfumato.query.automatic.limit_search import LimitsLook, limits_look
+from sfumato.query.automatic.looking import Looking, Values, open_values
 from sfumato.query.automatic.tail import Floats
 from sfumato.query.descriptions import Claim
+from sfumato.query.expected_error import SeenUnits
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 
 # What a look at values costs, of one at contributions: it has two or three histograms.
 _OF_VALUES = 2
 # Of what is not looked at.
-_NOTHING = Contributions(None, None, 1.0, 1.0)
+_NOTHING = SeenUnits(None, None, 1.0, 1.0)
 
 
 class _NotSeenError(Exception):
@@ -133,10 +132,9 @@ class ValuesSeen:
             return self.told
 
     def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
-        fixed = [None if end is None else float(end) for end in (self.values.lower, self.values.upper)]
         first = self.looking.edges
         # What is left of the looks' epsilon would be lost: the answers' was said before.
-        return find_bounds(look, first, noise, (fixed[0], fixed[1]), sparing=False)
+        return find_bounds(look, first, noise, self.values.fixed, sparing=False)
 
     def cut(self, lower: float, upper: float) -> float:
         """Return about what bounds cut of a value on average, at both ends, where values surely are."""
@@ -183,9 +181,9 @@ class Looks:
         """How many looks there are, of which some are free."""
         return int(self.of_values > 0) + sum(look is not None for look in self.planned)
 
-    def contributions(self) -> dict[str, Contributions]:
+    def contributions(self) -> dict[str, SeenUnits]:
         """Return what is seen of the units of each question, by its name; each kind is drawn once."""
-        found = dict[str, Contributions]()
+        found = dict[str, SeenUnits]()
         for (_, members), look in zip(self.kinds, self.planned, strict=True):
             if look is not None and self.claim is not None:
                 self.claim.take(look.plans)
@@ -205,7 +203,7 @@ class Looks:
         shared = list[tuple[Question[Any], ValuesSeen]]()
         found = dict[tuple[str, str], ValuesSeen]()
         for one in (one for _, members in self.kinds for one in members):
-            for name, value in open_values(one.question, rows[one.name]).items():
+            for name, value in open_values(one.question.aggregates, rows[one.name]).items():
                 for other, seen in shared:
                     if seen.values == value and _same_rows(other, one.question, value):
                         found[one.name, name] = seen
@@ -232,12 +230,6 @@ def likely_number(noisy: float, scale: float) -> float:
     numbers = np.geomspace(1, 1e7, 1000)
     chances = np.exp(-np.abs(noisy - numbers) / scale + np.abs(noisy - numbers).min() / scale)
     return float(np.exp((chances * np.log(numbers)).sum() / chances.sum()))
-
-
-def open_values(question: Question[Any], rows: int | None) -> dict[str, Values]:
-    """Return what has bounds that are to be found, by name."""
-    automatic = {name: a for name, a in question.aggregates if isinstance(a, Automatic)}
-    return {name: Values.of(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
 
 
 def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:

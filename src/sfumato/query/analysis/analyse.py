@@ -29,16 +29,26 @@ from sfumato.query.aggregates import (
     WeightedSum,
 )
 from sfumato.query.aggregates.aggregate import BoundedAggregate
-from sfumato.query.analysis.atoms import QUANTILE, Atom, Weights, atoms_of, coordinates
-from sfumato.query.analysis.contributions import Column, Contributed, Contributions, Pair, Share
-from sfumato.query.analysis.errors import DRAWS, Numbers, chances
-from sfumato.query.analysis.limits import Limits, grid
-from sfumato.query.analysis.quantiles import OfQuantiles, exact_quantiles, ranked_columns
-from sfumato.query.analysis.result import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
+from sfumato.query.analysis.limit_grid import Limits, grid
+from sfumato.query.analysis.non_private import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
+from sfumato.query.analysis.quantile_errors import OfQuantiles, exact_quantiles, ranked_columns
+from sfumato.query.analysis.unit_contributions import (
+    QUANTILE,
+    Atom,
+    Column,
+    Contributed,
+    Contributions,
+    Pair,
+    Share,
+    Weights,
+    atoms_of,
+    coordinates,
+)
 from sfumato.query.engine import ALL_GROUPS, Engine, ExactQuery
+from sfumato.query.expected_error import DRAWS, KnownNumbers, chances
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.groups import MadeUpGroups
+from sfumato.query.previews.simulated_groups import MadeUpGroups
 from sfumato.query.query import Query
 
 # Of others no expectation is known that follows from sums of what units bring.
@@ -230,7 +240,7 @@ class _Setting:
     def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:
         """Return what is expected of each output."""
         atoms, moments = found.atoms[share], found.moments[share]
-        numbers = Numbers(self.plan, self.made, atoms, moments, lambda: self.draws)
+        numbers = KnownNumbers(self.plan, self.made, atoms, moments, lambda: self.draws)
         estimates = self.plan.requirements.estimates
         quantiles = [e for e in estimates if e.kind == QUANTILE]
         known = {e.name: numbers.expected(e) for e in estimates if e not in quantiles}

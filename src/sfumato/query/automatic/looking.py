@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import RefusalError
 from sfumato.noise import Words
-from sfumato.query.aggregates import Automatic, InBins, Sum
+from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Automatic, InBins, Sum
 from sfumato.query.automatic.bounds import Histogram, ladder
 from sfumato.query.automatic.tail import Floats
 from sfumato.query.engine import Engine
@@ -24,6 +25,8 @@ from sfumato.query.schema import Kind, Step, spelled
 from sfumato.query.tables.combining import per_unit
 from sfumato.query.tables.part import Part
 from sfumato.transformations import Edges
+
+Aggregates = tuple[tuple[str, Aggregate], ...]
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,18 @@ class Values:
         if shared and any(cls.of(a, rows, ()) == by_rows for a in beside if not isinstance(a.stand_in, Sum)):
             return by_rows
         return cls(asked.column, True, *known)
+
+    @property
+    def fixed(self) -> tuple[float | None, float | None]:
+        """The bounds that are given."""
+        lower, upper = (None if end is None else float(end) for end in (self.lower, self.upper))
+        return lower, upper
+
+    def within(self, ends: tuple[float | Fraction, float | Fraction]) -> tuple[Fraction, Fraction]:
+        """Return bounds that every query admits: those that were found, in the place of open ones."""
+        given = self.lower, self.upper
+        lower, upper = (Fraction(end) if one is None else one for end, one in zip(ends, given, strict=True))
+        return admissible(lower, upper, (self.lower is not None, self.upper is not None))
 
     @property
     def told(self) -> str:
@@ -128,6 +143,52 @@ class Looking:
         counts = np.array([column[0].as_py() for column in shown.columns], dtype=np.float64)
         (deviation, *_) = plan.deviations.values()
         return Histogram(edges, counts, deviation / math.sqrt(2))
+
+
+def open_values(aggregates: Aggregates, rows: int | None) -> dict[str, Values]:
+    """Return what has bounds that are to be found, by the name of the aggregate.
+
+    Args:
+        aggregates: of the query.
+        rows: its limit of rows.
+    """
+    automatic = {name: a for name, a in aggregates if isinstance(a, Automatic)}
+    return {name: Values.of(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
+
+
+def bounded(aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fraction]]) -> Aggregates:
+    """Return aggregates with bounds in the place of those that are to be found, as far as these are known."""
+    return tuple(
+        (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) and name in bounds else a)
+        for name, a in aggregates
+    )
+
+
+def stood_in(aggregates: Aggregates) -> Aggregates:
+    """Return aggregates with bounds that stand in for those that are to be found."""
+    return tuple((name, a.stand_in if isinstance(a, Automatic) else a) for name, a in aggregates)
+
+
+def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:
+    """Return bounds that every question admits: of magnitude at most 1e100, in order, and not too near.
+
+    Args:
+        lower, upper: as they were found.
+        fixed: which of them were given, and stay; not both.
+    """
+    most = Fraction(LARGEST_MAGNITUDE)
+    lower, upper = (
+        end if stays else min(max(end, -most), most) for end, stays in zip((lower, upper), fixed, strict=True)
+    )
+    apart = max(max(abs(lower), abs(upper)) / 2**40, Fraction(1, LARGEST_MAGNITUDE))
+    if upper - lower >= apart:
+        return lower, upper
+    if fixed[0]:
+        return lower, lower + 2 * apart
+    if fixed[1]:
+        return upper - 2 * apart, upper
+    middle = min(max((lower + upper) / 2, -most + apart), most - apart)
+    return middle - apart, middle + apart
 
 
 def check_looks(engine: Engine[Any]) -> None:

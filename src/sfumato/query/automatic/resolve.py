@@ -11,20 +11,15 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import (
-    LARGEST_MAGNITUDE,
-    Aggregate,
     Automatic,
-    StandardDeviation,
-    Variance,
-    Weighted,
 )
 from sfumato.query.automatic.bounds import LEAST_LOOK, find_bounds
-from sfumato.query.automatic.limits import find_limits
-from sfumato.query.automatic.looking import Looking, Values, check_looks
-from sfumato.query.automatic.means import Means
+from sfumato.query.automatic.limit_search import find_limits
+from sfumato.query.automatic.look_budget import Means
+from sfumato.query.automatic.looking import Aggregates, Looking, Values, bounded, check_looks, open_values
 from sfumato.query.engine import Engine
+from sfumato.query.expected_error import per_width
 from sfumato.query.found import Found
-from sfumato.query.plans.expected import Errors
 from sfumato.query.plans.plan import Plan
 from sfumato.query.query import Query
 from sfumato.query.released.release import check_error_columns
@@ -34,15 +29,9 @@ if TYPE_CHECKING:
 
 # Of what looks cost, limits take a third where there are bounds to be found as well.
 _OF_LIMITS = Fraction(1, 3)
-_Asked = tuple[tuple[str, Aggregate], ...]
 
 
-def stood_in(aggregates: _Asked) -> _Asked:
-    """Return what is asked, with bounds in the place of those that are to be found."""
-    return tuple((name, a.stand_in if isinstance(a, Automatic) else a) for name, a in aggregates)
-
-
-def check_nothing_left(aggregates: _Asked, limits: Collection[str], what: str) -> None:
+def check_nothing_left(aggregates: Aggregates, limits: Collection[str], what: str) -> None:
     """Refuse to plan a question that leaves something to its release.
 
     Raises:
@@ -73,19 +62,12 @@ class Automatically:
 
     table: Table[Any]
     query: Query
-    aggregates: _Asked
+    aggregates: Aggregates
 
     @property
     def engine(self) -> Engine[Any]:
         """What reads the rows."""
         return self.table._engine
-
-    def values(self, query: Query) -> dict[str, Values]:
-        """Return what has bounds that are to be found, by the name of what is asked, with limits of rows."""
-        automatic = {name: a for name, a in self.aggregates if isinstance(a, Automatic)}
-        return {
-            name: Values.of(a, query.max_rows, tuple(automatic.values())) for name, a in automatic.items()
-        }
 
     def plan(
         self,
@@ -113,7 +95,7 @@ class Automatically:
         if confidence is not None:
             check_error_columns(trial, confidence)
         self.engine.check_release(check(trial), unsafe_words)
-        values = self.values(self.query)
+        values = open_values(self.aggregates, self.query.max_rows)
         of_limits = means.looks * (_OF_LIMITS if values else 1)
         limits = find_limits(self.table, self.query, of_limits) if self.table._auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
@@ -129,17 +111,13 @@ class Automatically:
             query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
             told = (one_found,)
             trial = means.answer(query, means.looks)
-            values = self.values(query)
-        expected = trial.expected
+            values = open_values(self.aggregates, query.max_rows)
         looks, each = self._looks(values, for_bounds, unsafe_words)
         found = {}
         for value, looking in looks.items():
-            noise = max(self._noise(name, expected) for name, other in values.items() if other == value)
+            noise = max(per_width(trial, name) for name, other in values.items() if other == value)
             found[value] = self._found(value, looking, each, noise, means.pay_look)
-        bounds = {name: found[value][0] for name, value in values.items()}
-        asked = tuple(
-            (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) else a) for name, a in self.aggregates
-        )
+        asked = bounded(self.aggregates, {name: found[value][0] for name, value in values.items()})
         told += tuple(one_found for _, one_found in found.values())
         spent = sum((f.epsilon for f in told), Fraction(0))
         plan = check(means.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
@@ -155,14 +133,6 @@ class Automatically:
         part = self.table._part
         return {value: Looking(self.engine, self.query, part, value, words) for value in different}, each
 
-    def _noise(self, name: str, expected: Errors) -> float:
-        """Return about the deviation of a total's noise, for bounds that are one apart."""
-        asked = dict(self.query.aggregates)[name].each
-        bounded: Any = asked.of if isinstance(asked, Weighted) else asked
-        width = float(bounded.upper - bounded.lower)
-        squared = isinstance(bounded, (Variance, StandardDeviation))
-        return expected[name] / (width**2 / 2 if squared else width)
-
     def _found(
         self,
         value: Values,
@@ -173,8 +143,9 @@ class Automatically:
     ) -> tuple[tuple[Fraction, Fraction], Found]:
         """Return bounds, and what they cost."""
         drawn = list[Plan]()
+        ends: tuple[float | Fraction, float | Fraction]
         if looking.known is not None:
-            lower, upper = looking.known
+            ends = looking.known
         else:
 
             def look(edges: Any, part: Fraction) -> Any:
@@ -182,33 +153,6 @@ class Automatically:
                 pay(drawn[-1:])
                 return looking.look(edges, epsilon * part)
 
-            fixed = [None if end is None else float(end) for end in (value.lower, value.upper)]
-            ends = find_bounds(look, looking.edges, noise, (fixed[0], fixed[1]))
-            lower, upper = map(Fraction, ends)
-        both = admissible(
-            lower if value.lower is None else value.lower, upper if value.upper is None else value.upper,
-            (value.lower is not None, value.upper is not None),
-        )  # fmt: skip
+            ends = find_bounds(look, looking.edges, noise, value.fixed)
+        both = value.within(ends)
         return both, Found.from_plans(f"bounds of the {value.told}", tuple(map(float, both)), drawn)
-
-
-def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:
-    """Return bounds that every question admits: of magnitude at most 1e100, in order, and not too near.
-
-    Args:
-        lower, upper: as they were found.
-        fixed: which of them were given, and stay; not both.
-    """
-    most = Fraction(LARGEST_MAGNITUDE)
-    lower, upper = (
-        end if stays else min(max(end, -most), most) for end, stays in zip((lower, upper), fixed, strict=True)
-    )
-    apart = max(max(abs(lower), abs(upper)) / 2**40, Fraction(1, LARGEST_MAGNITUDE))
-    if upper - lower >= apart:
-        return lower, upper
-    if fixed[0]:
-        return lower, lower + 2 * apart
-    if fixed[1]:
-        return upper - 2 * apart, upper
-    middle = min(max((lower + upper) / 2, -most + apart), most - apart)
-    return middle - apart, middle + apart

@@ -41,7 +41,6 @@ from sfumato.query.aggregates import (
     vector_sum,
 )
 from sfumato.query.aggregates.stratified_proportion import LimitEstimate, StandardErrorEstimate
-from sfumato.query.diagnostics.records import Column, Columns, Counting, Records, if_all, number_of
 from sfumato.query.diagnostics.shifts import (
     ZERO,
     Basis,
@@ -60,7 +59,16 @@ from sfumato.query.diagnostics.shifts import (
     times,
     total,
 )
-from sfumato.query.diagnostics.units import Names, double
+from sfumato.query.diagnostics.unit_records import (
+    Column,
+    Columns,
+    Counting,
+    Names,
+    Records,
+    double,
+    if_all,
+    number_of,
+)
 from sfumato.query.noisy.noisy_statistics import NoisyNumbers
 from sfumato.query.plans.plan import Plan
 from sfumato.query.schema import Kind, quoted

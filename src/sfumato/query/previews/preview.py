@@ -1,4 +1,4 @@
-"""What a release would give, before a row is read: noise of a plan on made-up groups."""
+"""What a release would give, before a row is read: noise of a plan on simulated groups."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.query.engine import Engine
+from sfumato.query.expected_error import chance_shown
+from sfumato.query.pictures import checked_picture, save
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.groups import FEW, MANY, MadeUpGroups, bars
-from sfumato.query.previews.made_up import powers_of
-from sfumato.query.previews.picture import draw
+from sfumato.query.previews.simulated_groups import FEW, MANY, MadeUpGroups, bars, powers_of
 from sfumato.query.query import Query
 from sfumato.query.released import output
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
 
 LARGEST_EPSILON = 100.0
 _SMALLEST_EPSILON = 1e-3
@@ -130,13 +131,7 @@ class Preview(Told):
 
     def __str__(self) -> str:
         """Return the numbers as a table of text, with what was assumed."""
-        names = self.table.column_names
-        rows = [names, *([_shown(name, row[name]) for name in names] for row in self.table.to_pylist())]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
-        return "\n".join([*lines, "", *self.notes])
+        return self._card().text().partition("\n\n")[2]
 
 
 def plans_of(query: Query, epsilon: Any, options: Mapping[str, Any]) -> list[Plan]:
@@ -249,11 +244,6 @@ def smallest_epsilon(
     return _rounded_up(math.exp(high))
 
 
-def chance_shown(plan: Plan, units: int) -> float:
-    """Return about how probable it is that a group of so many units is shown."""
-    return 1.0 if plan.selection is None else plan.selection.chance(units)
-
-
 def _at_bounds(
     plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: float, widths: Mapping[str, float]
 ) -> dict[str, float]:
@@ -334,3 +324,56 @@ def _many(plan: Plan, confidence: float) -> int:
 def _check_confidence(confidence: object) -> None:
     if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
+
+
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+)  # Okabe and Ito's, apart for every kind of sight
+_COLUMNS, _MOST_PANELS = 3, 12
+
+
+def plain(value: float, place: float = 0) -> str:
+    """Return what stands at a mark of a scale of powers of ten: at 100, 200 and 500, not at others."""
+    digits = f"{value:.0e}"
+    return f"{value:,.6g}" if digits[0] in "125" and math.isclose(float(digits), value) else ""
+
+
+def draw(preview: Preview, path: str | Path) -> None:
+    """Write a panel for each output: one line for each budget, on scales of powers of ten.
+
+    Args:
+        preview: what to show.
+        path: where to, a .png or .svg.
+    Raises:
+        ParameterError: the path is not admissible.
+        EngineError: matplotlib is not installed.
+    """
+    target = checked_picture(path)
+    from matplotlib.figure import Figure
+
+    table = preview.table.to_pylist()
+    names = preview.outputs[:_MOST_PANELS]
+    rows = math.ceil(len(names) / _COLUMNS)
+    figure = Figure(figsize=(4 * min(len(names), _COLUMNS), 3 * rows + 0.4), layout="constrained")
+    for i, name in enumerate(names):
+        axis = figure.add_subplot(rows, min(len(names), _COLUMNS), i + 1)
+        for colour, epsilon in zip(
+            _COLOURS * len(table), dict.fromkeys(r["epsilon"] for r in table), strict=False
+        ):
+            points = sorted((r["units"], r[name]) for r in table if r["epsilon"] == epsilon)
+            known = [(x, y) for x, y in points if math.isfinite(y) and y > 0]
+            if known:
+                axis.plot(*zip(*known, strict=True), marker="o", color=colour, label=f"epsilon {epsilon:g}")
+        axis.set(xscale="log", yscale="log", xlabel="units in the group")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(plain)
+            scale.set_minor_formatter(plain)
+        axis.set_title(name, parse_math=False)
+        axis.grid(visible=True, which="major", alpha=0.3)
+    axis.legend(fontsize=8)
+    figure.supylabel(f"within this of the exact number, {preview.confidence:.4g} of releases", fontsize=8)
+    save(figure, target)

@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import unguarded
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.query.released.output import with_formulas
-from sfumato.query.values import column_digest, digests, table_digest
+from sfumato.query.table_digest import column_digest, digests, table_digest
 
 _LIST = re.compile(r"(large_list|list|fixed_size_list)<[^:<>]*: ([^<>]*?)(?: not null)?>(?:\[(\d+)\])?")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.diagnostics.findings import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.largest_groups import TopExplanation
     from sfumato.query.query import Query

@@ -31,7 +31,7 @@ from sfumato.query.released.top_release import TopRelease
 from sfumato.query.serialization import Computed, stream, table
 
 if TYPE_CHECKING:
-    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.diagnostics.findings import Diagnostics
     from sfumato.query.payment import Paid
     from sfumato.query.released.chart import Chart
 

@@ -33,7 +33,7 @@ from sfumato.query.released.noisy_table import NO_LISTS, NoisyTable, stopped
 from sfumato.query.serialization import LeftBehind, one_batch, stream, table
 
 if TYPE_CHECKING:
-    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.diagnostics.findings import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.query.released.chart import Chart

@@ -1,8 +1,9 @@
-"""Advice, as it is handed out: complete questions, what each may cost, and what is expected of it."""
+"""Advice for several queries: complete queries, what each may cost, what is expected of it, and a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import partial
@@ -17,17 +18,85 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError
-from sfumato.query.advice.picture import Curve, draw
 from sfumato.query.canonical_form import canonical
 from sfumato.query.choices import titled
 from sfumato.query.found import Found
 from sfumato.query.payment import payment
+from sfumato.query.pictures import checked_picture, save
 from sfumato.query.plans.plan import Plan
 from sfumato.query.question import Question
 from sfumato.query.released import output
 
 if TYPE_CHECKING:
     import pandas
+
+
+_ROWS, _COLUMNS = 8, 4
+_ERROR, _NOISE, _MARK = "#0072b2", "#999999", "#d55e00"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The error by one choice, the others as they are advised.
+
+    Args:
+        choice: what is chosen, such as "groups".
+        chosen: the advised value.
+        points: values, and with each the noise and the error, of the error with the advised one.
+
+    Made by `advise`; `Advice.curves` has all of them in a table.
+    """
+
+    choice: str
+    chosen: float
+    points: tuple[tuple[float, float, float], ...]
+
+
+def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> None:
+    """Write a row of panels for each question, of which 8 are drawn, with 4 choices at most.
+
+    Args:
+        questions: names and curves.
+        path: where to, a .png or .svg.
+    Raises:
+        ParameterError: the path is not admissible.
+        EngineError: matplotlib is not installed.
+    """
+    target = checked_picture(path)
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    rows = [(name, curves[:_COLUMNS]) for name, curves in questions][:_ROWS]
+    wide = max((len(curves) for _, curves in rows), default=1) or 1
+    figure = Figure(figsize=(3.2 * wide + 0.4, 2.3 * len(rows) + 0.8), layout="constrained")
+    for row, (name, curves) in enumerate(rows):
+        for column, curve in enumerate(curves):
+            axis = figure.add_subplot(len(rows), wide, row * wide + column + 1)
+            points = [p for p in sorted(curve.points) if all(map(math.isfinite, p)) and min(p[1:]) > 0]
+            if points:
+                values, noise, error = zip(*points, strict=True)
+                axis.plot(values, noise, color=_NOISE, linestyle="--", label="noise alone")
+                axis.plot(
+                    values, error, marker="o", markersize=3, color=_ERROR, label="noise and what is cut"
+                )
+            chosen = [p for p in points if p[0] == curve.chosen]
+            if chosen:
+                axis.plot(curve.chosen, chosen[0][2], marker="D", color=_MARK, linestyle="", label="advised")
+            if all(p[0] > 0 for p in points):
+                axis.set_xscale("log")
+            axis.set_yscale("log")
+            for each in (axis.xaxis, axis.yaxis):  # whose labels would be on each other
+                each.set_minor_formatter(NullFormatter())
+            axis.set_xlabel(curve.choice, fontsize=8, parse_math=False)
+            axis.tick_params(labelsize=7)
+            axis.grid(visible=True, which="major", alpha=0.3)
+            if column == 0:
+                axis.set_title(name, fontsize=9, loc="left", parse_math=False)
+            if row == 0 and column == 0 and points:
+                axis.legend(fontsize=6)
+    figure.supylabel("expected error, times that of what is advised", fontsize=8)
+    save(figure, target)
+
 
 _QUANTILE = "quantile"
 
@@ -309,16 +378,6 @@ class Advice(Told):
     def _card(self) -> Card:
         head, names, rows, said = self._told
         return Card(head, [Rows(names, rows, left=len(names)), Sentences(said)])
-
-    def __str__(self) -> str:
-        """Return it as a table of text, with what it rests on."""
-        head, names, rows, said = self._told
-        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-        lines = [
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in (names, *rows)
-        ]
-        return "\n".join([head, "", *lines, "", *said])
 
     @property
     def _told(self) -> tuple[str, list[str], list[list[str]], list[str]]:

@@ -15,7 +15,7 @@ from sfumato.noise import Words
 from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
-from sfumato.query.diagnostics.contributions import Distribution, distributions
+from sfumato.query.diagnostics.distribution import Distribution, distributions
 from sfumato.query.diagnostics.shifts import Noisy, Shift
 from sfumato.query.payment import telling
 from sfumato.query.released import output
@@ -24,7 +24,7 @@ from sfumato.query.released.release import Release, check_error_columns
 if TYPE_CHECKING:
     import pandas
 
-    from sfumato.query.diagnostics.asked import Diagnosis
+    from sfumato.query.diagnostics.diagnosis_plan import Diagnosis
     from sfumato.query.payment import Paid
 
 # A share that is less than this is no reason for another limit.

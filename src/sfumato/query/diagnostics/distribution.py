@@ -34,7 +34,7 @@ _NEARLY = 3.0  # times the mean length of a tail: 95% of it
 UNITS = "units"
 
 
-def asked(columns: Mapping[str, str]) -> dict[str, Aggregate]:
+def histograms(columns: Mapping[str, str]) -> dict[str, Aggregate]:
     """Return what is asked of a table with one row for each unit.
 
     Args:

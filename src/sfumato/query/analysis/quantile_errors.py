@@ -15,11 +15,11 @@ from sfumato.noise import SeededWords
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Estimate, Quantiles
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
-from sfumato.query.analysis.contributions import Column, Contributed, Ranked, ValuesCounted
-from sfumato.query.analysis.errors import PLACES, Expected
+from sfumato.query.analysis.unit_contributions import Column, Contributed, Ranked, ValuesCounted
+from sfumato.query.expected_error import PLACES, Expected
 from sfumato.query.noisy.measurement import SideBySide
 from sfumato.query.plans.plan import Plan
-from sfumato.query.previews.groups import name_of
+from sfumato.query.previews.simulated_groups import name_of
 from sfumato.query.query import Query
 from sfumato.transformations import Leaves, QuantileTree
 

@@ -25,12 +25,10 @@ from sfumato.query.aggregates import (
     mean,
     proportion,
 )
-from sfumato.query.diagnostics import contributions
-from sfumato.query.diagnostics.contributions import LIMITS
-from sfumato.query.diagnostics.records import records
-from sfumato.query.diagnostics.release import Diagnostics, Item
+from sfumato.query.diagnostics.distribution import LIMITS, histograms
+from sfumato.query.diagnostics.findings import Diagnostics, Item
 from sfumato.query.diagnostics.requested import Asked, Request
-from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, units
+from sfumato.query.diagnostics.unit_records import Bound, Names, in_public_groups, one_row, records, units
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
 from sfumato.query.query import Query
@@ -93,7 +91,7 @@ class Diagnosis(Spelled):
             for name in (item.output,)
         }
         epsilon = self._of_shares * self._part(1)
-        return make_plan(_query(self.people, asked), epsilon=epsilon) if asked else None
+        return make_plan(one_row(self.people, asked), epsilon=epsilon) if asked else None
 
     def numbers(self, most: int) -> tuple[Plan, ...]:
         """Return the plans of what shifts follow from, in which a unit counts with at most so many rows."""
@@ -123,7 +121,7 @@ class Diagnosis(Spelled):
             for suffix, limit in (("few", few), ("most", larger)):
                 asked[f"{name}_{suffix}"] = count_distinct(name, values=limit, method=one.method)
         epsilon = self._of_shares * self._part(len(asked))
-        return make_plan(_query(self.pairs(), asked), epsilon=epsilon) if asked else None
+        return make_plan(one_row(self.pairs(), asked), epsilon=epsilon) if asked else None
 
     @property
     def delta(self) -> Fraction:
@@ -215,7 +213,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
         keys = groups.num_rows
         rows = in_public_groups(rows, query.keys, groups, number) if keys else rows.filter("false")
         if keys and _FAR / (epsilon * OF_KEYS) <= Fraction(keys, 2):
-            counted = _query(rows, {number: count_distinct(number, values=1)})
+            counted = one_row(rows, {number: count_distinct(number, values=1)})
             matched = rows, make_plan(counted, epsilon=epsilon * OF_KEYS)
     items = tuple(item for item, _ in _items(query, names, bounds))
     request = Request(plan, names)
@@ -232,7 +230,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
     of = {"rows": names("rows")}
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
     of |= {name: name for name in request.distinct}
-    look = make_plan(_query(people, contributions.asked(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
+    look = make_plan(one_row(people, histograms(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
     return Diagnosis(epsilon, plan, rows, people, names, items, request, tables, look, matched, keys)
 
 
@@ -279,11 +277,6 @@ def _valued(query: Query, column: str) -> str:
     value = quoted(column)
     real = query.schema[column].kind is Kind.REAL
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END" if real else value
-
-
-def _query(table: Table[Any], asked: dict[str, Any]) -> Query:
-    """Return a question about a whole table in which a unit counts as one row."""
-    return table.bound(rows=1).agg(**asked).query
 
 
 def _items(query: Query, names: Names, bounds: tuple[Bound, ...]) -> list[tuple[Item, str]]:

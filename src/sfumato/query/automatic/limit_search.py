@@ -20,9 +20,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import count_distinct
-from sfumato.query.automatic.errors import Contributions, mean_error, output_errors
-from sfumato.query.diagnostics.contributions import LIMITS, UNITS, asked, distributions
-from sfumato.query.diagnostics.units import Names, in_public_groups, units
+from sfumato.query.diagnostics.distribution import LIMITS, UNITS, distributions, histograms
+from sfumato.query.diagnostics.unit_records import Names, in_public_groups, one_row, units
+from sfumato.query.expected_error import SeenUnits, mean_error
 from sfumato.query.found import Found
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
@@ -38,6 +38,7 @@ _OF_GROUPS = Fraction(1, 4)
 # So many candidates in a row that are worse than the best end the search: noise grows from there on.
 _PATIENCE = 3
 NAMES = "groups", "rows"
+Limits = tuple[int, int | None]  # of groups and rows
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class LimitsLook:
         """The plans of what is drawn."""
         return (self.contributions,) if self.counted is None else (self.contributions, self.counted[1])
 
-    def draw(self, words: Words | None = None) -> Contributions:
+    def draw(self, words: Words | None = None) -> SeenUnits:
         """Return what the look shows; drawn anew, at its whole cost, by each call."""
         row = _drawn(self.contributions, self.table, words)
         named = {n: a.outputs(n) for n, a in self.contributions.query.aggregates if len(a.outputs(n)) > 1}
@@ -75,7 +76,7 @@ class LimitsLook:
             (count,) = _drawn(plan, table, words).values()
             number = max(float(count), 1.0)
         people = max(row[UNITS], 1.0)
-        return Contributions(found.get("groups"), found.get("fullest"), number, people)
+        return SeenUnits(found.get("groups"), found.get("fullest"), number, people)
 
 
 def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter: bool = True) -> LimitsLook:
@@ -100,12 +101,12 @@ def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter:
             f"coalesce(CAST({quoted(key)} AS VARCHAR), chr(30))" for key in query.keys
         )
         keyed = rows.with_columns(**{names("key"): texts})
-        counting = _query(keyed, {names("key"): count_distinct(names("key"), values=1)})
+        counting = one_row(keyed, {names("key"): count_distinct(names("key"), values=1)})
         counted = keyed, make_plan(counting, epsilon=epsilon * _OF_GROUPS)
     people = units(rows, query.keys, names, None)
     of = {"fullest": names("fullest")} if rows_matter else {}
     of |= {"groups": names("groups")} if query.keys else {}
-    plan = make_plan(_query(people, asked(of)), epsilon=part)
+    plan = make_plan(one_row(people, histograms(of)), epsilon=part)
     return LimitsLook(people, names, plan, counted, number)
 
 
@@ -135,23 +136,18 @@ class FindLimits:
             words: a source of random words for tests.
         """
 
-        def planned(groups: int, rows: int | None) -> Plan:
-            return plan(self._with(groups, rows))
-
         query = self.query
         start = query.max_groups or 1, query.max_rows
         seen = self.look.draw(words)
-        groups, rows = best_limits(seen, planned, start, self.free, self.most)
+        groups, rows = best_limits(
+            seen, lambda *limits: plan(limited(query, limits)), start, self.free, self.most
+        )
         value = {n: v for n, v, free in zip(NAMES, (groups, rows), self.free, strict=True) if free}
         what = f"limits of each {query.unit}" if len(value) > 1 else f"limit of each {query.unit}"
         of_groups, of_rows = seen.lost(groups, rows)
         # Where units' rows in a group are not looked at, nobody knows how many are left out of those.
         left_out = ("units' groups", of_groups) if seen.fullest is None else ("rows", of_rows)
-        return self._with(groups, rows), Found.from_plans(what, value, self.look.plans, left_out)
-
-    def _with(self, groups: int, rows: int | None) -> Query:
-        most = groups if self.query.keys else self.query.max_groups
-        return replace(self.query, max_groups=most, max_rows=rows, series=None, totals=None)
+        return limited(query, (groups, rows)), Found.from_plans(what, value, self.look.plans, left_out)
 
 
 def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimits | None:
@@ -168,20 +164,34 @@ def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimit
     if not any(free):
         return None
     matter = needs_rows and (wanted[1] or query.rows > 1)
-    look, (most_groups, most_rows) = limits_look(table, query, epsilon, matter), table._most_limits
+    look = limits_look(table, query, epsilon, matter)
+    return FindLimits(look, query, epsilon, free, most_limits(table, query))
+
+
+def most_limits(table: Table[Any], query: Query) -> tuple[int, int]:
+    """Return the largest limits of groups and rows that there may be."""
+    groups, rows = table._most_limits
     if isinstance(query.public_keys, pa.Table):
-        most_groups = min(most_groups, look.number)
-    most = min(most_groups, LIMITS[-1]), min(most_rows, LIMITS[-1])
-    return FindLimits(look, query, epsilon, free, most)
+        groups = min(groups, max(query.public_keys.num_rows, 1))
+    return min(groups, LIMITS[-1]), min(rows, LIMITS[-1])
+
+
+def limited(query: Query, limits: Limits) -> Query:
+    """Return a query with limits of groups and rows, unless it limits all rows of a unit together."""
+    again = replace(query, series=None, totals=None)
+    if query.total_rows is not None:
+        return again
+    groups = limits[0] if query.keys else query.max_groups
+    return replace(again, max_groups=groups, max_rows=limits[1])
 
 
 def best_limits(
-    seen: Contributions,
+    seen: SeenUnits,
     plan: Callable[[int, int | None], Plan],
-    start: tuple[int, int | None],
+    start: Limits,
     free: tuple[bool, bool],
     most: tuple[int, int],
-) -> tuple[int, int | None]:
+) -> Limits:
     """Return the limits of groups and rows with the smallest expected error of what is asked.
 
     Args:
@@ -191,13 +201,13 @@ def best_limits(
         free: whether each limit is to be found.
         most: the largest that each may be.
     """
-    known: dict[tuple[int, int | None], float] = {}
+    known: dict[Limits, float] = {}
 
-    def cost(limits: tuple[int, int | None]) -> float:
+    def cost(limits: Limits) -> float:
         if limits not in known:
             known[limits] = inf
             with suppress(BudgetError, ParameterError, QueryError):  # limits that noise cannot hide are none
-                known[limits] = expected_cost(plan(*limits), seen, *limits)
+                known[limits] = mean_error(seen.errors(plan(*limits), *limits).values())
         return known[limits]
 
     found = start
@@ -208,9 +218,7 @@ def best_limits(
     return found
 
 
-def _tried(
-    limits: tuple[int, int | None], place: int, most: int, cost: Callable[[tuple[int, int | None]], float]
-) -> Iterator[tuple[int, int | None]]:
+def _tried(limits: Limits, place: int, most: int, cost: Callable[[Limits], float]) -> Iterator[Limits]:
     """Yield limits with another one in a place, until several in a row are no better."""
     least, worse = cost(limits), 0
     yield limits
@@ -221,15 +229,6 @@ def _tried(
         least = min(least, cost(one))
         if worse >= _PATIENCE and limit > (limits[place] or 1):
             return
-
-
-def expected_cost(plan: Plan, seen: Contributions, groups: int, rows: int | None) -> float:
-    """Return about the error of what is asked: the geometric mean over the outputs, by their weights."""
-    return mean_error(output_errors(plan, seen, groups, rows).values())
-
-
-def _query(table: Table[Any], what: dict[str, Any]) -> Query:
-    return table.bound(rows=1).agg(**what).query
 
 
 def _drawn(plan: Plan, table: Table[Any], words: Words | None) -> dict[str, float]:

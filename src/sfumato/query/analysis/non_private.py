@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.errors import ParameterError, nearest
 from sfumato.noise.laws import Floats
-from sfumato.query.analysis.limits import Limits
+from sfumato.query.analysis.limit_grid import Limits
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.pictures import checked_picture, save
 from sfumato.query.released import output
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS, _MOST, _MOST_TEXTS = 3, 12, 120
+_BLANK = "\n\n"  # between parts of a card
 INK, PALE, MARK = "#1f2933", "#ffffff", "#d55e00"
 
 
@@ -330,10 +331,7 @@ class NonPrivateAnalysis(Displayed):
 
     def __str__(self) -> str:
         """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
-        table = self._errors
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([NOT_PRIVATE, "", *lines, "", "Smallest error of", *self._smallest])
+        return f"{NOT_PRIVATE}\n\n{self._card().text().partition(_BLANK)[2]}"
 
     def _card(self) -> Card:
         names, *rows = self._errors
