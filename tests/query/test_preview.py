@@ -17,7 +17,7 @@ from sfumato.query.expected_error import chance_shown
 from sfumato.query.noisy.measurement import SideBySide
 from sfumato.query.previews import simulated_groups
 from sfumato.query.previews.preview import plain
-from sfumato.query.previews.simulated_groups import MadeUpGroups, bars, made_up_rows, width
+from sfumato.query.previews.simulated_groups import SimulatedGroups, bars, made_up_rows, width
 from sfumato.testing import release_mechanism
 
 SIZE = 400
@@ -214,7 +214,7 @@ def test_every_aggregate_has_a_preview():
     for name, aggregate in asked.items():
         beside = {"s": NUMBERS["s"], "n": NUMBERS["n"]} if name == "ratio" else {}
         one = question({**beside, name: aggregate})
-        found = MadeUpGroups.of(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
+        found = SimulatedGroups.of(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
         errors, widths = found.errors(0.95), found.bars(0.95)
         assert tuple(errors) == tuple(widths) == one.output_names
         for output in one.output_names:
@@ -408,7 +408,7 @@ def test_goals_that_are_refused(goals, message):
 
 def test_made_up_groups_without_noise_are_what_was_made_up():
     one = question(NUMBERS)
-    found = MadeUpGroups.of(one.plan(epsilon=1), one.table._engine, 100, 1, 1)
+    found = SimulatedGroups.of(one.plan(epsilon=1), one.table._engine, 100, 1, 1)
     (exact,) = found.exact
     assert exact["n"] == 100 and exact["m"] == pytest.approx(5, abs=0.2)
     assert exact["var"] == pytest.approx(100 / 12, rel=0.1) and 200 < exact["s"] < 300
@@ -473,8 +473,10 @@ def test_noise_that_is_drawn_for_all_groups_is_drawn_once_for_all_budgets(monkey
 @pytest.mark.parametrize("asked", [NUMBERS, MEDIAN], ids=["numbers", "a median"])
 def test_noise_that_is_rarer_than_what_is_drawn_is_told_by_error_bars(monkeypatch, asked):
     most = []
-    made = MadeUpGroups.of
-    monkeypatch.setattr(MadeUpGroups, "of", lambda *args, **more: most.append(args[4]) or made(*args, **more))
+    made = SimulatedGroups.of
+    monkeypatch.setattr(
+        SimulatedGroups, "of", lambda *args, **more: most.append(args[4]) or made(*args, **more)
+    )
     keys = list("ABC")
     preview = question(asked, keys, groups=3).preview(epsilon=1, units=100, confidence=0.9999, noise="k_norm")
     row = preview.table.to_pylist()[0]

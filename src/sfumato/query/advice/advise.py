@@ -152,21 +152,19 @@ class Model:
         size = self.seen.units * (1.0 if self.values[name].values.totals else self.seen.rows)
         return per_width(plan, name) * max(self.seen.people, 1.0) / size
 
-    def costs(self, portion: Fraction, portions: int, equal: int, limits: Limits) -> Floats:
+    def costs(self, budgeted: Budgeted, limits: Limits) -> Floats:
         """Return the weighted log of the expected error by the number of portions of a budget, from 1 on.
 
         With the best limits for each of those that were tried with an equal part. How noise falls with the
         budget is computed for some of the budgets, with one limit.
         """
-        middle = portion * equal
+        portion, portions = budgeted.portion, budgeted.portions
+        middle = portion * budgeted.equal
         base = self.plan(middle, limits).expected
         tried = list(self.planned(middle)) if any(self.open) else []
         tried = tried or [(limits, self.plan(middle, limits))]
-        some = sorted(
-            {equal, portions, *(1 << i for i in range(portions.bit_length()) if 1 << i <= portions)}
-        )
         known, costs = [], []
-        for number in some:
+        for number in budgeted.some_portions(budgeted.equal):
             with suppress(*REFUSED):
                 now = self.plan(portion * number, limits).expected
                 falls = {name: now[name] / base[name] for name in base}
@@ -317,9 +315,7 @@ def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> A
         models, found = _seen(budgeted, looks)
         start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
         found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)
-    costs = [
-        m.costs(budgeted.portion, budgeted.portions, budgeted.equal, start[m.asked.name]) for m in models
-    ]
+    costs = [m.costs(budgeted, start[m.asked.name]) for m in models]
     numbers = divided(costs, budgeted.least, budgeted.portions)
     told = {
         m.asked.name: _advised(m, budgeted, number, start[m.asked.name])
@@ -488,11 +484,8 @@ def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
 def _by_epsilon(
     m: Model, budgeted: Budgeted, number: int, limits: Limits
 ) -> list[tuple[float, float, float]]:
-    portions = budgeted.portions
     found = []
-    for some in sorted(
-        {number, portions, *(1 << i for i in range(portions.bit_length()) if 1 << i <= portions)}
-    ):
+    for some in budgeted.some_portions(number):
         with suppress(*REFUSED):
             epsilon = budgeted.portion * some
             found.append((float(epsilon), *_both(m, m.plan(epsilon, limits), limits)))

@@ -78,6 +78,11 @@ class Budgeted:
         """How many of them each question has, were all alike."""
         return self.portions // len(self.asked)
 
+    def some_portions(self, number: int) -> list[int]:
+        """Return numbers of portions with which errors are computed: a given one, all, and powers of two."""
+        powers = (1 << i for i in range(self.portions.bit_length()))
+        return sorted({number, *powers, self.portions})
+
     @property
     def least(self) -> list[int]:
         """How many of them each question gets at least: half of its part by weight, as looks may be wrong."""

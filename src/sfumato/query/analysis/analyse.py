@@ -48,7 +48,7 @@ from sfumato.query.engine import ALL_GROUPS, Engine, ExactQuery
 from sfumato.query.expected_error import DRAWS, KnownNumbers, chances
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.simulated_groups import MadeUpGroups
+from sfumato.query.previews.simulated_groups import SimulatedGroups
 from sfumato.query.query import Query
 
 # Of others no expectation is known that follows from sums of what units bring.
@@ -234,7 +234,7 @@ class _Setting:
     @cached_property
     def draws(self) -> dict[str, Floats]:
         """Draws of the noise of each number."""
-        made = MadeUpGroups.of(self.plan, self.engine, 1, 1, DRAWS)
+        made = SimulatedGroups.of(self.plan, self.engine, 1, 1, DRAWS)
         return {name: noise[:DRAWS] for name, noise in made.draws.items()}
 
     def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:

@@ -66,8 +66,7 @@ class LimitsLook:
     def draw(self, words: Words | None = None) -> SeenUnits:
         """Return what the look shows; drawn anew, at its whole cost, by each call."""
         row = _drawn(self.contributions, self.table, words)
-        named = {n: a.outputs(n) for n, a in self.contributions.query.aggregates if len(a.outputs(n)) > 1}
-        found = distributions(list(named), row, named, max(self.contributions.deviations.values()))
+        found = distributions(self.contributions, row)
         number = float(self.number)
         if "groups" in found and self.counted is None:
             found["groups"] = found["groups"].of_at_most(self.number)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from math import exp, sqrt
+from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.query.aggregates import Aggregate, count_units, histogram
+from sfumato.query.plans.plan import Plan
 
 # Limits to choose from: each number up to 6, then steps of about a quarter or a third, and of ten at the end.
 LIMITS = (
@@ -207,19 +209,16 @@ class Distribution:
         return found
 
 
-def distributions(
-    names: Sequence[str], row: Mapping[str, float], outputs: Mapping[str, Sequence[str]], deviation: float
-) -> dict[str, Distribution]:
-    """Return the distributions that a released row has.
+def distributions(plan: Plan, row: Mapping[str, Any]) -> dict[str, Distribution]:
+    """Return the distributions that a released row has, by what they are of.
 
     Args:
-        names: what they are of.
+        plan: of the release, whose query has `histograms`.
         row: the released numbers, by output.
-        outputs: of each name the outputs, in order: units that have 0, then those within each limit, then
-            those beyond all.
-        deviation: the largest standard deviation of the noise of one of them.
     """
-    return {
-        name: Distribution(row[UNITS], tuple(row[one] for one in outputs[name][1:-1]), deviation)
-        for name in names
-    }
+    deviation, found = max(plan.deviations.values()), dict[str, Distribution]()
+    for name, aggregate in plan.query.aggregates:
+        if name != UNITS:
+            within = aggregate.outputs(name)[1:-1]  # between those with 0 and those beyond all limits
+            found[name] = Distribution(row[UNITS], tuple(row[one] for one in within), deviation)
+    return found

@@ -251,10 +251,8 @@ class Diagnostics(Displayed, Owned):
 
     @property
     def _distributions(self) -> dict[str, Distribution]:
-        plan = self._diagnosis.contributions
         (row,) = self._contributions.to_arrow().to_pylist()
-        asked = {name: a.outputs(name) for name, a in plan.query.aggregates if len(a.outputs(name)) > 1}
-        return distributions(list(asked), row, asked, max(plan.deviations.values()))
+        return distributions(self._diagnosis.contributions, row)
 
     def _drawn(self, confidence: float) -> tuple[Release, ...]:
         """Draw what was not drawn before; in one place, and once."""

@@ -19,7 +19,7 @@ from sfumato.query.expected_error import chance_shown
 from sfumato.query.pictures import checked_picture, save
 from sfumato.query.plans.plan import Plan
 from sfumato.query.plans.planning import make_plan
-from sfumato.query.previews.simulated_groups import FEW, MANY, MadeUpGroups, bars, powers_of
+from sfumato.query.previews.simulated_groups import FEW, MANY, SimulatedGroups, bars, powers_of
 from sfumato.query.query import Query
 from sfumato.query.released import output
 
@@ -171,7 +171,7 @@ def previewed(
             widths = bars(plan, engine, size, each, confidence, powers)
             errors = dict(widths)
             if many := _many(plan, confidence):
-                groups = MadeUpGroups.of(plan, engine, size, each, many, powers=powers)
+                groups = SimulatedGroups.of(plan, engine, size, each, many, powers=powers)
                 errors |= groups.errors(confidence)
             columns["epsilon"].append(float(plan.epsilon))
             columns["units"].append(size)
@@ -254,7 +254,7 @@ def _at_bounds(
     means = [e.name for e in plan.requirements.estimates if e.kind == "mean" and widths.get(e.name)]
     if not means:
         return {}
-    ends = [MadeUpGroups.of(plan, engine, units, rows, FEW, end).bars(confidence) for end in _ENDS]
+    ends = [SimulatedGroups.of(plan, engine, units, rows, FEW, end).bars(confidence) for end in _ENDS]
     return {name: max(end[name] for end in ends) / widths[name] for name in means}
 
 

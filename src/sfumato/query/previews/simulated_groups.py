@@ -202,11 +202,11 @@ def bars(
         confidence: of the error bars.
         powers: of values by column, as `powers_of` returns it.
     """
-    return MadeUpGroups.of(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
+    return SimulatedGroups.of(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
 
 
 @dataclass(frozen=True)
-class MadeUpGroups:
+class SimulatedGroups:
     """Groups with the noise of a plan; of no row, and released nowhere.
 
     They are all alike. But how far off a quantile is hangs on how near it is to a round number, so that for
@@ -234,7 +234,7 @@ class MadeUpGroups:
         count: int,
         at: float | None = None,
         powers: Mapping[str, float] | None = None,
-    ) -> MadeUpGroups:
+    ) -> SimulatedGroups:
         """Draw noise of so many groups, or more; the same each time.
 
         Args:
