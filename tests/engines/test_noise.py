@@ -90,8 +90,8 @@ def everybody(monkeypatch):
     """Plans for 5 groups a unit, run without that limit: the noise alone is judged here."""
     from sfumato.query.query import Query
 
-    honest = Query.exact
-    monkeypatch.setattr(Query, "exact", lambda self, s: replace(honest(self, s), groups=GROUPS))
+    honest = Query._exact
+    monkeypatch.setattr(Query, "_exact", lambda self, s: replace(honest(self, s), groups=GROUPS))
     with without_certificate():  # which refuses noise for fewer groups than a unit is in
         yield
 
