@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sfumato.audit import Pair, audit
-from sfumato.audit.page import STYLE, Bars, direction
+from sfumato.audit.page import Bars, direction, style
 from sfumato.noise import Laplace, SeededWords
 
 STEPS = 2**20
@@ -27,7 +27,7 @@ def picture() -> str:
     svg = direction(Bars.of(witness)["histogram"], Pair(witness.epsilon), "audit", sides).svg
     head, _, body = svg.partition(">")
     head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" width="560"')
-    return f"{head}><style>{STYLE} svg {{ background: var(--paper); }}</style>{body}\n"
+    return f"{head}><style>{style()} svg {{ background: var(--paper); }}</style>{body}\n"
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ FAULTS = [
     ("unit_loss", "^ {*scales}", "- {*scales}"),
     ("unit_loss", "len(noise[\"blocks\"]) * limits.l1(", "limits.l1("),
     ("unit_loss", "require(limits.shown and not limits.total_rows, ", "require(True, "),
-    ("unit_loss", "corner if own.pairs else", "corner if corner.laplace or True else"),
+    ("unit_loss", "if own.pairs else whole", "if own.pairs else Loss()"),
     ("unit_loss", "kinds.isdisjoint(_MANY)", "True"),
     ("unit_loss", "not joint or limits.shown", "True"),
     ("unit_loss", "require(by_row, ", "require(True, "),

@@ -318,14 +318,14 @@ def page(report: Report) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{escaped(title)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(filter(None, parts))
         + f"\n<footer><p>sfumato {escaped(__version__)}</p></footer>\n</main>\n</body>\n</html>\n"
     )
 
 
 @cache
-def _style() -> str:
+def style() -> str:
     return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
