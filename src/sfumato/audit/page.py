@@ -326,6 +326,7 @@ def page(report: Report) -> str:
 
 @cache
 def style() -> str:
+    """Return the style sheet of pages and pictures."""
     return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
