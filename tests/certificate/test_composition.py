@@ -231,3 +231,9 @@ def test_rare_losses_count_as_larger_ones():
     found = composition._added(one, one, 18)
     assert found.first + len(found.chances) <= 5 and found.beyond > 0
     assert (sum(found.chances) + found.beyond) * 10**18 >= (10**18 + 4) ** 2
+
+
+def test_what_lies_beyond_the_grid_counts_whole():
+    losses = composition._Losses(-1, [0, 10**20, 0], beyond=10**19)
+    found = composition._hockey_stick(losses, Fraction(1, 10), Fraction(1)) / 10**20
+    assert Fraction(1, 10) <= found < Fraction(1, 10) * (1 + Fraction(1, 10**40))

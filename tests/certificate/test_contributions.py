@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from sfumato.certificate.description import CertificateError, read
-from sfumato.certificate.unit_loss import Bounding, bounding, boxes, shift
+from sfumato.certificate.unit_loss import _TRIED, Bounding, _at_ends, bounding, boxes, shift
 from tests.certificate.descriptions import ROWS, independent, part
 
 TRIES = 400
@@ -340,3 +340,18 @@ def test_fewer_rows_than_in_all_groups_are_refused():
     assert bounding(known).total_rows == 3
     with pytest.raises(CertificateError, match="fewer rows"):
         bounding(known | {"statistics": [known["statistics"][0] | {"rows": 2}]})
+
+
+@pytest.mark.parametrize("columns", [4, _TRIED, _TRIED + 2])
+def test_no_choice_of_columns_gains_more(columns):
+    """With many losses the sum of all gains is the bound; with few it is the largest sum."""
+    gains = [Fraction(-1 - i % 3) for i in range(columns)]
+    shared = [({i, i + 1}, Fraction(100 + i)) for i in range(0, columns, 2)]
+    largest = max(
+        sum((gains[i] for i in ends), Fraction(0)) + sum(gain for of, gain in shared if of <= {*ends})
+        for n in range(columns + 1)
+        for ends in itertools.combinations(range(columns), n)
+    )
+    found = _at_ends(gains, shared)
+    assert found >= largest
+    assert columns > _TRIED or found == largest
