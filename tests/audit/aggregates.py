@@ -113,10 +113,11 @@ ANY: dict[str, Plant] = {
     "a unit counts in all of its groups": plants.without_group_limit,
 }
 BY_ROWS = ANY | {"rows of a unit are not scaled down": plants.without_row_limit}
-CLAMPED = BY_ROWS | {
+# Truth values are within their bounds.
+TRUE_OR_FALSE = BY_ROWS | {"the claim is of half of what a unit adds": smaller_body(Moments)}
+CLAMPED = TRUE_OR_FALSE | {
     "values are not clamped": plants.unclamped,
     "values are clamped from above alone": plants.one_end,
-    "the claim is of half of what a unit adds": smaller_body(Moments),
 }
 COUNTED = ANY | {
     "all rows count": plants.uncounted_rows,
@@ -211,7 +212,7 @@ CASES: dict[str, Case] = {
         },
     ),
     "sum by row": Case(["sum"], {"s": sf.sum("x", **X, per="row")}, CLAMPED),
-    "rows that are true": Case(["count_if"], {"n": sf.count_if("b")}, CLAMPED),
+    "rows that are true": Case(["count_if"], {"n": sf.count_if("b")}, TRUE_OR_FALSE),
     "mean": Case(["mean"], {"m": sf.mean("x", **X)}, CLAMPED),
     "proportion": Case(["proportion"], {"p": sf.proportion("x")}, CLAMPED),
     "variance": Case(

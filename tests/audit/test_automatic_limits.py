@@ -40,7 +40,7 @@ def mechanism():
         if id(rows) not in known:
             asked = sf.scan(rows, privacy_unit="id").group_by("g").bound(groups=1, rows=1).agg(n=sf.count())
             look = limits_look(asked.table, asked.query, Fraction(1))
-            once(look.table._engine), once(look.counted[0].engine)
+            once(look.table._engine), once(look.counted[0]._engine)
             known[id(rows)] = rows, look
         found = []
         for _ in range(size):
