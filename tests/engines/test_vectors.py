@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.errors import QueryError
 from sfumato.query.engine import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics import vector_sum
@@ -200,3 +202,12 @@ def test_rows_of_a_pipeline_have_vectors():
     with beam.Pipeline() as pipeline:
         rows = pipeline | beam.Create(given) | ToRows(columns, lambda row: {"id": row[0], "v": row[1]})
         assert_that(rows | asked.release(epsilon=10**6), near)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.list_(pa.float64(), 2)])
+def test_what_is_suggested_for_a_sum_of_lists_works(kind):
+    rows = pa.table({"id": [1, 2], "v": pa.array([[1, 2], [3, 4]], kind)})
+    people = sf.scan(rows, privacy_unit="id")
+    with pytest.raises(QueryError, match=r"takes a number, but this is .*; take one entry, as x\[1\]$"):
+        people.per_unit(y="sum(v)")
+    assert people.per_unit(y="sum(v[1])").schema["y"].missing

@@ -122,9 +122,8 @@ def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate
     if function == "sum" and (entries := _VECTOR.fullmatch(kind)):
         return UnitAggregate(value, partial(_sum_of_vectors, int(entries[1])), "DOUBLE[]")
     if kind.endswith("]") or not kind.startswith(_NUMBERS):
-        raise QueryError(
-            f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
-        )
+        hint = "take one entry, as x[1]" if kind.endswith("]") else "cast it, as try_cast(x AS DOUBLE)"
+        raise QueryError(f"{where}: {function} takes a number, but this is {kind}; {hint}")
     if kind in INTEGERS or kind == "BOOLEAN":
         # What no table's sum exceeds, and what several values may.
         large = one.span is not None and max(map(abs, one.span)) > _SUMMED
