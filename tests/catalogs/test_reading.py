@@ -84,8 +84,8 @@ def test_what_is_written_is_read(tmp_path):
     assert visits.domains(["year", "age"]) is visits.domains(["other"]) is visits.domains([]) is None
     assert found.declaration("regions").public and not visits.public
     assert found.declaration("orders").foreign_key == ForeignKey("visitor", "visits", "id")
-    assert [key.table for key in found.unit_path("lines")] == ["orders", "visits"]
-    assert found.unit_path("visits") == ()
+    assert found.declaration("lines").foreign_key.table == "orders"
+    assert found.unit_name("lines") == "visitor" and found.unit_name("visits") == "id"
 
 
 def test_numbers_are_exactly_as_written(tmp_path):

@@ -213,14 +213,6 @@ class Declarations(Helpful, Displayed):
             raise QueryError(f"{self.name}: there is no table {shown(name)}{hint} The tables are: {listed}")
         return self.tables[own]
 
-    def unit_path(self, name: str) -> tuple[ForeignKey, ...]:
-        """Return the foreign keys by which a private table reaches its unit: none where it has one."""
-        keys: list[ForeignKey] = []
-        while (key := self.declaration(name).foreign_key) is not None:
-            keys.append(key)
-            name = key.table
-        return tuple(keys)
-
     def unit_name(self, name: str) -> str:
         """Return the column that tells whose a row of a private table is; a foreign key may bring it."""
         table = self.declaration(name)

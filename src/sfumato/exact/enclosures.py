@@ -114,10 +114,6 @@ class Enclosure:
         down, up = directed(self.bits)
         return Enclosure(down.exp(self.low), up.exp(self.high), self.bits)
 
-    def or_more(self, other: Enclosure) -> Enclosure:
-        """Return the larger of two."""
-        return Enclosure(max(self.low, other.low), max(self.high, other.high), self.bits)
-
     def or_less(self, other: Enclosure) -> Enclosure:
         """Return the smaller of two."""
         return Enclosure(min(self.low, other.low), min(self.high, other.high), self.bits)

