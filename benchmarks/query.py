@@ -135,7 +135,7 @@ def floor():
     return start
 
 def release():
-    import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.query.plans.plan, sfumato.query.released.release
+    import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.plan.plan, sfumato.release.release
     if shape == "stratified":
         import duckdb
         counted = duckdb.sql(f"SELECT grp, 10 * count(*) FROM '{path}' GROUP BY grp").fetchall()

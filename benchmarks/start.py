@@ -32,7 +32,7 @@ OTHERS = "import numpy, pyarrow.parquet, duckdb, gmpy2, cryptography.hazmat.prim
 
 RELEASE = """
 import sys, time
-import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.query.plans.plan, sfumato.query.released.release
+import sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.plan.plan, sfumato.release.release
 start = time.perf_counter()
 income = sf.quantiles("hhninc", [0.25, 0.5, 0.75], lower=0, upper=10)
 bounds = {"lower": 0, "upper": 30}

@@ -90,7 +90,7 @@ def floor():
     return start, found
 
 def release():
-    import pyarrow as pa, sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.query.plans.plan, sfumato.query.released.release
+    import pyarrow as pa, sfumato as sf, sfumato.engines.duckdb.duckdb_engine, sfumato.plan.plan, sfumato.release.release
     pa.array([1])  # which imports pandas where it is installed, once in a process
     customer, orders, lineitem = (sf.scan(path(t), privacy_unit="custkey") for t in PRIVATE)
     part, supplier, nation, region = (sf.public(path(t)) for t in PUBLIC)

@@ -21,7 +21,7 @@ from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import SeriesGaussian
-from sfumato.query.plans.plan import Plan
+from sfumato.plan.plan import Plan
 from sfumato.transformations import cone_of
 
 

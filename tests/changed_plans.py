@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
+from sfumato.api.largest_groups import Top
 from sfumato.certificate import Certificate, certify
 from sfumato.measurements.group_selection import GaussianThreshold, KNormThreshold, LaplaceThreshold
-from sfumato.query.largest_groups import Top
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.plans.plan import Plan
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
 from tests.certificate.plans import PLANS
 
 
@@ -49,7 +49,7 @@ def scaled(plan: Plan, factor: Fraction | int) -> Plan:
 def without_certificate() -> Iterator[Certificate]:
     """Remove the check: every description has the certificate of something else."""
     other = certify(PLANS["laplace"])
-    modules = ("query.descriptions", "measurements.stratified_survey", "query.released.receipt")
+    modules = ("plan.descriptions", "measurements.stratified_survey", "release.receipt")
     patches = [patch(f"sfumato.{module}.proved", lambda *_: other) for module in modules]
     for one in patches:
         one.start()

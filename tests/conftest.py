@@ -82,7 +82,7 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 @pytest.fixture(autouse=True)
 def no_plan_is_remembered() -> None:
     """A test that plants a defect in a formula would else be given a plan from before."""
-    if planning := sys.modules.get("sfumato.query.plans.planning"):
+    if planning := sys.modules.get("sfumato.plan.planning"):
         planning._chosen.cache_clear()
 
 

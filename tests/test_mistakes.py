@@ -39,8 +39,8 @@ import sfumato.transformations
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
 from sfumato.names import foreign
-from sfumato.query.payment import payment
-from sfumato.query.released.release import Release
+from sfumato.release.payment import payment
+from sfumato.release.release import Release
 
 if __name__ == "__main__":  # pytest does this; an installed package may be called tests, too
     sys.modules["tests"] = ModuleType("tests")
@@ -294,7 +294,7 @@ def test_a_type_error_within_a_function_is_its_own() -> None:
     [
         "__init__.py",
         "names/helpful.py",
-        "query/table.py",
+        "api/table.py",
         "beam.py",
         *(
             f"{room}/__init__.py"

@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.advice.advice import Advice
+    from sfumato.advice.advise import advise
+    from sfumato.api.question import Question
+    from sfumato.api.table import Table
     from sfumato.budget import Budget
     from sfumato.budget.epsilon_meaning import explain_epsilon
     from sfumato.budget.ledger import Ledger
@@ -17,8 +21,6 @@ if TYPE_CHECKING:
     from sfumato.engines.scan import public, scan
     from sfumato.engines.sql import sql
     from sfumato.measurements.stratified_survey import StratifiedProportion, stratified_proportion
-    from sfumato.query.advice.advice import Advice
-    from sfumato.query.advice.advise import advise
     from sfumato.query.aggregates import (
         correlation,
         count,
@@ -45,32 +47,30 @@ if TYPE_CHECKING:
         vector_mean,
         vector_sum,
     )
-    from sfumato.query.question import Question
-    from sfumato.query.released.noisy_table import NoisyTable
-    from sfumato.query.released.processed_release import ProcessedRelease
-    from sfumato.query.released.receipt import Receipt
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
-    from sfumato.query.table import Table
     from sfumato.query.tables.public_table import PublicTable
+    from sfumato.release.noisy_table import NoisyTable
+    from sfumato.release.processed_release import ProcessedRelease
+    from sfumato.release.receipt import Receipt
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
-    "Advice": "sfumato.query.advice.advice",
-    "advise": "sfumato.query.advice.advise",
+    "Advice": "sfumato.advice.advice",
+    "advise": "sfumato.advice.advise",
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",
-    "NoisyTable": "sfumato.query.released.noisy_table",
-    "ProcessedRelease": "sfumato.query.released.processed_release",
-    "PublicTable": "sfumato.query.table",
+    "NoisyTable": "sfumato.release.noisy_table",
+    "ProcessedRelease": "sfumato.release.processed_release",
+    "PublicTable": "sfumato.api.table",
     "Catalog": "sfumato.engines.catalog",
-    "Question": "sfumato.query.question",
-    "Receipt": "sfumato.query.released.receipt",
-    "Release": "sfumato.query.released.release",
+    "Question": "sfumato.api.question",
+    "Receipt": "sfumato.release.receipt",
+    "Release": "sfumato.release.release",
     "StratifiedProportion": "sfumato.measurements.stratified_survey",
-    "Table": "sfumato.query.table",
-    "TopRelease": "sfumato.query.released.top_release",
+    "Table": "sfumato.api.table",
+    "TopRelease": "sfumato.release.top_release",
     "catalog": "sfumato.engines.catalog",
     "check": "sfumato.engines.question_check",
     "correlation": "sfumato.query.aggregates",

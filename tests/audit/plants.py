@@ -19,7 +19,7 @@ from sfumato.noise import Laplace
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import SeriesGaussian
-from sfumato.query.plans import k_norm_plans
+from sfumato.plan import k_norm_plans
 from sfumato.transformations import (
     Ball,
     CrossMoments,

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.advice import budgeted, looks
+from sfumato.api.question import Question
 from sfumato.audit import audit
-from sfumato.query.advice import budgeted, looks
-from sfumato.query.automatic.limit_search import LimitsLook
-from sfumato.query.question import Question
+from sfumato.guidance.automatic.limit_search import LimitsLook
 from tests.changed_plans import without_certificate
 
 from .once import by_name, once

@@ -12,9 +12,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.query.automatic import look_budget, looking, resolve
-from sfumato.query.automatic.bounds import Histogram
-from sfumato.query.automatic.looking import Looking
+from sfumato.guidance.automatic import look_budget, looking, resolve
+from sfumato.guidance.automatic.bounds import Histogram
+from sfumato.guidance.automatic.looking import Looking
 from tests.changed_plans import without_certificate
 
 from .once import once

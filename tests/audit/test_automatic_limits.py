@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.query.automatic import limit_search
-from sfumato.query.automatic.limit_search import limits_look
+from sfumato.guidance.automatic import limit_search
+from sfumato.guidance.automatic.limit_search import limits_look
 
 from .once import by_name, once
 

@@ -21,10 +21,10 @@ import pytest
 import sfumato as sf
 from sfumato.audit import audit
 from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.plan import planning
+from sfumato.plan.plan import Plan
 from sfumato.query import sizes
 from sfumato.query.aggregates import FUNCTIONS, Aggregate, Derived
-from sfumato.query.plans import planning
-from sfumato.query.plans.plan import Plan
 from sfumato.testing import assert_approx_equal, recording, release_mechanism
 from sfumato.transformations import Leaves, Margin, QuantileTree, Statistic, cone_of
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api import largest_groups
+from sfumato.api.largest_groups import Top
 from sfumato.audit import audit, units
 from sfumato.measurements import candidates
-from sfumato.query import largest_groups
-from sfumato.query.largest_groups import Top
 from sfumato.testing import release_mechanism
 from tests.changed_plans import changed_top, without_certificate
 

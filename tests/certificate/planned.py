@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
+from sfumato.api.largest_groups import Top
 from sfumato.errors import SfumatoError
-from sfumato.query.automatic.limit_search import limits_look
-from sfumato.query.automatic.looking import Looking, Values
-from sfumato.query.found import Found
-from sfumato.query.largest_groups import Top
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.plans.plan import Plan
-from sfumato.query.plans.shares import Share
+from sfumato.guidance.automatic.limit_search import limits_look
+from sfumato.guidance.automatic.looking import Looking, Values
+from sfumato.plan.budget_shares import Share
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
+from sfumato.query.inferred_parameters import Found
 
 ROWS = pa.table(
     {

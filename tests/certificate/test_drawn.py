@@ -27,8 +27,8 @@ from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.random_bits import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
-from sfumato.query.noisy.noisy_statistics import LeafCounts, noisy_tree
-from sfumato.query.plans.plan import Plan
+from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
+from sfumato.plan.plan import Plan
 from tests.faults import questions
 from tests.faults.questions import QUESTIONS
 

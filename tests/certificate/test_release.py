@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api import largest_groups
 from sfumato.budget import Loss
 from sfumato.budget import proved_loss as checking
 from sfumato.budget.amounts import ExactCost
@@ -20,11 +21,10 @@ from sfumato.budget.proved_loss import proved
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey
-from sfumato.query import largest_groups
-from sfumato.query.descriptions import Claim, certified, describe
-from sfumato.query.payment import payment
-from sfumato.query.plans import planning
-from sfumato.query.released.release import Release
+from sfumato.plan import planning
+from sfumato.plan.descriptions import Claim, certified, describe
+from sfumato.release.payment import payment
+from sfumato.release.release import Release
 from tests.changed_plans import changed_top, scaled, without_certificate
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1.0, 2.0, 3.0, None]})

@@ -166,9 +166,7 @@ def test_texts_name_the_same_file(visits):
     ],
 )
 def test_what_is_wrong_is_said_before_a_look(given, text, catalog, run, monkeypatch):
-    monkeypatch.setattr(
-        "sfumato.query.released.release.Release.to_arrow", lambda self: pytest.fail("it looked")
-    )
+    monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
     Path("empty.sql").write_text(";; /* ; */ ;")
     done = run("advise", "--epsilon", "1", "-c", catalog, *given, columns=300)
     assert done.exit_code == 2 and text in done.output, done.output

@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.query.bars import Bars
-from sfumato.query.released.chart import Chart
+from sfumato.release.chart import Chart
 
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id"
 CALL = "APPROX_TOP_COUNT(year, 2)"

@@ -15,7 +15,7 @@ from sfumato.query.aggregates.derived import CombinationEstimate
 from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.bars import Bars
-from sfumato.query.released.chart import (
+from sfumato.release.chart import (
     FIRST_ENTRIES,
     MOST_GROUPS,
     MOST_PANELS,

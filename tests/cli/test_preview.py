@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.query.released.release import Release
+from sfumato.release.release import Release
 
 from .conftest import question
 

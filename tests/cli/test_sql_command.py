@@ -14,7 +14,7 @@ import pytest
 
 from sfumato import errors
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.query.released.release import Release
+from sfumato.release.release import Release
 
 from .conftest import KINDS, question
 

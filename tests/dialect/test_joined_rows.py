@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import CatalogError, QueryError, SqlError
-from sfumato.query.canonical_form import plain
+from sfumato.release.canonical_form import plain
 
 ROWS = pa.table({"id": [1] * 20 + [2], "x": range(21)})
 JOINS = (

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.largest_groups import Top
 from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, SqlError
-from sfumato.query.largest_groups import Top
-from sfumato.query.released.processed_release import ProcessedRelease
-from sfumato.query.released.top_release import TopRelease
+from sfumato.release.processed_release import ProcessedRelease
+from sfumato.release.top_release import TopRelease
 from sfumato.testing import assert_approx_equal, noise_free, recording
 
 N = 600

@@ -22,7 +22,7 @@ from sfumato.errors import RefusalError, SqlError
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import Combination, WeightedSum
 from sfumato.query.aggregates.derived import CombinationEstimate
-from sfumato.query.released.processed_release import ProcessedRelease
+from sfumato.release.processed_release import ProcessedRelease
 
 CORPUS = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("outside*.txt")))
 OPTIONS = "epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 8, max_rows_per_group = 8"

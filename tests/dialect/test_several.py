@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError, QueryError, SqlError
-from sfumato.query.released.processed_release import ProcessedRelease
+from sfumato.release.processed_release import ProcessedRelease
 
 ROWS = pa.table({"id": list(range(3000)), "year": [2020, 2021, 2022] * 1000, "v": [1.0, 2.0, 3.0] * 1000})
 TOWNS = pa.table({"year": [2020, 2021, 2023], "label": ["a", "b", "d"]})

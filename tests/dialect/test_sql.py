@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.dialect import SqlQuery, parse
 from sfumato.dialect.from_clause import From
 from sfumato.dialect.tokens import tokenize
@@ -21,9 +23,7 @@ from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
 from sfumato.query.engine import ExactQuery
-from sfumato.query.question import Question
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
-from sfumato.query.table import Table
 
 
 class FakeEngine:

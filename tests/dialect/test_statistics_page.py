@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.dialect import parse
 from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.query import aggregates as ask
-from sfumato.query.question import Question
-from sfumato.query.table import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
 COLUMNS = ["Python", "SQL", "meaning", "bounds", "what one unit adds to a group, at most", "error bar"]

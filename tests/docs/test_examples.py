@@ -68,7 +68,7 @@ def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch
 def test_what_a_page_shows_of_a_class_above_has_an_example_too(
     pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.query.released.noisy_table import Tabular
+    from sfumato.release.noisy_table import Tabular
 
     page = pages["releases.md"]
     assert without_their_own(shown([page])) == set()

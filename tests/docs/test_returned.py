@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sfumato.query.bars import Bias
-from sfumato.query.released.comparing import Comparison
+from sfumato.release.comparing import Comparison
 
 from .pages import Entry, function, hidden, members, reference, shown
 

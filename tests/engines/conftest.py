@@ -30,11 +30,11 @@ import pytest
 
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.noisy_statistics import NoisyTree
 from sfumato.query import sizes
-from sfumato.query.noisy.measurement import NoisyBatch
-from sfumato.query.noisy.noisy_statistics import NoisyTree
-from sfumato.query.payment import free
-from sfumato.query.released.release import Release
+from sfumato.release.payment import free
+from sfumato.release.release import Release
 from sfumato.sql_text import identifier
 
 from .tiers import JOBS, asked_again, left_to_the_other

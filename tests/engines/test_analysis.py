@@ -16,13 +16,13 @@ from sfumato.engines.duckdb import analysis_sql
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.source_reader import Reader
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.guidance.analysis.unit_contributions import Share
+from sfumato.guidance.expected_error import KnownNumbers, chances
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
-from sfumato.query.analysis.unit_contributions import Share
-from sfumato.query.expected_error import KnownNumbers, chances
-from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-from sfumato.query.plans.planning import make_plan
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.planning import make_plan
 
 RNG = np.random.default_rng(18)
 SIZE = 1500

@@ -14,10 +14,10 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import analysis_sql
 from sfumato.errors import QueryError
-from sfumato.query.analysis import quantile_errors
-from sfumato.query.analysis.unit_contributions import Share, ValuesCounted
-from sfumato.query.noisy.measurement import GroupMeasurement
-from sfumato.query.plans.planning import make_plan
+from sfumato.guidance.analysis import quantile_errors
+from sfumato.guidance.analysis.unit_contributions import Share, ValuesCounted
+from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.planning import make_plan
 
 RNG = np.random.default_rng(5)
 SIZE = 60

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.errors import (
     BudgetError,
     ColumnError,
@@ -23,7 +24,6 @@ from sfumato.errors import (
     SqlError,
 )
 from sfumato.noise import laws as noise_law
-from sfumato.query.table import Table
 
 ROWS = pa.table(
     {

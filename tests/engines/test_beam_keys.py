@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.beam import named
 from sfumato.engines.beam import planned_release as release_module
 from sfumato.engines.beam.beam_engine import BeamEngine
@@ -22,7 +23,6 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.engine import BroughtKeys
 from sfumato.query.query import Query
-from sfumato.query.table import Table
 
 from .tiers import some
 

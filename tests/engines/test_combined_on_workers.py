@@ -12,13 +12,13 @@ import pytest
 
 import sfumato as sf
 import sfumato.beam
+from sfumato.api.table import Table
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
-from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
 
 from .conftest import as_arrow

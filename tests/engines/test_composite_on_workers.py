@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.scan import unit_table
-from sfumato.query.table import Table
 
 from .made_rows import table
 from .test_combined_on_workers import LocalEngine, statistics

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.query.table import Table
+from sfumato.api.table import Table
 
 ROWS = pa.table(
     {"id": [1], "g": ["a"], "x": pa.array([1.0], pa.float64()), "y": pa.array([2.0], pa.float64()), "n": [1]},

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb import sources
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.query.table import Table
 from sfumato.query.tables.dummy import MADE_UP
 from sfumato.query.tables.public_table import PublicTable
 

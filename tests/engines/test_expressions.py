@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.expressions import judge, judged
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast, is_missing_cast
 from sfumato.engines.duckdb.expressions.judge import Judged
 from sfumato.engines.duckdb.expressions.total import TYPES, total
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.schema import Column, Kind
-from sfumato.query.table import Table
 
 from .random_expressions import AWKWARD, LOCAL, NAMES, SCHEMA, expression, rows, signatures
 

@@ -24,8 +24,8 @@ from sfumato.audit import Report
 from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
 from sfumato.errors import EngineError, ParameterError, RefusalError
-from sfumato.query.released.chart import bar_chart
-from sfumato.query.released.release import Release
+from sfumato.release.chart import bar_chart
+from sfumato.release.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter("files are compared with what was drawn, whatever it is")
 

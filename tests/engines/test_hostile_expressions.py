@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.dialect import tree
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Derive, Kind
-from sfumato.query.table import Table
 
 
 def evaluated(rows: str, text: str) -> list:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import PerUnit
 from sfumato.query.tables.shaping import Window
 from sfumato.testing import recording

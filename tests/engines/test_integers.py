@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.expressions import judged
 from sfumato.engines.duckdb.expressions.parts import SPANS
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
-from sfumato.query.table import Table
 
 LEAST, MOST = SPANS["HUGEINT"]
 

@@ -25,7 +25,7 @@ from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import SeriesGaussian, TreeLaplace
-from sfumato.query.plans import k_norm_plans
+from sfumato.plan import k_norm_plans
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])

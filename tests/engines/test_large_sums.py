@@ -10,11 +10,11 @@ import pyarrow.parquet
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
 from sfumato.noise import SeededWords
-from sfumato.query.table import Table
 
 TOP = 2**63 - 1
 UNITS = 300

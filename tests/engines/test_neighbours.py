@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 import sfumato as sf
-from sfumato.query.plans.plan import Plan
-from sfumato.query.table import Table
+from sfumato.api.table import Table
+from sfumato.plan.plan import Plan
 from sfumato.transformations import Moments, Norm, QuantileTree, Statistic, bound_groups, per_group
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 

@@ -16,12 +16,12 @@ import pytest
 from scipy import special
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.release import Release
-from sfumato.query.table import Table
+from sfumato.plan.plan import Plan
+from sfumato.release.release import Release
 from tests.changed_plans import with_scales, without_certificate
 
 FALSE_ALARM = 1e-16

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb import stages
 from sfumato.engines.duckdb.bounding_sql import BoundingSql
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -17,7 +18,6 @@ from sfumato.engines.duckdb.stages import Hop
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query import sizes
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import Reached
 from sfumato.query.tables.part import Part
 

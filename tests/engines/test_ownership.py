@@ -17,8 +17,8 @@ import sfumato as sf
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import BudgetError, RefusalError
 from sfumato.query import sizes
-from sfumato.query.released import output
-from sfumato.query.released.release import Release
+from sfumato.release import output
+from sfumato.release.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "looks at one release are compared with each other, whatever was drawn"

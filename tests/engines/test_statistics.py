@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb import bounding_sql, scaled
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.restricted import PhysicalOrder, rearranged
 from sfumato.query.engine import ExactQuery
 from sfumato.query.schema import Derive, Filter
-from sfumato.query.table import Table
 from sfumato.query.tables.part import Part
 from sfumato.transformations import (
     Axis,
@@ -818,7 +818,7 @@ def test_names_that_an_engine_might_use_itself(engine):
 def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
     """The two are columns of one batch; `release` must be able to tell them apart."""
     import sfumato as sf
-    from sfumato.query.table import Table
+    from sfumato.api.table import Table
 
     table = pa.table({"unit": range(60), key: ["a"] * 60, "x": [1] * 60})
     question = Table(engine(table), "unit").group_by(key).bound(groups=1, rows=2)

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.engines.duckdb import bounding_sql
 from sfumato.engines.duckdb.contribution_limits import counted_rows, joined_counts, kept_rows, written_out
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.query import sizes
 from sfumato.query.engine import ExactQuery
-from sfumato.query.table import Table
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.fault import Fault
 
-PLANS = "query/plans/"
+PLANS = "plan/"
 
 FAULTS = [
     # Scales of noise, and the groups of a unit.
@@ -96,11 +96,11 @@ FAULTS = [
     Fault("noise of blocks is for one step", "framework/group_metrics.py",
           "most = min(groups, factor.steps * series)", "most = 1"),
     # Choices.
-    Fault("places are chosen as if a unit were in one group", "query/noisy/choosing.py",
+    Fault("places are chosen as if a unit were in one group", "plan/quantile_candidates.py",
           "leaves.body.linf_sensitivities[0] * groups * len(chosen)", "leaves.body.linf_sensitivities[0] * len(chosen)"),
-    Fault("each column's places take all of their share", "query/noisy/choosing.py",
+    Fault("each column's places take all of their share", "plan/quantile_candidates.py",
           "linf_sensitivities[0] * groups * len(chosen)", "linf_sensitivities[0] * groups"),
-    Fault("places are chosen as if a unit had one row", "query/noisy/choosing.py",
+    Fault("places are chosen as if a unit had one row", "plan/quantile_candidates.py",
           "largest = leaves.body.linf_sensitivities[0] *", "largest = Fraction(1 << -leaves.exponent) *"),
     Fault("distances of places move one way alone", "measurements/quantile_choice.py",
           "(max(less for less, _ in moves) + max(more for _, more in moves)) / self.scale",
@@ -110,27 +110,27 @@ FAULTS = [
     Fault("the largest of a rank's two sides is its first", "measurements/quantile_choice.py",
           "most = max(self.rank, 1 - self.rank)\n        return", "most = self.rank\n        return"),
     # Largest groups.
-    Fault("each pick has all of epsilon", "query/largest_groups.py",
+    Fault("each pick has all of epsilon", "api/largest_groups.py",
           "(1 - share) * epsilon / k, delta", "(1 - share) * epsilon, delta"),
-    Fault("picks take the share of the numbers, too", "query/largest_groups.py",
+    Fault("picks take the share of the numbers, too", "api/largest_groups.py",
           "(1 - share) * epsilon / k, delta", "epsilon / k, delta"),
-    Fault("picks of zCDP have four times their rate", "query/largest_groups.py",
+    Fault("picks of zCDP have four times their rate", "api/largest_groups.py",
           "root_down(8 * (1 - share) * rho / k)", "root_down(128 * (1 - share) * rho / k)"),
-    Fault("numbers of the largest groups are as if one were shown", "query/largest_groups.py",
+    Fault("numbers of the largest groups are as if one were shown", "api/largest_groups.py",
           "else k / (share * epsilon)", "else 1 / (share * epsilon)"),
-    Fault("numbers of zCDP have half their noise", "query/largest_groups.py",
+    Fault("numbers of zCDP have half their noise", "api/largest_groups.py",
           "root_up(k / (2 * share * rho))", "root_up(k / (8 * share * rho))"),
-    Fault("scores are as if none were negative", "query/noisy/top_measurement.py",
+    Fault("scores are as if none were negative", "plan/top_measurement.py",
           "return max(upper, 0) - min(lower, 0)", "return max(upper, 0)"),
-    Fault("a unit moves a score by its lower bound", "query/noisy/top_measurement.py",
+    Fault("a unit moves a score by its lower bound", "plan/top_measurement.py",
           "return max(abs(lower), abs(upper))", "return abs(lower)"),
     Fault("the end lies as if one unit were 1", "measurements/candidates.py",
           "math.ceil(logarithm / rate) + largest - 1", "math.ceil(logarithm / rate)"),
     Fault("the end lies as if there were one candidate", "measurements/candidates.py",
           "up.log(convert(candidates / miss, up))", "up.log(convert(1 / miss, up))"),
-    Fault("the chance to show a private group forgets e^epsilon", "query/largest_groups.py",
+    Fault("the chance to show a private group forgets e^epsilon", "api/largest_groups.py",
           "miss = chance / (1 + exp_bounds(epsilon, 128)[1])", "miss = chance"),
-    Fault("private groups and zCDP have all of delta each", "query/largest_groups.py",
+    Fault("private groups and zCDP have all of delta each", "api/largest_groups.py",
           "each, whole = by_zcdp, delta * _HALF", "each = by_zcdp"),
     # Thresholds.
     Fault("the threshold is one lower", "measurements/group_selection.py",
@@ -140,15 +140,15 @@ FAULTS = [
     Fault("the loss of geometric selection is of one group", "measurements/group_selection.py",
           'self.delta, admissible_count(groups, "groups")),))', "self.delta, 1),))"),
     # The map of the measurement, by which a budget is charged.
-    Fault("the map forgets choices", "query/noisy/measurement.py",
+    Fault("the map forgets choices", "plan/measurement.py",
           "pure = k_norm_loss(noise, cone_of(needed.statistics), self._limit) + self.choice_epsilon",
           "pure = k_norm_loss(noise, cone_of(needed.statistics), self._limit)"),
-    Fault("the map forgets the selection of groups", "query/noisy/measurement.py",
+    Fault("the map forgets the selection of groups", "plan/measurement.py",
           "return self._noise_loss(1) + replace(beside, additive_delta=delta)",
           "return self._noise_loss(1)"),
     Fault("the map of K-norm noise of each group counts one group", "measurements/group_noise.py",
           "return groups * max(a + b for a, b in sides)", "return max(a + b for a, b in sides)"),
-    Fault("the map of Gaussian noise on shapes counts a quarter", "query/noisy/measurement.py",
+    Fault("the map of Gaussian noise on shapes counts a quarter", "plan/measurement.py",
           "return Loss(gaussian=units**2 * squared)", "return Loss(gaussian=units**2 * squared / 4)"),
     # Plans with noise of each number, and the rule that selects groups.
     Fault("noise is calibrated without the loss of selection", f"{PLANS}independent.py",
@@ -213,12 +213,12 @@ FAULTS = [
           "epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))", "epsilon = self.epsilon"),
     Fault("a loss is charged without what is drawn beside", f"{PLANS}plan.py",
           "return own + Loss(approximate=looks) + beside", "return own + Loss(approximate=looks)"),
-    Fault("the map counts one of a unit's groups", "query/noisy/measurement.py",
+    Fault("the map counts one of a unit's groups", "plan/measurement.py",
           "return times if self.shown is None else min(times, self.shown)", "return 1"),
-    Fault("the map counts private groups as one that is shown", "query/noisy/measurement.py",
+    Fault("the map counts private groups as one that is shown", "plan/measurement.py",
           "else None if query.keys else 1", "else 1"),
-    Fault("the map counts choices in one group", "query/noisy/measurement.py",
+    Fault("the map counts choices in one group", "plan/measurement.py",
           "return times * sum(each, Fraction(0))", "return sum(each, Fraction(0))"),
-    Fault("the map counts the selection of one group", "query/noisy/measurement.py",
+    Fault("the map counts the selection of one group", "plan/measurement.py",
           "self.selection.loss_beside_noise(self.requirements.groups)", "self.selection.loss_beside_noise(1)"),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from sfumato.engines.secret import EnvironmentSecret
 from sfumato.engines.work import digest
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords, SeededWords
-from sfumato.query.noisy.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
+from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
 
 # Private groups.
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.advice import looks as looks_of_advice
+from sfumato.advice.advise import divided
+from sfumato.advice.looks import likely_number
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+from sfumato.guidance.automatic.bounds import Histogram
+from sfumato.guidance.automatic.looking import Values
 from sfumato.noise.random_bits import SeededWords
-from sfumato.query.advice import looks as looks_of_advice
-from sfumato.query.advice.advise import divided
-from sfumato.query.advice.looks import likely_number
-from sfumato.query.automatic.bounds import Histogram
-from sfumato.query.automatic.looking import Values
 from tests.changed_plans import without_certificate
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
@@ -82,8 +82,8 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
 @SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
-    from sfumato.query.automatic.limit_search import LimitsLook
-    from sfumato.query.automatic.looking import Looking
+    from sfumato.guidance.automatic.limit_search import LimitsLook
+    from sfumato.guidance.automatic.looking import Looking
 
     drawn = []
     for kind, name in ((LimitsLook, "draw"), (Looking, "look")):
@@ -257,9 +257,7 @@ def test_a_number_that_is_mostly_noise_is_small():
 
 
 def no_draw(monkeypatch):
-    monkeypatch.setattr(
-        "sfumato.query.released.release.Release.to_arrow", lambda self: pytest.fail("it looked")
-    )
+    monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
 
 
 @pytest.mark.parametrize(
@@ -414,7 +412,7 @@ def test_a_table_for_analysts_takes_no_words(people):
 def charged(monkeypatch, people):
     """Return the epsilons of all that is drawn for advice and its releases, and how often rows are read for it."""
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-    from sfumato.query.released.release import Release
+    from sfumato.release.release import Release
 
     drawn, read = [], []
     draw, statistics = Release._draw, DuckDBEngine.statistics
@@ -438,33 +436,33 @@ def charged(monkeypatch, people):
 
 
 def looks_twice(patch):
-    from sfumato.query.automatic.limit_search import LimitsLook
+    from sfumato.guidance.automatic.limit_search import LimitsLook
 
     right = LimitsLook.draw
     patch.setattr(LimitsLook, "draw", lambda self, words=None: (right(self, words), right(self, words))[1])
 
 
 def looks_without_noise(patch):
-    from sfumato.query.advice import looks
+    from sfumato.advice import looks
 
     right = looks.limits_look
     patch.setattr(looks, "limits_look", lambda t, q, epsilon, matter: right(t, q, 10**6 * epsilon, matter))
 
 
 def nothing_is_subtracted(patch):
-    from sfumato.query.advice.budgeted import Budgeted
+    from sfumato.advice.budgeted import Budgeted
 
     patch.setattr(Budgeted, "rest", property(lambda one: one.epsilon))
 
 
 def portions_that_do_not_add_up(patch):
-    from sfumato.query.advice import advise
+    from sfumato.advice import advise
 
     patch.setattr(advise, "divided", lambda costs, least, portions: [portions for _ in costs])
 
 
 def rows_are_read_beside(patch):
-    from sfumato.query.automatic.limit_search import LimitsLook
+    from sfumato.guidance.automatic.limit_search import LimitsLook
 
     right = LimitsLook.draw
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+from sfumato.guidance.automatic.limit_search import best_limits
+from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution, Tail
+from sfumato.guidance.expected_error import SeenUnits
 from sfumato.noise.random_bits import SeededWords
-from sfumato.query.automatic.limit_search import best_limits
-from sfumato.query.diagnostics.distribution import LIMITS, Distribution, Tail
-from sfumato.query.expected_error import SeenUnits
-from sfumato.query.found import Found
-from sfumato.query.plans.planning import make_plan
-from sfumato.query.table import Table
+from sfumato.plan.planning import make_plan
+from sfumato.query.inferred_parameters import Found
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 
@@ -156,9 +156,7 @@ def test_beam_cannot_look_first():
 
 
 def test_errors_come_before_a_look(monkeypatch):
-    monkeypatch.setattr(
-        "sfumato.query.released.release.Release.to_arrow", lambda self: pytest.fail("it looked")
-    )
+    monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
     with pytest.raises(BudgetError, match="delta is 0"):
         asked(baskets()).release(epsilon=1)
     with pytest.raises(ParameterError, match="auto_share"):

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import (
     BudgetError,
@@ -24,8 +26,6 @@ from sfumato.errors import (
     QueryError,
 )
 from sfumato.noise import laws as noise_law
-from sfumato.query.question import Question
-from sfumato.query.table import Table
 
 ROWS = pa.table(
     {

@@ -143,7 +143,7 @@ def test_the_metadata_of_a_csv_is_as_safe_as_the_file(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("sfumato.query.released.output._metadata", fails)
+    monkeypatch.setattr("sfumato.release.output._metadata", fails)
     with pytest.raises(OSError, match="No space"):
         cut().release(epsilon=2).write(tmp_path / "towns.csv", errors=True)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}

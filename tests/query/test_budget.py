@@ -11,9 +11,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
+from sfumato.guidance.automatic.looking import Looking
 from sfumato.noise import SeededWords
-from sfumato.query import payment
-from sfumato.query.automatic.looking import Looking
+from sfumato.release import payment
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1, 2, 3, 4]})
 SQL = (

@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.sql import ask
 from sfumato.exact.rationals import canonical_bytes
-from sfumato.query.canonical_form import canonical, canonical_top, plain
+from sfumato.release.canonical_form import canonical, canonical_top, plain
 
 ROWS = pa.table(
     {

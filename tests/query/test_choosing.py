@@ -20,9 +20,9 @@ from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.sampling import Streams, radii
-from sfumato.query.noisy import choosing
-from sfumato.query.noisy.choosing import choices_of, counted
-from sfumato.query.plans.plan import Plan
+from sfumato.plan import quantile_candidates as choosing
+from sfumato.plan.plan import Plan
+from sfumato.plan.quantile_candidates import choices_of, counted
 from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
@@ -96,7 +96,7 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
 def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
     honest = choices_of
     monkeypatch.setattr(
-        "sfumato.query.plans.k_norm_plans.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
+        "sfumato.plan.k_norm_plans.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
     )  # k forgotten
     plan = plan_of("alone")
     assert plan.loss.epsilon(0) > plan.epsilon

@@ -10,7 +10,7 @@ import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.noise_sums import Interval, Noises
 from sfumato.query.aggregates.derived import RatioEstimate
-from sfumato.query.released import comparing
+from sfumato.release import comparing
 from sfumato.testing import assert_approx_equal, recording
 
 GROUPS = 400

@@ -21,7 +21,7 @@ from sfumato.certificate.checking import checked, digest
 from sfumato.cli.main import app
 from sfumato.errors import EngineError
 from sfumato.exact.rationals import canonical_bytes
-from sfumato.query.released.receipt import Receipt
+from sfumato.release.receipt import Receipt
 from tests.certificate.test_one_file import TOOL, loaded
 
 pytestmark = pytest.mark.noise_cannot_matter("descriptions are compared, whatever the numbers are")

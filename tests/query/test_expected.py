@@ -16,11 +16,11 @@ from sfumato.errors import SfumatoError
 from sfumato.measurements import quantile_choice
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.plan import planning
+from sfumato.plan.noise_error import OFF_BY_TREE, OFF_OF_THREE, ratio
+from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
+from sfumato.plan.quantile_candidates import SPREAD, WRONG_SIDE, Choice, Places
 from sfumato.query.aggregates.order_statistics import ChosenQuantile
-from sfumato.query.noisy.choosing import SPREAD, WRONG_SIDE, Choice, Places
-from sfumato.query.noisy.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
-from sfumato.query.plans import planning
-from sfumato.query.plans.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.query.diagnostics.distribution import LIMITS, Distribution
-from sfumato.query.expected_error import SeenUnits, per_width, with_bounds
+from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution
+from sfumato.guidance.expected_error import SeenUnits, per_width, with_bounds
 
 UNITS, GROUPS = 400, 5
 WITHIN_95 = 1.96  # deviations of a normal law; of Laplace noise 2.1

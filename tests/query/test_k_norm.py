@@ -20,9 +20,9 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.query.plans import k_norm_plans
-from sfumato.query.plans.expected import ratio
-from sfumato.query.plans.plan import Plan
+from sfumato.plan import k_norm_plans
+from sfumato.plan.noise_error import ratio
+from sfumato.plan.plan import Plan
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.query.serialization import packed, unpacked
+from sfumato.plan.serialization import packed, unpacked
 
 
 def test_what_is_kept_comes_back_to_the_last_bit():

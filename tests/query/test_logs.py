@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.release.noisy_table import NoisyTable
 
 pytestmark = pytest.mark.noise_cannot_matter("no number of an answer is in the log")
 

@@ -123,7 +123,7 @@ def test_nothing_in_a_workbook_is_a_formula(tmp_path: Path) -> None:
 
 def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
-    from sfumato.query.released import output
+    from sfumato.release import output
 
     day, moment = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 13, 59, 59, 250_000)
     columns = {
@@ -150,7 +150,7 @@ def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
 def test_workbooks_are_refused_before_anything_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.query.released import output
+    from sfumato.release import output
 
     monkeypatch.setattr(output.importlib.util, "find_spec", lambda name: None)
     release = released()

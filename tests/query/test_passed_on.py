@@ -104,7 +104,7 @@ def test_nothing_of_rows_that_are_not_shown_goes_along() -> None:
 
 
 def test_a_slice_of_a_table_takes_none_of_the_rest_along() -> None:
-    from sfumato.query.serialization import stream, table
+    from sfumato.plan.serialization import stream, table
 
     whole = pa.table({"k": ["A", SECRET]})
     assert SECRET.encode() in pickle.dumps(whole.slice(0, 1))  # what must not happen

@@ -18,7 +18,7 @@ from sfumato.budget import Loss
 from sfumato.framework import Body, Norm, Segment, Transformation
 from sfumato.framework.bodies import SimplexBody
 from sfumato.noise import Gaussian, Laplace
-from sfumato.query.plans.plan import Plan
+from sfumato.plan.plan import Plan
 from sfumato.transformations import (
     Count,
     Moments,

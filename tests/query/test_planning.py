@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError
-from sfumato.query.plans import planning
+from sfumato.plan import planning
 
 
 def planned(keys=None, unit="id", **options):

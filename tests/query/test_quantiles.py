@@ -8,8 +8,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.plan.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.query.aggregates.order_statistics import QuantileEstimate
-from sfumato.query.noisy.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 

@@ -17,9 +17,9 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.noise import FixedWords
-from sfumato.query.released.answer import Answer
-from sfumato.query.released.receipt import Receipt
-from sfumato.query.table_digest import column_digest, table_digest
+from sfumato.release.answer import Answer
+from sfumato.release.receipt import Receipt
+from sfumato.release.table_digest import column_digest, table_digest
 
 pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")
 

@@ -12,7 +12,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.released import sampling
+from sfumato.release import sampling
 
 TAILS = (0.2, 0.05, 1e-3)
 

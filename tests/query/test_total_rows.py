@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import RowsBody, Transformation
-from sfumato.query.plans.plan import Plan
+from sfumato.plan.plan import Plan
 from tests.chains import same_loss
 from tests.changed_plans import with_scales
 

@@ -22,8 +22,8 @@ from sfumato.framework import LevelsDistance
 from sfumato.measurements import levels_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.plan.totals_plans import best_sizes
 from sfumato.query.group_totals import _divided
-from sfumato.query.plans.totals_plans import best_sizes
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
 from tests.chains import same_loss

@@ -15,9 +15,9 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import Norm
 from sfumato.measurements.independent_noise import NOISES
 from sfumato.noise.centred_noise import CentredGaussian
-from sfumato.query.plans.expected import factors, split
-from sfumato.query.plans.plan import Plan
-from sfumato.query.requirements import requirements
+from sfumato.plan.noise_error import factors, split
+from sfumato.plan.plan import Plan
+from sfumato.plan.requirements import requirements
 from tests.changed_plans import with_scales
 
 COLUMNS = [

@@ -13,6 +13,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.client import Client, RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import (
     BudgetError,
@@ -23,11 +26,8 @@ from sfumato.errors import (
 )
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.aggregate import call_of
-from sfumato.query.canonical_form import canonical, canonical_top
-from sfumato.query.largest_groups import Top
-from sfumato.query.question import Question
-from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.release.canonical_form import canonical, canonical_top
 from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
 from sfumato.service.desk import Job
 from sfumato.service.wire import told, told_question

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.api.question import Question
 from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
-from sfumato.query.question import Question
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
 from sfumato.service.app import Limits, Service

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-import sfumato.query.released.release
+import sfumato.release.release
 from sfumato.errors import ParameterError
 from sfumato.testing import assert_approx_equal, noise_free, recording, seeded_words
 from sfumato.testing.assertions.noisy import assert_noisy  # noqa: F401

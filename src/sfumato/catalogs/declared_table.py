@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, cast
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question, Released
+from sfumato.api.table import Table
 from sfumato.catalogs.declarations import (
     TableDeclaration,
     beyond,
@@ -20,10 +23,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import as_int
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
-from sfumato.query.largest_groups import Top
-from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import (
     MOST_ROWS,
     Combination,

@@ -26,7 +26,7 @@ from sfumato.errors import QueryError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.query.advice.advice import Advice, Advised
+    from sfumato.advice.advice import Advice, Advised
 
 DIGITS = 9  # of an advised epsilon, rounded down
 
@@ -87,11 +87,11 @@ def _questions(
     release: bool,
 ) -> dict[str, Any]:
     """Return the questions of all texts by name; each table is opened once."""
+    from sfumato.advice.budgeted import free_name
+    from sfumato.api.question import Question
     from sfumato.budget.amounts import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.sql import asking
-    from sfumato.query.advice.budgeted import free_name
-    from sfumato.query.question import Question
 
     if not texts:
         raise QueryError(
@@ -134,10 +134,10 @@ def _advise(
 ) -> None:
     from logging import NullHandler
 
+    from sfumato.advice.advise import advise as advised
     from sfumato.cli.terminal import Watch
-    from sfumato.query.advice.advise import advise as advised
-    from sfumato.query.payment import LOG, NOT_CHARGED
-    from sfumato.query.released.output import write
+    from sfumato.release.output import write
+    from sfumato.release.payment import LOG, NOT_CHARGED
 
     LOG.addHandler(NullHandler())  # each command is a process; it is said below
     table = next(iter(questions.values())).table

@@ -36,7 +36,7 @@ def analyze(
 ) -> None:
     """Compare limits and bounds on the rows. What is printed is NOT PRIVATE: for the owner alone."""
     from sfumato.cli.terminal import Watch
-    from sfumato.query.released.output import write
+    from sfumato.release.output import write
 
     with answering() as console:
         if not not_private:
@@ -66,7 +66,7 @@ def analyze(
 
 def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     from sfumato.engines.sql import ask
-    from sfumato.query.released.release import Release
+    from sfumato.release.release import Release
 
     text, declared = text_of(file, "PATH"), read_catalog(catalog)
     asked = ask(text, tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
@@ -83,7 +83,7 @@ def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
 
 
 def _found(release: Any, compared: dict[str, Any]) -> Any:
-    from sfumato.query.analysis.analyse import analysed
+    from sfumato.guidance.analysis.analyse import analysed
 
     plan = release.plan
     return analysed(

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sfumato.api.largest_groups import TopExplanation
 from sfumato.cli.terminal import Watch
 from sfumato.display.formatting import Shown, aligned, shown, visible
 from sfumato.errors import EngineError, QueryError, SqlError
@@ -26,10 +27,9 @@ from sfumato.query.cards import (
 )
 from sfumato.query.choices import titled
 from sfumato.query.group_totals import ALL, shown_keys
-from sfumato.query.largest_groups import TopExplanation
-from sfumato.query.released.processed_release import ProcessedRelease
-from sfumato.query.released.release import Release
-from sfumato.query.released.top_release import TopRelease
+from sfumato.release.processed_release import ProcessedRelease
+from sfumato.release.release import Release
+from sfumato.release.top_release import TopRelease
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.query.explanation import Explanation
-    from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.release.noisy_table import NoisyTable
 
 _TIMES = (0.5, 1, 2)  # of the budget that is asked for
 _UNITS = (100, 1_000, 10_000)
@@ -467,7 +467,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         confidence: of the error bars.
         plot: where to draw the first one, if anywhere.
     """
-    from sfumato.query.previews.preview import plans_of, previewed
+    from sfumato.guidance.previews.preview import plans_of, previewed
 
     parts: Any = getattr(release, "_releases", (release,))
     for i, one in enumerate(parts):

@@ -77,7 +77,7 @@ def verify(
     Reads no rows and spends nothing.
     """
     from sfumato.certificate.checking import checked, digest, report
-    from sfumato.query.released.receipt import Receipt, plain
+    from sfumato.release.receipt import Receipt, plain
 
     with answering(engine=ExitCode.MISUSED) as console:
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sfumato.cli.ledger_command import Payer
     from sfumato.engines.sql import Asked
     from sfumato.query.bars import Bars
-    from sfumato.query.released.noisy_table import NoisyTable
+    from sfumato.release.noisy_table import NoisyTable
 
 SHARE = "0.05"  # of epsilon, for diagnostics
 
@@ -57,7 +57,7 @@ class Job:
         """Plan, explain, draw, print, write, plot."""
         from sfumato.cli.answer import check_largest, check_processed
         from sfumato.cli.terminal import Watch
-        from sfumato.query.payment import LOG
+        from sfumato.release.payment import LOG
 
         LOG.addHandler(NullHandler())  # each command is a process; --explain says it
         self._check_paths()
@@ -132,7 +132,7 @@ class Job:
         return alone and not (self.errors and self.bars.simultaneous)
 
     def _check_paths(self) -> None:
-        from sfumato.query.released.output import checked_path
+        from sfumato.release.output import checked_path
 
         for path in self.outputs:
             checked_path(path, workbook=True)
@@ -142,7 +142,7 @@ class Job:
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.query.pictures import checked_picture
+            from sfumato.release.pictures import checked_picture
 
             checked_picture(self.plot, "plot path")
 
@@ -156,7 +156,7 @@ class Job:
 
     def _print_explanation(self, console: Console, release: NoisyTable) -> None:
         from sfumato.cli.answer import print_explanation
-        from sfumato.query.payment import NOT_CHARGED
+        from sfumato.release.payment import NOT_CHARGED
 
         print_explanation(console, release.explain())
         if self.payer is None:
@@ -193,7 +193,7 @@ class Job:
     @property
     def _files(self) -> list[tuple[Path, str]]:
         """All that is written, each with its option."""
-        from sfumato.query.released.output import written_files
+        from sfumato.release.output import written_files
 
         tables = [(file, "--output") for path in self.outputs for file in written_files(path)]
         found = [*tables, (self.plot, "--plot"), (self.receipt, "--receipt")]

@@ -216,14 +216,14 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         QueryError, ParameterError: one cannot be written, by its name, or is named twice.
         EngineError: matplotlib is not installed.
     """
-    from sfumato.query.released.output import checked_path
+    from sfumato.release.output import checked_path
 
     check_distinct([*outputs, *filter(None, [plot])])
     for path in outputs:
         checked_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.query.pictures import checked_picture
+    from sfumato.release.pictures import checked_picture
 
     checked_picture(plot, "plot path")
     return [*((path, "--output") for path in outputs), (plot, "--plot")]

@@ -12,14 +12,14 @@ from sfumato.display.formatting import visible
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign
-from sfumato.query.released.noisy_table import Tabular
-from sfumato.query.released.output import require, schema_metadata
+from sfumato.release.noisy_table import Tabular
+from sfumato.release.output import require, schema_metadata
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
-    from sfumato.query.released.receipt import Receipt
+    from sfumato.release.receipt import Receipt
 
 _ABOUT = b"sfumato"
 _FILES = (
@@ -177,7 +177,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         >>> answer.receipt().verify(answer.to_arrow()).ok
         True
         """
-        from sfumato.query.released.receipt import Receipt
+        from sfumato.release.receipt import Receipt
 
         return Receipt.of_dict(self._about["receipt"])
 

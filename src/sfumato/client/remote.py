@@ -12,6 +12,9 @@ from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.client.released import Asked, RemoteRelease
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
@@ -19,17 +22,14 @@ from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
 from sfumato.names import Helpful, foreign
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
-from sfumato.query.largest_groups import Top
-from sfumato.query.question import Question
 from sfumato.query.schema import Schema
-from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.service.wire import Recorded, SentCall, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
-    from sfumato.query.plans.plan import Plan
-    from sfumato.query.previews.preview import Preview
+    from sfumato.guidance.previews.preview import Preview
+    from sfumato.plan.plan import Plan
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"
 _NOT_HERE = {

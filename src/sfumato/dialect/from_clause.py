@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import field, replace
 from typing import Any
 
+from sfumato.api.table import Table
 from sfumato.dataclass import dataclass
 from sfumato.dialect.tokens import Place, refusal
 from sfumato.dialect.tree import Node, byte_of, in_scope
 from sfumato.dialect.vocabulary import refusals
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import quoted
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import JoinKind
 from sfumato.query.tables.public_table import PublicTable
 

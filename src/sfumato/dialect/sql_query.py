@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question, Released
+from sfumato.api.table import PRIVATE, Table
 from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, Query, Source, opened, tables_of
@@ -22,10 +25,7 @@ from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.group_totals import GroupingSets
-from sfumato.query.largest_groups import Top
-from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
-from sfumato.query.table import PRIVATE, Table
 from sfumato.query.tables.public_table import PublicTable
 
 

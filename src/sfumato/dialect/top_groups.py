@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
+from sfumato.api.largest_groups import MOST_CANDIDATES
 from sfumato.dataclass import dataclass
 from sfumato.dialect.source_map import FreeNames, Pieces
 from sfumato.dialect.statement import Expression, Item, OfStatement, Statement, WrittenAggregate
@@ -14,10 +15,9 @@ from sfumato.dialect.tokens import Literal, Token, positive, refusal
 from sfumato.dialect.vocabulary import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.writer import Writer
 from sfumato.measurements.candidates import MOST_PEELS
+from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
-from sfumato.query.largest_groups import MOST_CANDIDATES
-from sfumato.query.noisy.top_measurement import RANK, SUM, UNITS
 from sfumato.query.schema import quoted
 
 _COUNT, _SUM = LARGEST

@@ -28,8 +28,8 @@ from sfumato.query.tables.shaping import Computed
 from sfumato.query.tables.units import UnitPart, unit_name
 
 if TYPE_CHECKING:
-    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
-    from sfumato.query.plans.plan import Plan
+    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.plan.plan import Plan
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.api.question import Question
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
 from sfumato.engines.duckdb.connection import lent
@@ -28,8 +29,7 @@ from sfumato.exact import positive_int
 from sfumato.framework.metrics import Distance
 from sfumato.framework.record_keys import group_key
 from sfumato.names import helpful
-from sfumato.query.plans.plan import Plan
-from sfumato.query.question import Question
+from sfumato.plan.plan import Plan
 from sfumato.query.schema import Schema
 from sfumato.query.tables.part import Part
 from sfumato.sql_text import identifier

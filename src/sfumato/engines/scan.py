@@ -7,12 +7,12 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from sfumato.api.table import Table
 from sfumato.names import helpful
-from sfumato.query.released.release import Release
 from sfumato.query.schema import own_name
-from sfumato.query.table import Table
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.units import checked_parts, unit_name, unit_note
+from sfumato.release.release import Release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -251,7 +251,7 @@ def public(
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.engines.duckdb.post_processing import rows_of
     from sfumato.engines.duckdb.resources import checked_resources
-    from sfumato.query.table_digest import table_digest
+    from sfumato.release.table_digest import table_digest
 
     plain, limits = multiline and encoding is None, (memory_limit, threads, temp_directory)
     elsewhere = read_elsewhere(source, types, plain, *limits, public=True)

@@ -9,6 +9,8 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.budget.amounts import ExactCost, admissible_delta, admissible_epsilon
 from sfumato.budget.ledger import LedgerBudget
@@ -16,16 +18,14 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.dataclass import dataclass
 from sfumato.engines.scan import SparkFrame, as_collection, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
+from sfumato.guidance.automatic.resolve import check_nothing_left
 from sfumato.names import helpful
-from sfumato.query.automatic.resolve import check_nothing_left
+from sfumato.plan.descriptions import Claim, Described
 from sfumato.query.bars import Bars
-from sfumato.query.descriptions import Claim, Described
-from sfumato.query.largest_groups import Top
-from sfumato.query.payment import Form, Same, payment, same_question
-from sfumato.query.question import Question
-from sfumato.query.released.noisy_table import NoisyTable
 from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.release.noisy_table import NoisyTable
+from sfumato.release.payment import Form, Same, payment, same_question
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.post_processing import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
 
 
 @overload
@@ -186,7 +186,7 @@ class Asked:
 
         What a release would find by looking at rows has stand-ins in it.
         """
-        from sfumato.query.released.processed_release import ProcessedRelease
+        from sfumato.release.processed_release import ProcessedRelease
 
         if self.query.outside is None:
             return _trial(self.questions[0], self.query)
@@ -199,7 +199,7 @@ class Asked:
         Raises:
             BudgetError: it is more than is left; nothing is spent then.
         """
-        from sfumato.query.released.processed_release import ProcessedRelease
+        from sfumato.release.processed_release import ProcessedRelease
 
         assert not self.looks
         parts = trial._releases if isinstance(trial, ProcessedRelease) else (trial,)
@@ -213,7 +213,7 @@ class Asked:
 
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
-        from sfumato.query.released.processed_release import ProcessedRelease
+        from sfumato.release.processed_release import ProcessedRelease
 
         query, questions = self.query, self.questions
         if query.outside is None:

@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
+from sfumato.plan.descriptions import certified
+from sfumato.plan.measurement import GroupMeasurement, NoisyBatch
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.bars import UNBIASED, Bars, Bias
-from sfumato.query.descriptions import certified
-from sfumato.query.largest_groups import Top
-from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.output import regular
-from sfumato.query.released.release import check_error_columns
+from sfumato.release.output import regular
+from sfumato.release.release import check_error_columns
 
 
 @dataclass(frozen=True)

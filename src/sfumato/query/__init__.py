@@ -1,1 +1,1 @@
-"""What is asked: the question, its plan within a budget, the release and its outputs."""
+"""A query as plain data: its columns, tables, aggregates and totals, and how it is explained."""

@@ -18,17 +18,17 @@ from sfumato.query.group_totals import ALL, shown_keys
 from sfumato.query.schema import Derive, Filter, Schema, Step
 
 if TYPE_CHECKING:
+    from sfumato.api.largest_groups import Top, TopExplanation
+    from sfumato.api.question import Question
+    from sfumato.api.table import Table
+    from sfumato.plan.plan import Plan
     from sfumato.query.explanation import Explanation
-    from sfumato.query.largest_groups import Top, TopExplanation
-    from sfumato.query.plans.plan import Plan
     from sfumato.query.query import Query
-    from sfumato.query.question import Question
-    from sfumato.query.released.noisy_table import NoisyTable
-    from sfumato.query.released.processed_release import ProcessedRelease
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
-    from sfumato.query.table import Table
     from sfumato.query.tables.public_table import PublicTable
+    from sfumato.release.noisy_table import NoisyTable
+    from sfumato.release.processed_release import ProcessedRelease
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
 
 
 def plan_card(plan: Plan[Any, Any]) -> Card:

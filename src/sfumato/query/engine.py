@@ -13,14 +13,14 @@ from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:
+    from sfumato.api.largest_groups import Top
+    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
     from sfumato.noise import Words
-    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
-    from sfumato.query.largest_groups import Top
-    from sfumato.query.noisy.top_measurement import TopMeasurement
-    from sfumato.query.payment import Pay
-    from sfumato.query.plans.plan import Plan
+    from sfumato.plan.plan import Plan
+    from sfumato.plan.top_measurement import TopMeasurement
     from sfumato.query.tables.combining import Combination
     from sfumato.query.tables.dummy import Known, Making
+    from sfumato.release.payment import Pay
 
 
 # A limit of groups for questions that need none: nobody can be in more.

@@ -22,13 +22,13 @@ from sfumato.query.cards import explanation_card
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.engine import BroughtKeys
-from sfumato.query.found import told
-from sfumato.query.noisy.choosing import Choice
+from sfumato.query.inferred_parameters import told
 from sfumato.query.schema import Filter
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
 if TYPE_CHECKING:
-    from sfumato.query.plans.plan import Plan
+    from sfumato.plan.plan import Plan
+    from sfumato.plan.quantile_candidates import Choice
     from sfumato.query.query import Query
 
 

@@ -29,7 +29,7 @@ from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:
-    from sfumato.query.plans.plan import Plan
+    from sfumato.plan.plan import Plan
 
 # An output that matters less than this beside another one is better left out.
 LARGEST_WEIGHT = 1000

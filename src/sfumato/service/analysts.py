@@ -13,6 +13,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
+from sfumato.api.table import Table
 from sfumato.budget import Budget
 from sfumato.budget.amounts import admissible_epsilon
 from sfumato.catalogs.declarations import TableDeclaration
@@ -21,12 +24,9 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import CatalogError, QueryError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
-from sfumato.query.largest_groups import Top
-from sfumato.query.payment import payment
-from sfumato.query.question import Question
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import UNIT_ROWS
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.release.payment import payment
 from sfumato.service.answers import plain
 from sfumato.service.wire import Reading
 

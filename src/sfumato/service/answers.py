@@ -18,12 +18,12 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, RefusalError
 from sfumato.query.bars import Bars
-from sfumato.query.released.noisy_table import NoisyTable
-from sfumato.query.released.output import write_csv
-from sfumato.query.released.processed_release import ProcessedRelease
-from sfumato.query.released.release import Release
-from sfumato.query.released.top_release import TopRelease
-from sfumato.query.table_digest import exact_text
+from sfumato.release.noisy_table import NoisyTable
+from sfumato.release.output import write_csv
+from sfumato.release.processed_release import ProcessedRelease
+from sfumato.release.release import Release
+from sfumato.release.table_digest import exact_text
+from sfumato.release.top_release import TopRelease
 
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
 MEDIA = (JSON, ARROW, CSV)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
+from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.budget.filters import Spent
@@ -29,10 +30,9 @@ from sfumato.errors import (
     RefusalError,
     SfumatoError,
 )
-from sfumato.query.canonical_form import canonical_digest
-from sfumato.query.canonical_form import plain as canonical_data
-from sfumato.query.question import Question
-from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.release.canonical_form import canonical_digest
+from sfumato.release.canonical_form import plain as canonical_data
+from sfumato.release.noisy_table import NoisyTable
 from sfumato.service.analysts import AnalystsCatalog, AskedByChain, asked_by_chain
 from sfumato.service.answers import (
     CSV,

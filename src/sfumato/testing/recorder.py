@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.noise.random_bits import Words64
-    from sfumato.query.noisy.measurement import GroupMeasurement, Noise
-    from sfumato.query.plans.plan import Plan
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.plan.measurement import GroupMeasurement, Noise
+    from sfumato.plan.plan import Plan
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
     from sfumato.testing.watched import RecordedTop, WatchedWork
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
@@ -107,8 +107,8 @@ def noise_free() -> Iterator[None]:
     """
     require_test("releases without noise")
     from sfumato.engines.work import TopWork, Work
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
     from sfumato.testing.watched import still_draw, still_work, watched
 
     words, original = NoiselessWords(), Release.__init__
@@ -238,7 +238,7 @@ class _Watched:
 
     def collect(self, releases: list[Recorded | RecordedTop]) -> None:
         """Read what workers kept, where they are done and it was not read before."""
-        from sfumato.query.released.release import joined
+        from sfumato.release.release import joined
         from sfumato.testing.watched import exact_batches, noisy_batches
 
         if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.measurement)):
@@ -253,13 +253,13 @@ class _Watched:
 
 
 def _release_type() -> type[Release]:
-    from sfumato.query.released.release import Release
+    from sfumato.release.release import Release
 
     return Release
 
 
 def _top_type() -> type[TopRelease]:
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.top_release import TopRelease
 
     return TopRelease
 

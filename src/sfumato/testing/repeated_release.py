@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import RefusalError
-from sfumato.query.noisy.measurement import SideBySide
+from sfumato.plan.measurement import SideBySide
 from sfumato.testing.assertions.cells import by_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.released.noisy_table import NoisyTable
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.noisy_table import NoisyTable
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
 
 
 _MOST_GROUPS = 10_000
@@ -55,8 +55,8 @@ def release_mechanism(
     >>> audit(mechanism, epsilon=1, pairs=[(table, table[:1])], max_samples=20_000).violated
     True
     """
-    from sfumato.query.released.release import Release
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.release import Release
+    from sfumato.release.top_release import TopRelease
 
     known: dict[str, _Tiles | _Largest] = {}
 

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.engines.work import TopWork, Work, digest
 from sfumato.noise import Words
-from sfumato.query.largest_groups import Top
-from sfumato.query.noisy.measurement import GroupMeasurement, NoisyBatch
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.top_release import TopRelease
+from sfumato.plan.measurement import GroupMeasurement, NoisyBatch
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
+from sfumato.release.top_release import TopRelease
 
 
 @dataclass

@@ -17,8 +17,8 @@ from sfumato.engines.duckdb import duckdb_engine
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError
 from sfumato.noise import SeededWords
-from sfumato.query.released import noisy_table
-from sfumato.query.released.noisy_table import NoisyTable
+from sfumato.release import noisy_table
+from sfumato.release.noisy_table import NoisyTable
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "two answers are the same draw, or which entry paid is looked at"

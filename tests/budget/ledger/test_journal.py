@@ -29,7 +29,7 @@ from sfumato.budget.ledger.journal_audit import Question, equalities, names, tem
 from sfumato.budget.ledger.ledger_tables import ACCOUNTS
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
-from sfumato.query.released import noisy_table
+from sfumato.release import noisy_table
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "what is written of questions is looked at, no number of an answer"

@@ -20,7 +20,7 @@ from sfumato.budget import Loss
 from sfumato.budget.ledger import Entry, Ledger, book, entries
 from sfumato.budget.ledger.entries import PERIODS, period_of
 from sfumato.errors import BudgetError, EngineError, ParameterError, RefusalError
-from sfumato.query import payment
+from sfumato.release import payment
 
 pytestmark = pytest.mark.noise_cannot_matter("what is paid is looked at, no answer")
 
@@ -331,7 +331,7 @@ def test_it_is_on_disk_before_a_row_is_read(file, monkeypatch, planted):
 
     monkeypatch.setattr(DuckDBEngine, "statistics", looking)
     if planted:
-        monkeypatch.setattr("sfumato.query.question.payment", lambda *_, **named: payment.free)
+        monkeypatch.setattr("sfumato.api.question.payment", lambda *_, **named: payment.free)
     asked = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
     asked.release(epsilon=1, budget=sf.Ledger(file).budget("hospital")).to_arrow()
     assert (seen == [1.0]) is not planted

@@ -11,8 +11,8 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.measurements import candidates
 from sfumato.noise import SeededWords
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.released.top_release import TopRelease
+from sfumato.plan.top_measurement import TopMeasurement
+from sfumato.release.top_release import TopRelease
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free
 from sfumato.testing.assertions import top_groups as largest
 

@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.noise.noise_sums import rounded_tolerance
-from sfumato.query.noisy.noisy_statistics import LeafCounts, noisy_tree
+from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.quantile_ranges import NOISES, Walk
 from sfumato.testing.tolerances.single_values import per_partition_k

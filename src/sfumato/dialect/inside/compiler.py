@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
+from sfumato.api.table import Table, chosen, computed, looked_up, with_value
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.from_clause import (
@@ -30,7 +31,6 @@ from sfumato.dialect.vocabulary import refusals
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
-from sfumato.query.table import Table, chosen, computed, looked_up, with_value
 from sfumato.query.tables.public_table import PublicTable
 
 _REFUSED = refusals("set_operators")

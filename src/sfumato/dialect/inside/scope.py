@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from sfumato.api.table import Table
 from sfumato.dialect.from_clause import From, Joined, NotJoined, Query, Reference, Source, read_from
 from sfumato.dialect.tree import Node, fresh
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import FLOATS, quoted, spelled
-from sfumato.query.table import Table
 from sfumato.query.tables.combining import with_units
 from sfumato.query.tables.public_table import PublicTable
 

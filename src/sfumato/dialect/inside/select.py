@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sfumato.api.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import From, Query, Reference
 from sfumato.dialect.inside.scope import Scope, traced
@@ -27,13 +28,12 @@ from sfumato.dialect.tree import (
 )
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import spelled
-from sfumato.query.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaping import WindowCall
 
 if TYPE_CHECKING:
+    from sfumato.api.table import Table
     from sfumato.dialect.inside.compiler import Inside
-    from sfumato.query.table import Table
 
 
 @dataclass

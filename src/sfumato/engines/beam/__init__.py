@@ -1,5 +1,5 @@
 """Releases on Apache Beam."""
 
-from sfumato.query.released.output import require
+from sfumato.release.output import require
 
 require("apache_beam", "beam")

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import pyarrow as pa
 
+from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.secret import Secret
 from sfumato.engines.work import TopWork, Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
-from sfumato.query.canonical_form import canonical, canonical_top
 from sfumato.query.engine import BroughtKeys, ExactQuery
-from sfumato.query.largest_groups import Top
-from sfumato.query.payment import Pay, free, payment
-from sfumato.query.question import Question
 from sfumato.query.schema import Step
 from sfumato.query.tables.combining import Combination, alike
+from sfumato.release.canonical_form import canonical, canonical_top
+from sfumato.release.payment import Pay, free, payment
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.planned_release import PlannedRelease, PlannedTop
     from sfumato.noise import Words
-    from sfumato.query.noisy.top_measurement import TopMeasurement
-    from sfumato.query.plans.plan import Plan
+    from sfumato.plan.plan import Plan
+    from sfumato.plan.top_measurement import TopMeasurement
 
 
 SHARDS = 16

@@ -21,6 +21,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from apache_beam.typehints.typehints import is_consistent_with, normalize
 from apache_beam.utils.windowed_value import WindowedValue
 
+from sfumato.api.largest_groups import Top, TopExplanation
 from sfumato.engines.beam.beam_rows import Columns
 from sfumato.engines.beam.elements import KEYS, Part, ReadKeys, check_collection, in_one_window, origins
 from sfumato.engines.duckdb.combined_stages import CombinedStages
@@ -28,15 +29,14 @@ from sfumato.engines.duckdb.stages import Hop, Payload, Stages, as_stream
 from sfumato.engines.work import TopWork, Work
 from sfumato.errors import QueryError, RefusalError, with_article
 from sfumato.ownership import process
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.engine import BroughtKeys
 from sfumato.query.explanation import Explanation
-from sfumato.query.largest_groups import Top, TopExplanation
-from sfumato.query.noisy.top_measurement import TopMeasurement
-from sfumato.query.payment import Form, Paid
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.comparing import only_here
-from sfumato.query.released.receipt import Receipt, receipt_elsewhere
+from sfumato.release.comparing import only_here
+from sfumato.release.payment import Form, Paid
+from sfumato.release.receipt import Receipt, receipt_elsewhere
 
 # A shard of groups, and batches of it with their places.
 Drawn = tuple[int, tuple[int, bytes]]

@@ -35,22 +35,22 @@ from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
+from sfumato.plan.plan import Plan
 from sfumato.query.engine import ExactQuery
-from sfumato.query.payment import Pay, free
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.release import Release
-from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Derive, Schema, Step
 from sfumato.query.tables.combining import Combination, Reached, all_parts, over_parts, private_parts
 from sfumato.query.tables.dummy import DummyRows, Known, Making
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.units import UnitPart, unit_name
+from sfumato.release.payment import Pay, free
+from sfumato.release.release import Release
+from sfumato.release.top_release import TopRelease
 from sfumato.sql_text import same_name
 
 if TYPE_CHECKING:
-    from sfumato.query.analysis.unit_contributions import Contributed, Contributions
-    from sfumato.query.largest_groups import Top
-    from sfumato.query.noisy.top_measurement import TopMeasurement
+    from sfumato.api.largest_groups import Top
+    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.plan.top_measurement import TopMeasurement
 
 
 _NOTHING = Taken()

@@ -11,9 +11,9 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
-from sfumato.query.canonical_form import plain
 from sfumato.query.schema import Derive, Step
 from sfumato.query.tables.combining import Combination, PerUnit, Reached, all_parts
+from sfumato.release.canonical_form import plain
 
 # A file of a database, in a name such as shop.duckdb/visits.
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)

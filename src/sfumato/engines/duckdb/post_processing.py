@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.api.largest_groups import Top
 from sfumato.catalogs.declarations import MOST_GROUPS
 from sfumato.dataclass import dataclass
 from sfumato.dialect.post_processing import Outside, ReleasedTable
@@ -21,17 +22,16 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, QueryError, SqlError, in_own_words
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query.bars import Bars
-from sfumato.query.canonical_form import plain
-from sfumato.query.largest_groups import Top
-from sfumato.query.noisy.top_measurement import RANK, TopMeasurement
-from sfumato.query.plans.plan import Plan
-from sfumato.query.released.processed_release import with_intervals
-from sfumato.query.released.release import Release
-from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Schema
 from sfumato.query.tables.part import Part
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.release.canonical_form import plain
+from sfumato.release.processed_release import with_intervals
+from sfumato.release.release import Release
+from sfumato.release.top_release import TopRelease
 from sfumato.sql_text import identifier
 
 _TEXTS = (*NOT_ARROW, "UUID", "JSON")

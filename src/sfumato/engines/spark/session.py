@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sfumato.errors import EngineError
-from sfumato.query.released.output import require
+from sfumato.release.output import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

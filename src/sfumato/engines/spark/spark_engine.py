@@ -36,24 +36,24 @@ from sfumato.engines.spark.tasks import (
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
-from sfumato.query.canonical_form import canonical
 from sfumato.query.engine import BroughtKeys, ExactQuery
-from sfumato.query.payment import Pay, free
-from sfumato.query.released.comparing import ELSEWHERE, only_here
-from sfumato.query.released.receipt import receipt_elsewhere
-from sfumato.query.released.top_release import TopRelease
 from sfumato.query.schema import Schema, Step
+from sfumato.release.canonical_form import canonical
+from sfumato.release.comparing import ELSEWHERE, only_here
+from sfumato.release.payment import Pay, free
+from sfumato.release.receipt import receipt_elsewhere
+from sfumato.release.top_release import TopRelease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from sfumato.api.largest_groups import Top
     from sfumato.noise import Words
-    from sfumato.query.found import Found
-    from sfumato.query.largest_groups import Top
-    from sfumato.query.noisy.top_measurement import TopMeasurement
-    from sfumato.query.plans.plan import Plan
-    from sfumato.query.released.receipt import Receipt
+    from sfumato.plan.plan import Plan
+    from sfumato.plan.top_measurement import TopMeasurement
+    from sfumato.query.inferred_parameters import Found
+    from sfumato.release.receipt import Receipt
 
 
 # DuckDB's types of group keys that are the same values in Spark; a HUGEINT is a decimal there. Others

@@ -19,9 +19,9 @@ from sfumato.names import Suggesting, foreign, helpful, not_a_column
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 if TYPE_CHECKING:
+    from sfumato.plan.requirements import Design
     from sfumato.query.aggregates.estimate import Estimate
     from sfumato.query.aggregates.weighted import Weighted
-    from sfumato.query.requirements import Design
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CALL = "_called_by"

@@ -17,8 +17,8 @@ from sfumato.query.choices import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 MOST_VALUES = 1_000_000

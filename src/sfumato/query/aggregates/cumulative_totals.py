@@ -22,8 +22,8 @@ from sfumato.query.aggregates.sum_mean_variance import Sum
 from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

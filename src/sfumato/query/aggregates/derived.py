@@ -18,7 +18,7 @@ from sfumato.query.aggregates.aggregate import Aggregate, asked
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.plan.noisy_statistics import NoisyNumbers
 
 
 class Derived(Aggregate):

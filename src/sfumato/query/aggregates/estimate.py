@@ -15,7 +15,7 @@ from sfumato.noise.noise_sums import Interval
 from sfumato.query.arrow_columns import arrow_column
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
+    from sfumato.plan.noisy_statistics import NoisyNumbers
 
 # A sum is shown in 64-bit integers where these hold what so many units (more than anybody has), or noise
 # of so many scales (beyond with probability below e^-4000), can add up to; else in float64.

@@ -28,8 +28,8 @@ from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 MOST_BINS = 1000

@@ -30,8 +30,8 @@ from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 # The ranks that are asked for in place of the smallest and the largest value.

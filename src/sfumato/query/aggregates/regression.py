@@ -21,8 +21,8 @@ from sfumato.query.schema import Schema
 from sfumato.transformations import CrossMoments
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 # With more, the noise of their products leaves nothing of what is asked.

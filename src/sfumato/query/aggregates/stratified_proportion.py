@@ -26,8 +26,8 @@ from sfumato.transformations.stratified import StratifiedDesign
 if TYPE_CHECKING:
     from sfumato.measurements.stratified_survey import ProportionLimits
     from sfumato.noise.laws import RoundedNoise
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 # Behind the name that it is asked by: the standard error, and the ends of the confidence interval.

@@ -33,8 +33,8 @@ from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

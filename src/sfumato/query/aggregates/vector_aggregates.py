@@ -24,8 +24,8 @@ from sfumato.transformations.grid import exponent_of
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, MOST_RADIUS, NORMS
 
 if TYPE_CHECKING:
-    from sfumato.query.noisy.noisy_statistics import NoisyNumbers
-    from sfumato.query.requirements import Design
+    from sfumato.plan.noisy_statistics import NoisyNumbers
+    from sfumato.plan.requirements import Design
 
 
 @dataclass(frozen=True, repr=False)

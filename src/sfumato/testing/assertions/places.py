@@ -22,10 +22,10 @@ from sfumato.testing.tolerances.single_values import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law
+    from sfumato.plan.measurement import NoisyBatch
+    from sfumato.plan.noisy_statistics import Levelled
+    from sfumato.plan.plan import Plan
     from sfumato.query.aggregates import Estimate
-    from sfumato.query.noisy.measurement import NoisyBatch
-    from sfumato.query.noisy.noisy_statistics import Levelled
-    from sfumato.query.plans.plan import Plan
 
 _LOG2 = math.log10(2)
 # Relative error of the float arithmetic from noisy numbers to outputs, on the safe side.

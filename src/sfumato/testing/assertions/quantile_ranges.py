@@ -17,7 +17,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.roots import first_whole
 from sfumato.noise import Words
 from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
-from sfumato.query.noisy.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
+from sfumato.plan.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.cells import is_number, is_whole
 from sfumato.testing.assertions.places import Judgement
 from sfumato.testing.tolerances.single_values import per_partition_k
@@ -25,8 +25,8 @@ from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
     from sfumato.measurements.independent_noise import Law
+    from sfumato.plan.quantile_candidates import Choice
     from sfumato.query.aggregates.order_statistics import ChosenQuantile
-    from sfumato.query.noisy.choosing import Choice
 
 
 NOISES = HEIGHT * BRANCHING

@@ -31,9 +31,9 @@ from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue,
 from sfumato.testing.assertions.spread import KNormLaw
 
 if TYPE_CHECKING:
+    from sfumato.plan.plan import Plan
     from sfumato.query.aggregates import Estimate
-    from sfumato.query.plans.plan import Plan
-    from sfumato.query.released.release import Release
+    from sfumato.release.release import Release
 
 _LOG2 = math.log10(2)
 _COMMON = "all units"  # of Gaussian noise that all groups share, in what a count shows
@@ -58,8 +58,7 @@ SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
 def is_release(value: object) -> bool:
     """Whether a value is a release of ours, without importing the query part."""
     return any(
-        c.__name__ == "Release" and c.__module__ == "sfumato.query.released.release"
-        for c in type(value).__mro__
+        c.__name__ == "Release" and c.__module__ == "sfumato.release.release" for c in type(value).__mro__
     )
 
 

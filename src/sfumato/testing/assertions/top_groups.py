@@ -36,15 +36,12 @@ from sfumato.testing.assertions.spread import check_spread
 from sfumato.testing.flakiness import charge, probability_text
 
 if TYPE_CHECKING:
-    from sfumato.query.released.top_release import TopRelease
+    from sfumato.release.top_release import TopRelease
 
 
 def is_largest(value: object) -> bool:
     """Whether a value is a release of the largest groups, without importing the query part."""
-    return (
-        type(value).__name__ == "TopRelease"
-        and type(value).__module__ == "sfumato.query.released.top_release"
-    )
+    return type(value).__name__ == "TopRelease" and type(value).__module__ == "sfumato.release.top_release"
 
 
 def approx_largest(release: TopRelease, expected: Any, k: object) -> None:

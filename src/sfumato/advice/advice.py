@@ -1,0 +1,472 @@
+"""Advice for several queries: complete queries, what each may cost, what is expected of it, and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from fractions import Fraction
+from functools import partial
+from math import exp, isfinite, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.api.question import Question
+from sfumato.budget import Budget
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.formatting import Spelled
+from sfumato.errors import QueryError
+from sfumato.plan.plan import Plan
+from sfumato.query.choices import titled
+from sfumato.query.inferred_parameters import Found
+from sfumato.release import output
+from sfumato.release.canonical_form import canonical
+from sfumato.release.payment import payment
+from sfumato.release.pictures import checked_picture, save
+
+if TYPE_CHECKING:
+    import pandas
+
+
+_ROWS, _COLUMNS = 8, 4
+_ERROR, _NOISE, _MARK = "#0072b2", "#999999", "#d55e00"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The error by one choice, the others as they are advised.
+
+    Args:
+        choice: what is chosen, such as "groups".
+        chosen: the advised value.
+        points: values, and with each the noise and the error, of the error with the advised one.
+
+    Made by `advise`; `Advice.curves` has all of them in a table.
+    """
+
+    choice: str
+    chosen: float
+    points: tuple[tuple[float, float, float], ...]
+
+
+def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> None:
+    """Write a row of panels for each question, of which 8 are drawn, with 4 choices at most.
+
+    Args:
+        questions: names and curves.
+        path: where to, a .png or .svg.
+    Raises:
+        ParameterError: the path is not admissible.
+        EngineError: matplotlib is not installed.
+    """
+    target = checked_picture(path)
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    rows = [(name, curves[:_COLUMNS]) for name, curves in questions][:_ROWS]
+    wide = max((len(curves) for _, curves in rows), default=1) or 1
+    figure = Figure(figsize=(3.2 * wide + 0.4, 2.3 * len(rows) + 0.8), layout="constrained")
+    for row, (name, curves) in enumerate(rows):
+        for column, curve in enumerate(curves):
+            axis = figure.add_subplot(len(rows), wide, row * wide + column + 1)
+            points = [p for p in sorted(curve.points) if all(map(math.isfinite, p)) and min(p[1:]) > 0]
+            if points:
+                values, noise, error = zip(*points, strict=True)
+                axis.plot(values, noise, color=_NOISE, linestyle="--", label="noise alone")
+                axis.plot(
+                    values, error, marker="o", markersize=3, color=_ERROR, label="noise and what is cut"
+                )
+            chosen = [p for p in points if p[0] == curve.chosen]
+            if chosen:
+                axis.plot(curve.chosen, chosen[0][2], marker="D", color=_MARK, linestyle="", label="advised")
+            if all(p[0] > 0 for p in points):
+                axis.set_xscale("log")
+            axis.set_yscale("log")
+            for each in (axis.xaxis, axis.yaxis):  # whose labels would be on each other
+                each.set_minor_formatter(NullFormatter())
+            axis.set_xlabel(curve.choice, fontsize=8, parse_math=False)
+            axis.tick_params(labelsize=7)
+            axis.grid(visible=True, which="major", alpha=0.3)
+            if column == 0:
+                axis.set_title(name, fontsize=9, loc="left", parse_math=False)
+            if row == 0 and column == 0 and points:
+                axis.legend(fontsize=6)
+    figure.supylabel("expected error, times that of what is advised", fontsize=8)
+    save(figure, target)
+
+
+_QUANTILE = "quantile"
+
+
+@dataclass(frozen=True, repr=False)
+class Better(Told):
+    """Limits that would have been better than those that were given, which stay.
+
+    Args:
+        limits: by name.
+        times: the expected error with them, of that with the given ones.
+
+    Made by `advise`, where there are some.
+
+    >>> Better({"groups": 2, "rows": 10}, times=0.5)
+    groups=2 and rows=10
+    """
+
+    limits: Mapping[str, int]
+    times: float
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name}={limit:,}" for name, limit in self.limits.items())
+
+
+@dataclass(frozen=True, repr=False)
+class Advised(Spelled):
+    """One question with all that was left open, and what it may cost.
+
+    Args:
+        name: by which it is told.
+        question: complete: its limits and bounds are numbers.
+        epsilon, delta: of its release.
+        plan: of that.
+        errors: about how far each output is off, where there are groups in one of average size: of counts and
+            sums their own, of means and variances that of their value, of quantiles that of their rank, from
+            0 to 1.
+        by_default: the same with an equal part of the whole budget, and limits of 1 where they were open.
+        bounds: that were open, by the name of what is asked.
+        better: limits that are better than those that were given, if there are.
+        curves: the error by each choice, the others as they are advised, as `Advice.curves` has them.
+
+    Made by `advise`.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+    >>> long = visits.filter("minutes > 60").agg(people=sf.count_units())
+    >>> one = sf.advise(visits, {"long": long}, epsilon=2).questions["long"]
+    >>> one.epsilon, one.noise, round(one.errors["people"], 3)
+    (Fraction(2, 1), 'laplace', 0.707)
+    """
+
+    name: str
+    question: Question[Any]
+    epsilon: Fraction
+    delta: Fraction
+    plan: Plan
+    errors: Mapping[str, float]
+    by_default: Mapping[str, float]
+    bounds: Mapping[str, tuple[Fraction, Fraction]]
+    better: Better | None
+    curves: tuple[Curve, ...] = field(repr=False)  # hundreds of points
+
+    @property
+    def groups(self) -> int | None:
+        """The limit of groups of a unit."""
+        return self.question.table.groups
+
+    @property
+    def rows(self) -> int | None:
+        """The limit of rows of a unit in a group."""
+        return self.question.table.rows
+
+    @property
+    def noise(self) -> str:
+        """The noise that its release chooses."""
+        return self.plan.noise.name
+
+    def release(self, **options: Any) -> Any:
+        """Release it, as `Question.release`, with the advised epsilon and delta.
+
+        Args:
+            options: others of `Question.release`, such as `budget`.
+        Returns:
+            The release.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn; of `epsilon` and `delta` too,
+                which are those that were advised.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> advice = sf.advise(visits, {"all": visits.agg(people=sf.count_units())}, epsilon=1)
+        >>> advice.questions["all"].release(confidence=0.95)
+        <Release of people; epsilon=1, delta=0>
+        """
+        for name in ("epsilon", "delta"):
+            if name in options:
+                raise QueryError(
+                    f"release: {name} is the one that was advised; write question.release({name}=...)"
+                )
+        return self.question.release(epsilon=self.epsilon, delta=self.delta, **options)
+
+    @property
+    def limits(self) -> str:
+        """Its limits, as one writes them."""
+        table = self.question.table
+        named = ("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows)
+        return ", ".join(f"{name}={limit:,}" for name, limit in named if limit is not None) or "none"
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Told):
+    """What to ask, of questions that were to be asked of one table for one budget.
+
+    Made by `advise`.
+
+    Args:
+        questions: by name, complete.
+        epsilon, delta: of everything: what was spent on looking, and all releases.
+        spent: the epsilon that was spent on looking.
+        found: what the looks have shown, with what each cost.
+        notes: what whoever asks should know.
+    """
+
+    questions: Mapping[str, Advised]
+    epsilon: Fraction
+    delta: Fraction
+    spent: Fraction
+    found: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+    def release(self, *, budget: Budget | None = None, confidence: float | None = None) -> dict[str, Any]:
+        """Release all questions, for what each was advised to cost.
+
+        Args:
+            budget: that of all questions, which pays for all of them or for none; looks were paid before.
+            confidence: also give error bars, in columns named `<output>_error`.
+        Returns:
+            The releases by name. Each call makes new ones, and costs as much again.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> year = sf.Budget(epsilon=4)
+        >>> advice.release(budget=year)["long"], year.remaining.epsilon
+        (<Release of n; epsilon=0.75, delta=0>, 3.0)
+        """
+        if confidence is not None:
+            for one in self.questions.values():
+                output_columns(one.plan, confidence)
+        engines = [one.question.table._engine for one in self.questions.values()]
+        plans = [one.plan for one in self.questions.values()]
+        made_up = all(one.made_up for one in engines)
+        forms = [partial(canonical, *pair) for pair in zip(plans, engines, strict=True)]
+        paid = payment(
+            budget,
+            plans,
+            "advised questions",
+            form=lambda: {"asks": "advised questions", "releases": [form() for form in forms]},
+            made_up=made_up,
+        )()
+        return {
+            name: one.question.table._engine.release(one.plan, confidence=confidence, pay=lambda: paid)
+            for name, one in self.questions.items()
+        }
+
+    @property
+    def times(self) -> float:
+        """About how large errors are, of those by default: the geometric mean over all outputs."""
+        logs = [
+            log(error / one.by_default[name])
+            for one in self.questions.values()
+            for name, error in one.errors.items()
+            if name in one.by_default and error > 0 and one.by_default[name] > 0
+        ]
+        return exp(sum(logs) / len(logs)) if logs else 1.0
+
+    def to_arrow(self) -> pa.Table:
+        """Return a row for each output: its question, what that may cost, limits, noise, and errors.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> advice.to_arrow().select(["question", "epsilon"]).to_pylist()
+        [{'question': 'all', 'epsilon': 0.25}, {'question': 'long', 'epsilon': 0.75}]
+        """
+        rows = [
+            {
+                "question": one.name,
+                "epsilon": float(one.epsilon),
+                "delta": float(one.delta),
+                "groups": one.groups,
+                "rows": one.rows,
+                "lower": bounds[0],
+                "upper": bounds[1],
+                "noise": one.noise,
+                "output": name,
+                "expected_error": error,
+                "by_default": one.by_default.get(name),
+            }
+            for one in self.questions.values()
+            for name, error in one.errors.items()
+            for bounds in [_bounds(one, name)]
+        ]
+        return pa.Table.from_pylist(rows, _SCHEMA)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the same as a pandas data frame.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> advice.to_pandas()[["question", "epsilon", "expected_error", "by_default"]].round(2)
+          question  epsilon  expected_error  by_default
+        0      all     0.25            5.66        2.83
+        1     long     0.75            1.89        2.83
+        """
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def curves(self) -> pa.Table:
+        """Return the numbers of the picture.
+
+        Returns:
+            A row for each question, choice and value of it: the error and its part by noise, of the error
+            with what is advised, and whether that is it.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> curves = advice.curves().to_pandas()
+        >>> curves[curves["question"] == "long"][["choice", "value", "error", "advised"]].round(2).tail(3)
+             choice  value  error  advised
+        12  epsilon   0.50   1.50    False
+        13  epsilon   0.75   1.00     True
+        14  epsilon   1.00   0.75    False
+        """
+        columns: dict[str, list[Any]] = {
+            name: [] for name in ("question", "choice", "value", "error", "noise", "advised")
+        }
+        for one in self.questions.values():
+            for curve in one.curves:
+                for value, noise, error in curve.points:
+                    row = one.name, curve.choice, value, error, noise, value == curve.chosen
+                    for column, cell in zip(columns.values(), row, strict=True):
+                        column.append(cell)
+        return pa.table(columns)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the error by each choice, a row for each question, to .png or .svg.
+
+        Args:
+            path: where to.
+        Raises:
+            ParameterError: the path is not admissible.
+            EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
+        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     advice.plot(f"{folder}/errors.svg")
+        ...     os.listdir(folder)
+        ['errors.svg']
+        """
+        draw([(one.name, one.curves) for one in self.questions.values()], path)
+
+    def _card(self) -> Card:
+        head, names, rows, said = self._told
+        return Card(head, [Rows(names, rows, left=len(names)), Sentences(said)])
+
+    @property
+    def _told(self) -> tuple[str, list[str], list[list[str]], list[str]]:
+        """A sentence on top, the names and rows of a table without empty columns, and sentences below."""
+        count = len(self.questions)
+        asked = "1 question" if count == 1 else f"{count} questions"
+        head = (
+            f"Advice for {asked} at epsilon {float(self.epsilon):g}"
+            + (f", delta {float(self.delta):g}" if self.delta else "")
+            + f": {float(self.spent):g} was spent on looking, the rest is divided."
+        )
+        names = (
+            "question",
+            "epsilon",
+            "delta",
+            "limits",
+            "bounds",
+            "noise",
+            "output",
+            "expected error",
+            "by default",
+        )
+        rows = [names, *self._rows()]
+        kept = [
+            i
+            for i in range(len(names))
+            if names[i] not in ("delta", "bounds") or any(row[i] for row in rows[1:])
+        ]
+        first, *others = [[row[i] for i in kept] for row in rows]
+        better = [
+            f"{one.name}: {one.better} would make its error about {one.better.times:.2g} times what it is "
+            "with what was given."
+            for one in self.questions.values()
+            if one.better is not None
+        ]
+        return head, first, others, [*better, *self.notes, *map(str, self.found)]
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for one in self.questions.values():
+            first = True
+            for name, error in one.errors.items():
+                low, high = _bounds(one, name)
+                bounds = "" if low is None else f"{low:g} to {high:g}"
+                delta = f"{float(one.delta):.3g}" if one.delta else ""
+                before = (one.name, f"{float(one.epsilon):.4g}", delta, one.limits)
+                shown = before if first else ("",) * len(before)
+                noise = titled(one.noise) if first else ""
+                by_default = _told(one, name, one.by_default.get(name))
+                yield (*shown, bounds, noise, name, _told(one, name, error), by_default)
+                first = False
+
+
+_SCHEMA = pa.schema(
+    [
+        ("question", pa.string()),
+        ("epsilon", pa.float64()),
+        ("delta", pa.float64()),
+        ("groups", pa.int64()),
+        ("rows", pa.int64()),
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+        ("noise", pa.string()),
+        ("output", pa.string()),
+        ("expected_error", pa.float64()),
+        ("by_default", pa.float64()),
+    ]
+)
+
+
+def output_columns(plan: Plan, confidence: float) -> None:
+    """Check that error bars may stand beside outputs."""
+    from sfumato.release.release import check_error_columns
+
+    check_error_columns(plan, confidence)
+
+
+def _bounds(one: Advised, name: str) -> tuple[float | None, float | None]:
+    """Return bounds that were found, of what gives an output."""
+    asked = next(n for n, a in one.plan.query.aggregates if name in a.outputs(n))
+    found = one.bounds.get(asked)
+    return (None, None) if found is None else (float(found[0]), float(found[1]))
+
+
+def _told(one: Advised, name: str, error: float | None) -> str:
+    if error is None or not isfinite(error):
+        return "not known"
+    estimate = next(e for e in one.plan.requirements.estimates if e.name == name)
+    if estimate.kind == _QUANTILE:
+        return f"± {error:.2g} of ranks" if error < 1 else "all of its range"
+    if estimate.kind in ("mean", "variance", "stddev") and error >= estimate.upper - estimate.lower:
+        return "all of its range"
+    return f"± {error:,.0f}" if error >= 1000 else f"± {error:.3g}"

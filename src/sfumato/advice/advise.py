@@ -1,0 +1,520 @@
+"""`sf.advise`: looks at a table once, and says how to ask several questions of it for one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from fractions import Fraction
+from math import inf, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.advice.advice import Advice, Advised, Better, Curve
+from sfumato.advice.budgeted import SHARE, Asked, Budgeted, checked
+from sfumato.advice.looks import Looks, ValuesSeen, planned_looks
+from sfumato.api.question import Question
+from sfumato.budget import Budget
+from sfumato.dataclass import dataclass
+from sfumato.display.progress import NotebookBar
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.exact import Number, round_down
+from sfumato.guidance.automatic.limit_search import NAMES, Limits, best_limits, limited, most_limits
+from sfumato.guidance.automatic.looking import bounded, stood_in
+from sfumato.guidance.diagnostics.distribution import LIMITS
+from sfumato.guidance.expected_error import OutputError, SeenUnits, mean_error, per_width, with_bounds
+from sfumato.names import helpful
+from sfumato.noise.laws import Floats
+from sfumato.plan.noise_error import Errors
+from sfumato.plan.plan import Plan
+from sfumato.plan.planning import make_plan
+from sfumato.query.aggregates import Automatic
+from sfumato.query.choices import Amount
+from sfumato.query.inferred_parameters import Found
+from sfumato.query.query import Query
+from sfumato.release.payment import check_budget, free, payment, telling
+
+if TYPE_CHECKING:
+    from sfumato.api.table import Table
+    from sfumato.noise import Words
+
+
+# What a plan may refuse.
+REFUSED = BudgetError, ParameterError, QueryError
+Bounds = Mapping[str, tuple[Fraction, Fraction]]
+_FAR = 64.0  # a bound is tried up to so many times nearer
+_WIDER = 8.0
+
+
+@dataclass
+class Model:
+    """One question, with what was seen of its rows.
+
+    Args:
+        asked: the question.
+        seen: what units contribute.
+        values: what was seen of values whose bounds are open, by the name of what is asked.
+        bounds: of these.
+    """
+
+    asked: Asked
+    seen: SeenUnits
+    values: dict[str, ValuesSeen] = field(default_factory=dict)
+    bounds: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    _plans: dict[Any, Plan | None] = field(default_factory=dict)
+
+    @property
+    def query(self) -> Query:
+        """What is asked, with what stands in for limits and bounds that are open."""
+        return self.asked.question.query
+
+    @property
+    def given(self) -> Limits:
+        """The limits that are given, and 1 where they are open."""
+        return self.query.max_groups or 1, self.query.max_rows
+
+    @property
+    def limited(self) -> tuple[bool, bool]:
+        """Whether a limit of groups, and of rows, matters."""
+        if self.query.total_rows is not None:
+            return False, False
+        rows = self.query.max_rows is not None and any(a.needs_rows for _, a in self.query.aggregates)
+        return bool(self.query.keys), rows
+
+    @property
+    def open(self) -> tuple[bool, bool]:
+        """Which of these are to be found."""
+        auto, matter = self.asked.question.table._auto_limits, self.limited
+        return "groups" in auto and matter[0], "rows" in auto and matter[1]
+
+    @property
+    def most(self) -> tuple[int, int]:
+        """The largest limits that there may be."""
+        return most_limits(self.asked.question.table, self.query)
+
+    def asked_with(self, limits: Limits, bounds: Bounds | None = None) -> Query:
+        """Return what is asked with limits, and with bounds in the place of open ones."""
+        query, known = self.query, self.bounds if bounds is None else bounds
+        asked = replace(query, aggregates=stood_in(bounded(self.asked.question.aggregates, known)))
+        return limited(asked, limits)
+
+    def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:
+        """Return the plan with limits, and the bounds that are known by now.
+
+        Raises:
+            BudgetError, ParameterError, QueryError: there is none.
+        """
+        given = self.asked.delta if delta is None else delta
+        key = epsilon, limits, tuple(self.bounds.items()), given
+        if key not in self._plans:
+            self._plans[key] = None
+            self._plans[key] = make_plan(self.asked_with(limits), epsilon=epsilon, delta=given)
+        found = self._plans[key]
+        if found is None:
+            raise BudgetError("no noise is enough for these limits")
+        return found
+
+    def planned(self, epsilon: Fraction) -> Iterator[tuple[Limits, Plan]]:
+        """Yield the limits that were tried with a budget and the bounds that are known by now."""
+        now = tuple(self.bounds.items()), self.asked.delta
+        for (one, limits, *rest), plan in self._plans.items():
+            if plan is not None and one == epsilon and tuple(rest) == now:
+                yield limits, plan
+
+    def best(self, epsilon: Fraction, start: Limits, free: tuple[bool, bool]) -> Limits:
+        """Return the limits with the least expected error."""
+        return best_limits(self.seen, lambda *limits: self.plan(epsilon, limits), start, free, self.most)
+
+    def errors(
+        self, plan: Plan, limits: Limits, expected: Errors | None = None, bounds: Bounds | None = None
+    ) -> dict[str, OutputError]:
+        """Return about how far each output is off."""
+        known = self.bounds if bounds is None else bounds
+        clamped = {name: self.clamped(name, known[name]) for name in self.values if name in known}
+        total = self.query.total_rows is not None
+        groups, rows = (LIMITS[-1], None) if total else limits
+        return self.seen.errors(plan, groups, rows, expected=expected, clamped=clamped)
+
+    def clamped(self, name: str, bounds: tuple[Fraction, Fraction]) -> float:
+        """Return about what bounds cut of a row's value on average, or of a unit's total by its rows."""
+        one = self.values[name]
+        if not one.seen:
+            return 0.0
+        return one.cut(*map(float, bounds)) / (self.seen.rows if one.values.totals else 1.0)
+
+    def noise(self, name: str, plan: Plan) -> float:
+        """Return the deviation of noise that bounds which are one apart have, as looks at values count it.
+
+        Looks see the values of all units, and noise is on those of one group: it is compared with as much of
+        what is cut as there is in one.
+        """
+        size = self.seen.units * (1.0 if self.values[name].values.totals else self.seen.rows)
+        return per_width(plan, name) * max(self.seen.people, 1.0) / size
+
+    def costs(self, budgeted: Budgeted, limits: Limits) -> Floats:
+        """Return the weighted log of the expected error by the number of portions of a budget, from 1 on.
+
+        With the best limits for each of those that were tried with an equal part. How noise falls with the
+        budget is computed for some of the budgets, with one limit.
+        """
+        portion, portions = budgeted.portion, budgeted.portions
+        middle = portion * budgeted.equal
+        base = self.plan(middle, limits).expected
+        tried = list(self.planned(middle)) if any(self.open) else []
+        tried = tried or [(limits, self.plan(middle, limits))]
+        known, costs = [], []
+        for number in budgeted.some_portions(budgeted.equal):
+            with suppress(*REFUSED):
+                now = self.plan(portion * number, limits).expected
+                falls = {name: now[name] / base[name] for name in base}
+                scaled = (
+                    self.errors(plan, at, {n: e * falls.get(n, 1.0) for n, e in plan.expected.items()})
+                    for at, plan in tried
+                )
+                known.append(number)
+                costs.append(min(log(mean_error(one.values())) for one in scaled))
+        found = np.full(portions, inf)
+        if known:
+            inside = np.arange(known[0], portions + 1)
+            found[known[0] - 1 :] = np.interp(np.log(inside), np.log(known), costs)
+        return found * float(self.asked.weight)
+
+    def bound_curve(
+        self, plan: Plan, limits: Limits, name: str, end: int
+    ) -> list[tuple[float, float, float]]:
+        """Return bounds that might have been, and how large noise and the whole error are with them.
+
+        Args:
+            plan: with the bounds that are advised.
+            limits: of the plan.
+            name: of what is asked.
+            end: 0 for the lower bound, 1 for the upper one.
+        """
+        seen = self.values[name]
+        if not seen.seen:
+            return []
+        chosen = tuple(map(float, self.bounds[name]))
+        width = chosen[1] - chosen[0]
+        edges = seen.edges if end else -seen.edges[::-1]
+        here, other = (chosen[1], chosen[0]) if end else (-chosen[0], -chosen[1])
+        near = edges[(edges - other >= width / _FAR) & (edges - other <= width * _WIDER)]
+        found = []
+        for at in sorted({*near.tolist(), here}):
+            tried = (chosen[0], at) if end else (-at, chosen[1])
+            both = Fraction(tried[0]), Fraction(tried[1])
+            expected = with_bounds(plan, name, (tried[1] - tried[0]) / width)
+            errors = self.errors(plan, limits, expected, {**self.bounds, name: both}).values()
+            found.append((at if end else -at, mean_error(errors, noise=True), mean_error(errors)))
+        return found if end else found[::-1]
+
+
+# Worse than all costs, and yet a number: where no division is possible there still is one that adds up.
+_IMPOSSIBLE = 1e12
+
+
+def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> list[int]:
+    """Return how many of some equal portions each gets, all of them together.
+
+    Args:
+        costs: of each, by the number of its portions, from 1 on; infinite where so few are not enough.
+        least: of each, how many it gets at least; 1 or more.
+        portions: how many there are.
+    Returns:
+        The division with the smallest sum, by dynamic programming: with each question in turn, the least cost
+        of those before with what is left for them.
+
+    >>> equal = -np.log(np.arange(1, 9))
+    >>> divided([equal, equal], [1, 1], 8), divided([3 * equal, equal], [1, 1], 8)
+    ([4, 4], [6, 2])
+    >>> divided([3 * equal, equal], [1, 3], 8)
+    [5, 3]
+    """
+    best: Floats = np.full(portions + 1, np.inf)
+    best[0] = 0.0
+    taken = []
+    for cost, few in zip(costs, least, strict=True):
+        own = np.concatenate([[np.inf], np.minimum(cost[:portions], _IMPOSSIBLE)])
+        own[:few] = np.inf
+        # By what is given in all, and of it to this one.
+        all_of = np.array(
+            [np.concatenate([best[total::-1] + own[: total + 1], np.full(portions - total, np.inf)])
+             for total in range(portions + 1)]
+        )  # fmt: skip
+        taken.append(all_of.argmin(axis=1))
+        best = all_of.min(axis=1)
+    found, left = [], portions
+    for choice in reversed(taken):
+        found.append(int(choice[left]))
+        left -= found[-1]
+    return found[::-1]
+
+
+# Other limits are told where they make the error less than so many times as large.
+_BETTER = 0.9
+_NEAR = 3  # limits on each side of an advised one that a curve has, at least
+
+
+@helpful
+def advise(
+    table: Table[Any],
+    questions: Sequence[Question[Any]] | Mapping[str, Question[Any]],
+    *,
+    epsilon: Amount,
+    delta: Amount = 0,
+    share: Amount = SHARE,
+    weights: Mapping[str, Number] | Sequence[Number] | None = None,
+    budget: Budget | None = None,
+    unsafe_words: Words | None = None,
+) -> Advice:
+    """Spend a small part of a budget on looking, and say how to ask several questions with the rest.
+
+    Args:
+        table: the private table, as `sf.scan` gives it.
+        questions: what is to be asked of it, by name or in a list; with filters and groups of their own.
+            Limits and bounds that are "auto" are found; those that are given stay.
+        epsilon: of everything: the looks, which are drawn now, and all releases later. It is divided exactly.
+        delta: of all releases, each of which may have an equal part.
+        share: the part of epsilon, from 0.001 to 0.9, that is spent on looking.
+        weights: how much questions matter, by name or in their order, from 1/1000 to 1000; 1 where left out.
+        budget: that of all questions, which pays for the looks now; releases pay for themselves.
+        unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
+    Returns:
+        An `Advice`: complete questions with an epsilon for each, whose expected errors have the smallest
+        geometric mean, by weights; `print` tells it, `plot` draws it, and `release` asks them.
+    Raises:
+        QueryError, ParameterError, BudgetError, RefusalError: before anything is read, spent or drawn.
+    Source:
+        docs/choosing.md, "Advice for several questions"; docs/proofs/advice.md.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+    >>> towns = visits.group_by("town", keys=["A", "B"]).bound(groups="auto", rows="auto").agg(n=sf.count())
+    >>> advice = sf.advise(visits, {"all": visits.agg(people=sf.count_units()), "towns": towns}, epsilon=1)
+    >>> advice.spent + sum(one.epsilon for one in advice.questions.values())
+    Fraction(1, 1)
+    """
+    budgeted = checked(table, questions, epsilon, delta, share, weights)
+    with NotebookBar("Looking at rows"):
+        return advised(budgeted, budget, unsafe_words)
+
+
+def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> Advice:
+    """Return advice for questions that were checked, as `advise`."""
+    budgeted.check(words)
+    looks = planned_looks(budgeted.asked, budgeted.look, words)
+    if not looks.parts:
+        budgeted = replace(budgeted, look=Fraction(0))
+    what = f"advice for {len(budgeted.asked)} questions"
+    made_up = all(one.question.table._engine.made_up for one in budgeted.asked)
+    check_budget(budget)
+    pay = free if looks.claim is None else payment(budget, [looks.claim], what, made_up=made_up)
+    if budget is not None:
+        _check_enough(budgeted, budget)
+    with telling(pay()):
+        models, found = _seen(budgeted, looks)
+        start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
+        found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)
+    costs = [m.costs(budgeted, start[m.asked.name]) for m in models]
+    numbers = divided(costs, budgeted.least, budgeted.portions)
+    told = {
+        m.asked.name: _advised(m, budgeted, number, start[m.asked.name])
+        for m, number in zip(models, numbers, strict=True)
+    }
+    return Advice(told, budgeted.epsilon, budgeted.delta, budgeted.look, tuple(found), _notes(budgeted))
+
+
+def _check_enough(budgeted: Budgeted, budget: Budget) -> None:
+    """Refuse to advise for more than a budget has."""
+    left = budget.remaining
+    if round_down(budgeted.epsilon) > left.epsilon or round_down(budgeted.delta) > left.delta:
+        raise BudgetError(
+            f"advise: epsilon={float(budgeted.epsilon):g} with delta={float(budgeted.delta):g} for the looks "
+            f"and all releases is more than is left of the budget: {left.epsilon:g} with {left.delta:g}"
+        )
+
+
+def _seen(budgeted: Budgeted, looks: Looks) -> tuple[list[Model], list[Found]]:
+    """Return what is known of each question, and what was found."""
+    seen = looks.contributions()
+    found = [
+        _told(members, seen[members[0].name], looks.of_contributions)
+        for kind, members in looks.kinds
+        if kind.needed
+    ]
+    return [Model(one, seen[one.name]) for one in budgeted.asked], found
+
+
+def _told(members: list[Asked], seen: SeenUnits, epsilon: Fraction) -> Found:
+    value = {"units": round(seen.people)}
+    if seen.groups is not None:
+        value |= {"groups": round(seen.number), "units in a group": round(seen.units)}
+    return Found(f"size of {', '.join(one.name for one in members)}, about", value, epsilon)
+
+
+def _look_at_values(
+    models: list[Model], looks: Looks, epsilon: Fraction, limits: Mapping[str, Limits]
+) -> list[Found]:
+    """Look at values whose bounds are open, once for all questions that share them."""
+    rows = {m.asked.name: limits[m.asked.name][1] for m in models}
+    seen = looks.values(rows)
+    plans = {m.asked.name: m.plan(epsilon, limits[m.asked.name]) for m in models}
+    for m in models:
+        m.values = {name: one for (of, name), one in seen.items() if of == m.asked.name}
+    found = []
+    for one in dict.fromkeys(map(id, seen.values())):
+        values = next(v for v in seen.values() if id(v) == one)
+        if values.looking.known is None:
+            # The largest noise of those that share it: what is seen is fine where bounds are wide.
+            values.draw(
+                max(
+                    m.noise(name, plans[m.asked.name])
+                    for m in models
+                    for name, other in m.values.items()
+                    if other is values
+                )
+            )
+            found.append(Found(f"bounds of the {values.values.told}", values.told, values.epsilon))
+    for m in models:
+        m.bounds = _bounds(m, plans[m.asked.name])
+    return found
+
+
+def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
+    """Return bounds in the place of open ones, the best with a plan's noise."""
+    found = {}
+    for name, values in m.values.items():
+        if values.looking.known is None:
+            ends = values.bounds(m.noise(name, plan))
+            found[name] = values.values.within(ends)
+        else:
+            found[name] = values.looking.known
+    return found
+
+
+def _advised(m: Model, budgeted: Budgeted, number: int, start: Limits) -> Advised:
+    """Return a question with its part of the budget: the best limits for it, and then bounds."""
+    epsilon, one = budgeted.portion * number, m.asked
+    # Whether totals or rows have bounds may depend on the limit of rows.
+    free = (m.open[0], m.open[1] and not any(isinstance(a, Automatic) for _, a in one.question.aggregates))
+    limits = m.best(epsilon, start, free)
+    first, plan = dict(m.bounds), m.plan(epsilon, limits)
+    if m.values:
+        m.bounds = _bounds(m, plan)
+        try:
+            plan = m.plan(epsilon, limits)
+        except REFUSED:
+            m.bounds = first
+    delta = one.delta
+    if delta and not m.query.private_groups:
+        with suppress(*REFUSED):  # where delta buys nothing, it is not spent
+            without = m.plan(epsilon, limits, Fraction(0))
+            if mean_error(m.errors(without, limits).values()) <= mean_error(m.errors(plan, limits).values()):
+                plan, delta = without, Fraction(0)
+    better = _better(m, epsilon, limits)
+    curves = tuple(_curves(m, budgeted, number, limits, plan))
+    total = replace(one, delta=delta)
+    question = _complete(m, limits)
+    errors = {n: e.total for n, e in m.errors(plan, limits).items()}
+    equal = budgeted.epsilon / len(budgeted.asked)
+    default = {}
+    with suppress(*REFUSED):
+        default = {n: e.total for n, e in m.errors(m.plan(equal, m.given), m.given).items()}
+    final = question.plan(epsilon=epsilon, delta=total.delta)
+    return Advised(one.name, question, epsilon, delta, final, errors, default, dict(m.bounds), better, curves)
+
+
+def _complete(m: Model, limits: Limits) -> Question[Any]:
+    """Return the question with numbers in the place of all that was open."""
+    question = m.asked.question
+    known: dict[str, Any] = dict(zip(NAMES, (limits[0], limits[1] or 1), strict=True))
+    table = question.table.bound(**{name: known[name] for name in question.table._auto_limits})
+    return replace(question, table=table, aggregates=bounded(question.aggregates, m.bounds))
+
+
+def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:
+    """Return limits that are better than the given ones, if some are, and were not found anyway."""
+    if m.open == m.limited:
+        return None
+    found = m.best(epsilon, limits, m.limited)
+    now, then = (mean_error(m.errors(m.plan(epsilon, one), one).values()) for one in (limits, found))
+    if then > _BETTER * now:
+        return None
+    pairs = zip(NAMES, limits, found, strict=True)
+    return Better({name: b for name, a, b in pairs if b is not None and a != b}, then / now)
+
+
+def _curves(m: Model, budgeted: Budgeted, number: int, limits: Limits, plan: Plan) -> list[Curve]:
+    """Return the error by each choice, of the error with what is advised."""
+    epsilon = budgeted.portion * number
+    base = mean_error(m.errors(plan, limits).values())
+    found = [("epsilon", float(epsilon), _by_epsilon(m, budgeted, number, limits))]
+    for place, name in enumerate(NAMES):
+        if m.limited[place]:
+            chosen = limits[place]
+            _try_near(m, epsilon, limits, place)
+            points = [
+                (float(at[place] or 1), *_both(m, one, at))
+                for at, one in m.planned(epsilon)
+                if at[1 - place] == limits[1 - place]
+            ]
+            found.append((name, float(chosen or 1), points))
+    for name, values in m.values.items():
+        for end, given, which in ((0, values.values.lower, "lower"), (1, values.values.upper, "upper")):
+            if given is None:
+                at = float(m.bounds[name][end])
+                found.append((f"{which} of {name}", at, m.bound_curve(plan, limits, name, end)))
+    return [
+        Curve(choice, chosen, tuple((x, noise / base, error / base) for x, noise, error in sorted(points)))
+        for choice, chosen, points in found
+        if len(points) > 1
+    ]
+
+
+def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
+    """Plan with limits near an advised one, to show what they would do."""
+    most = m.most[place]
+    at = next((i for i, limit in enumerate(LIMITS) if limit >= (limits[place] or 1)), len(LIMITS) - 1)
+    for limit in LIMITS[max(at - _NEAR, 0) : at + _NEAR + 1]:
+        if limit <= most:
+            with suppress(*REFUSED):
+                m.plan(epsilon, (limit, limits[1]) if place == 0 else (limits[0], limit))
+
+
+def _by_epsilon(
+    m: Model, budgeted: Budgeted, number: int, limits: Limits
+) -> list[tuple[float, float, float]]:
+    found = []
+    for some in budgeted.some_portions(number):
+        with suppress(*REFUSED):
+            epsilon = budgeted.portion * some
+            found.append((float(epsilon), *_both(m, m.plan(epsilon, limits), limits)))
+    return found
+
+
+def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
+    errors = m.errors(plan, limits).values()
+    return mean_error(errors, noise=True), mean_error(errors)
+
+
+def _notes(budgeted: Budgeted) -> tuple[str, ...]:
+    asked = budgeted.asked
+    grouped = any(one.question.table.keys for one in asked)
+    of_groups = "about those of a group of average size, were all groups alike: " if grouped else ""
+    found = [
+        f"Expected errors are {of_groups}standard deviations, of which the 95% bars of a release are about "
+        "twice; by default: an equal part of the whole budget, and limits of 1 where they were open."
+    ]
+    for i, one in enumerate(asked):
+        same = next((other for other in asked[:i] if _same(other.question, one.question)), None)
+        if same is not None:
+            found.append(f"{one.name} is the same as {same.name}: release it once, and use it twice.")
+        if one.question.query.total_rows is not None:
+            found.append(f"{one.name}: what total_rows cuts is not looked at.")
+    return tuple(found)
+
+
+def _same(one: Question[Any], other: Question[Any]) -> bool:
+    """Whether two questions have one answer."""
+    limits = one.table._auto_limits == other.table._auto_limits
+    return limits and one.aggregates == other.aggregates and one.query == other.query

@@ -1,0 +1,221 @@
+"""What advice is asked for: questions of one table, a budget for all of them, and how much each matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+from sfumato.api.question import Question
+from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
+from sfumato.exact import as_fraction, as_written
+from sfumato.guidance.automatic.looking import check_looks
+from sfumato.noise import Words
+from sfumato.plan.planning import make_plan
+from sfumato.query.query import LARGEST_WEIGHT
+from sfumato.query.tables.combining import units_of
+
+# What looking takes of epsilon where nobody says; measured in docs/accuracy.md.
+SHARE = Fraction(1, 5)
+MOST_QUESTIONS = 64
+# Into how many equal parts the rest is divided, of which each question gets one at least.
+PORTIONS = 64
+_PORTIONS_EACH = 8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One of the questions.
+
+    Args:
+        name: by which it is told.
+        question: as it was given.
+        weight: how much it matters.
+        delta: of its release.
+    """
+
+    name: str
+    question: Question[Any]
+    weight: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """All questions, and what they may cost.
+
+    Args:
+        asked: the questions.
+        epsilon, delta: of looks and of all releases together.
+        look: the part of epsilon that is spent on looking.
+    """
+
+    asked: tuple[Asked, ...]
+    epsilon: Fraction
+    delta: Fraction
+    look: Fraction
+
+    @property
+    def rest(self) -> Fraction:
+        """What is left of epsilon for releases."""
+        return self.epsilon - self.look
+
+    @property
+    def portions(self) -> int:
+        """Into how many equal parts the rest is divided."""
+        return max(PORTIONS, _PORTIONS_EACH * len(self.asked))
+
+    @property
+    def portion(self) -> Fraction:
+        """One of these parts of epsilon."""
+        return self.rest / self.portions
+
+    @property
+    def equal(self) -> int:
+        """How many of them each question has, were all alike."""
+        return self.portions // len(self.asked)
+
+    def some_portions(self, number: int) -> list[int]:
+        """Return numbers of portions with which errors are computed: a given one, all, and powers of two."""
+        powers = (1 << i for i in range(self.portions.bit_length()))
+        return sorted({number, *powers, self.portions})
+
+    @property
+    def least(self) -> list[int]:
+        """How many of them each question gets at least: half of its part by weight, as looks may be wrong."""
+        weights = sum(one.weight for one in self.asked)
+        return [max(1, int(self.portions * one.weight / weights / 2)) for one in self.asked]
+
+    def check(self, words: Words | None) -> None:
+        """Check that every question has a plan with the least part that it may get, and with stand-ins.
+
+        Raises:
+            QueryError, ParameterError, BudgetError, RefusalError: as of its release.
+        """
+        if words is not None and not isinstance(words, Words):
+            raise ParameterError("unsafe_words", words, "a Words of sfumato.noise, in tests alone")
+        for one, least in zip(self.asked, self.least, strict=True):
+            plan = make_plan(one.question.query, epsilon=self.portion * least, delta=one.delta)
+            one.question.table._engine.check_release(plan, words)
+
+
+def checked(
+    table: Any,
+    questions: Any,
+    epsilon: object,
+    delta: object,
+    share: object,
+    weights: object,
+) -> Budgeted:
+    """Return questions and budget, or say what is wrong with them.
+
+    Args:
+        table: whose questions they are; None where that was seen before.
+        questions, epsilon, delta, share, weights: as of `advise`.
+    """
+    named = _named(questions)
+    if table is not None:
+        _check_table(table, named)
+    for question in named.values():
+        check_looks(question.table._engine)
+        if question.query.brought_groups:
+            raise QueryError(
+                "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
+            )
+    total, all_delta = admissible_epsilon(epsilon), admissible_delta(delta)
+    part = as_written(share, "share")
+    if not Fraction(1, 1000) <= part <= Fraction(9, 10):
+        raise ParameterError(
+            "share", share, "from 0.001 to 0.9, the part of epsilon that is spent on looking"
+        )
+    weighed = _weights(weights, tuple(named))
+    each = all_delta / len(named)
+    asked = tuple(Asked(name, one, weighed[name], each) for name, one in named.items())
+    return Budgeted(asked, total, all_delta, total * part)
+
+
+def _named(questions: Any) -> dict[str, Question[Any]]:
+    """Return the questions by name; those of a list have the names of what they ask."""
+    if isinstance(questions, Question):
+        questions = [questions]
+    if isinstance(questions, (str, bytes)) or not isinstance(questions, Iterable):
+        raise ParameterError("questions", questions, "a list of questions, or a dict of names and questions")
+    given: Any = questions
+    named = isinstance(given, Mapping)
+    pairs: list[tuple[Any, Any]]
+    with in_own_words(_not_given, Exception):
+        pairs = list(given.items()) if named else [(None, one) for one in given]
+    if not 1 <= len(pairs) <= MOST_QUESTIONS:
+        raise QueryError(
+            f"advise: {len(pairs)} questions were given; from 1 to {MOST_QUESTIONS} are advised at once"
+        )
+    found: dict[str, Question[Any]] = {}
+    for name, one in pairs:
+        if not isinstance(one, Question):
+            kind = type(one).__name__
+            raise QueryError(
+                f"advise: one of the questions is {with_article(kind)}, but must be what agg gives: "
+                "table.group_by(...).bound(...).agg(...), not yet released"
+            )
+        if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
+            raise ParameterError("name of a question", name, "a text that can be printed, such as 'visits'")
+        found[free_name(one.query.told, found) if name is None else name] = one
+    return found
+
+
+def _not_given(error: Exception) -> QueryError:
+    return QueryError(
+        f"advise: what gives the questions stopped at {with_article(type(error).__name__)}; give a list"
+    )
+
+
+def free_name(name: str, taken: Mapping[str, object]) -> str:
+    """Return a name for a question that no other has."""
+    plain = "".join(c if c.isprintable() else "?" for c in name)
+    numbered = plain
+    i = 1
+    while numbered in taken:
+        i += 1
+        numbered = f"{plain} ({i})"
+    return numbered
+
+
+def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
+    engine = getattr(table, "_engine", None)
+    if engine is None or not hasattr(table, "unit"):
+        raise ParameterError("table", type(table).__name__, "a table that sf.scan has opened")
+    known = units_of(engine, table.unit)
+    for name, one in named.items():
+        if known.isdisjoint(units_of(one.table._engine, one.table.unit)):
+            raise QueryError(
+                f"advise: {shown(name)} is asked of another table, whose rows and units may be others; ask "
+                "all questions of the one that is given, or of what is made of it by filter, with_columns, "
+                "group_by, join and the like"
+            )
+
+
+def _weights(given: Any, names: Sequence[str]) -> dict[str, Fraction]:
+    found = dict.fromkeys(names, Fraction(1))
+    if given is None:
+        return found
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    elif isinstance(given, (list, tuple)) and len(given) == len(names):
+        pairs = list(zip(names, given, strict=True))
+    else:
+        raise ParameterError("weights", given, "a dict of names and numbers, or a number for each question")
+    for name, value in pairs:
+        if name not in found:
+            near = nearest(name, names) if isinstance(name, str) else None
+            hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(names)}"
+            raise QueryError(f"weights: no question has the name {shown(name)}{hint}")
+        weight = Fraction(0)
+        with suppress(ParameterError):
+            weight = as_fraction(value, "weight")
+        if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
+            raise ParameterError("weights", given, "numbers from 1/1000 to 1000; leave out what matters less")
+        found[name] = weight
+    return found

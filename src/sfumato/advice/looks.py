@@ -1,0 +1,262 @@
+"""Looks that several questions share: at what units contribute, and at where values are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.advice.budgeted import Asked
+from sfumato.api.question import Question
+from sfumato.budget.amounts import ExactCost
+from sfumato.dataclass import dataclass
+from sfumato.guidance.automatic.bounds import LEAST_LOOK, Histogram, find_bounds
+from sfumato.guidance.automatic.limit_search import LimitsLook, limits_look
+from sfumato.guidance.automatic.looking import Looking, Values, open_values
+from sfumato.guidance.automatic.tail import Floats
+from sfumato.guidance.expected_error import SeenUnits
+from sfumato.noise import Words
+from sfumato.plan.descriptions import Claim
+from sfumato.plan.plan import Plan
+
+# What a look at values costs, of one at contributions: it has two or three histograms.
+_OF_VALUES = 2
+# Of what is not looked at.
+_NOTHING = SeenUnits(None, None, 1.0, 1.0)
+
+
+class _NotSeenError(Exception):
+    """A histogram is wanted that was not drawn."""
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Questions whose units contribute alike: of the same rows and groups.
+
+    Args:
+        first: one of them.
+        rows_matter: whether units may count with several rows in a group of any of them.
+    """
+
+    first: Question[Any]
+    rows_matter: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything follows from a look at what units contribute; not of their number alone."""
+        return self.rows_matter or bool(self.first.query.keys)
+
+    def look(self, epsilon: Fraction) -> LimitsLook:
+        """Plan the look at what units contribute."""
+        return limits_look(self.first.table, self.first.query, epsilon, self.rows_matter)
+
+
+def distributed(asked: tuple[Asked, ...]) -> list[tuple[Distributed, list[Asked]]]:
+    """Return for each kind of rows and groups the questions that have it."""
+    found: list[tuple[Distributed, list[Asked]]] = []
+    for one in asked:
+        matter = any(a.needs_rows for _, a in one.question.aggregates)
+        for i, (kind, members) in enumerate(found):
+            if _alike(kind.first, one.question):
+                found[i] = Distributed(kind.first, kind.rows_matter or matter), [*members, one]
+                break
+        else:
+            found.append((Distributed(one.question, matter), [one]))
+    return found
+
+
+def _alike(one: Question[Any], other: Question[Any]) -> bool:
+    a, b = one.table, other.table
+    if (a._engine is not b._engine) or (a.unit, a._steps, a.keys) != (b.unit, b._steps, b.keys):
+        return False
+    mine, theirs = a._public_keys, b._public_keys
+    if isinstance(mine, pa.Table) and isinstance(theirs, pa.Table):
+        return bool(mine.equals(theirs))
+    return mine is theirs
+
+
+@dataclass
+class ValuesSeen:
+    """What is seen of a column's values: noisy histograms, each drawn once, whoever asks for it.
+
+    Args:
+        values: what is bounded.
+        looking: draws them.
+        epsilon: what they may cost together.
+        claim: of all looks, within which they are certified.
+        told: the bounds that were found first.
+        seen: the histograms.
+    """
+
+    values: Values
+    looking: Looking
+    epsilon: Fraction
+    claim: Claim | None = None
+    told: tuple[float, float] = (0.0, 0.0)
+    seen: list[Histogram] = field(default_factory=list)
+
+    def plan(self) -> Plan:
+        """Return the plan of the smallest look, which refuses what may be wrong with it."""
+        return self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
+
+    def draw(self, noise: float) -> None:
+        """Look, for the bounds that are the best with this noise."""
+
+        def look(edges: Floats, part: Fraction) -> Histogram:
+            if self.claim is not None:
+                self.claim.take([self.looking.plan(edges, self.epsilon * part)])
+            self.seen.append(self.looking.look(edges, self.epsilon * part))
+            return self.seen[-1]
+
+        self.told = self._found(look, noise)
+
+    def bounds(self, noise: float) -> tuple[float, float]:
+        """Return the best bounds with another noise, of what was seen; else those that were found."""
+
+        drawn = iter(self.seen)
+
+        def look(edges: Floats, part: Fraction) -> Histogram:
+            one = next(drawn, None)
+            if one is None or not np.array_equal(one.edges, edges):
+                raise _NotSeenError
+            return one
+
+        try:
+            return self._found(look, noise)
+        except _NotSeenError:
+            return self.told
+
+    def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
+        first = self.looking.edges
+        # What is left of the looks' epsilon would be lost: the answers' was said before.
+        return find_bounds(look, first, noise, self.values.fixed, sparing=False)
+
+    def cut(self, lower: float, upper: float) -> float:
+        """Return about what bounds cut of a value on average, at both ends, where values surely are."""
+        last = self.seen[-1]
+        centre = 0.0 if 0.0 in last.edges else last.middle
+        found = 0.0
+        ends = (centre - lower, upper - centre)
+        for side, end in zip((bins.coarse() for bins in last.from_centre(centre)), ends, strict=True):
+            run = side.last_run() if len(side.counts) else None
+            if run is not None:
+                middles = (side.edges[:-1] + side.edges[1:])[: run[1]] / 2
+                beyond = np.maximum(middles - end, 0.0) * side.counts[: run[1]]
+                found += max(float(beyond.sum()), 0.0)
+        return found / max(float(last.counts.sum()), 1.0)
+
+    @property
+    def edges(self) -> Floats:
+        """Where bounds may be."""
+        return self.seen[-1].edges
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All looks: planned, and nothing read.
+
+    Args:
+        kinds: of rows and groups, with the questions that have them.
+        planned: for each of them the look at what units contribute; None where nothing follows from it.
+        of_contributions: what each of these costs.
+        of_values: what all looks at values may cost.
+        words: a source of random words for tests.
+        claim: of all of them together; None where there is none.
+    """
+
+    kinds: list[tuple[Distributed, list[Asked]]]
+    planned: list[LimitsLook | None]
+    of_contributions: Fraction
+    of_values: Fraction
+    words: Words | None
+    claim: Claim | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many looks there are, of which some are free."""
+        return int(self.of_values > 0) + sum(look is not None for look in self.planned)
+
+    def contributions(self) -> dict[str, SeenUnits]:
+        """Return what is seen of the units of each question, by its name; each kind is drawn once."""
+        found = dict[str, SeenUnits]()
+        for (_, members), look in zip(self.kinds, self.planned, strict=True):
+            if look is not None and self.claim is not None:
+                self.claim.take(look.plans)
+            seen = _NOTHING if look is None else look.draw(self.words)
+            if look is not None and look.counted is not None:
+                (deviation,) = look.counted[1].deviations.values()
+                seen = replace(seen, number=likely_number(seen.number, deviation / math.sqrt(2)))
+            found |= {one.name: seen for one in members}
+        return found
+
+    def values(self, rows: Mapping[str, int | None]) -> dict[tuple[str, str], ValuesSeen]:
+        """Return what is to be looked at for each aggregate, by names: the same for all that share it.
+
+        Args:
+            rows: the limit of rows of each question, by its name.
+        """
+        shared = list[tuple[Question[Any], ValuesSeen]]()
+        found = dict[tuple[str, str], ValuesSeen]()
+        for one in (one for _, members in self.kinds for one in members):
+            for name, value in open_values(one.question.aggregates, rows[one.name]).items():
+                for other, seen in shared:
+                    if seen.values == value and _same_rows(other, one.question, value):
+                        found[one.name, name] = seen
+                        break
+                else:
+                    table, query = one.question.table, one.question.query
+                    looking = Looking(table._engine, query, table._part, value, self.words)
+                    shared.append((one.question, ValuesSeen(value, looking, self.of_values, self.claim)))
+                    found[one.name, name] = shared[-1][1]
+        different = [seen for _, seen in shared if seen.looking.known is None]
+        for seen in different:
+            seen.epsilon = self.of_values / len(different)
+        return found
+
+
+def likely_number(noisy: float, scale: float) -> float:
+    """Return about how many groups there are, of a number with Laplace noise: the mean of the log.
+
+    Before, one magnitude is as probable as any other; a number that is mostly noise is no reason for many.
+
+    >>> round(likely_number(1000, 10)), round(likely_number(50, 100))
+    (999, 15)
+    """
+    numbers = np.geomspace(1, 1e7, 1000)
+    chances = np.exp(-np.abs(noisy - numbers) / scale + np.abs(noisy - numbers).min() / scale)
+    return float(np.exp((chances * np.log(numbers)).sum() / chances.sum()))
+
+
+def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
+    a, b = one.table, other.table
+    same = a._engine is b._engine and (a.unit, a._steps) == (b.unit, b._steps)
+    return same and (a.keys == b.keys or not value.totals)
+
+
+def planned_looks(asked: tuple[Asked, ...], epsilon: Fraction, words: Words | None) -> Looks:
+    """Plan all looks within an epsilon, which they have together.
+
+    Raises:
+        BudgetError: it is too small for any noise.
+    """
+    kinds = distributed(asked)
+    # With one row of a unit a sum and a mean may have the same bounds; with two there are all that may be.
+    rows = {
+        one.name: 2 if "rows" in one.question.table._auto_limits else one.question.query.max_rows
+        for one in asked
+    }
+    values = Looks(kinds, [], epsilon, epsilon, words).values(rows)
+    columns = {id(seen) for seen in values.values() if seen.looking.known is None}
+    parts = sum(kind.needed for kind, _ in kinds) + _OF_VALUES * len(columns)
+    each = epsilon / max(parts, 1)
+    planned = [kind.look(each) if kind.needed else None for kind, _ in kinds]
+    found = Looks(kinds, planned, each, each * _OF_VALUES * len(columns), words)
+    open_ones = {id(seen): seen for seen in found.values(rows).values() if seen.looking.known is None}
+    plans = [plan for look in planned if look is not None for plan in look.plans]
+    plans += [seen.plan() for seen in open_ones.values()]
+    return replace(found, claim=Claim(ExactCost(epsilon, Fraction(0)), plans)) if plans else found

@@ -1,0 +1,1 @@
+"""What people hold: tables, questions about them, and their largest groups."""

@@ -1,0 +1,479 @@
+"""A question about a table: planned, previewed, analyzed by its owner, and released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sfumato.budget import Budget
+from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import Number, truth_value
+from sfumato.guidance.automatic.look_budget import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
+from sfumato.guidance.automatic.looking import stood_in
+from sfumato.guidance.automatic.resolve import Automatically, check_nothing_left
+from sfumato.guidance.diagnostics import Diagnostics, diagnosis, share_of
+from sfumato.names import Helpful, foreign
+from sfumato.noise import Words
+from sfumato.plan.budget_shares import Share
+from sfumato.plan.descriptions import Claim
+from sfumato.plan.plan import Plan
+from sfumato.plan.planning import make_plan
+from sfumato.query.aggregates import Aggregate, Automatic
+from sfumato.query.cards import question_card
+from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.engine import Engine
+from sfumato.query.query import Query
+from sfumato.release.canonical_form import canonical
+from sfumato.release.payment import Paid, Pay, looking, payment, planned, same_question
+
+if TYPE_CHECKING:
+    from sfumato.api.table import Table
+    from sfumato.guidance.analysis.non_private import NonPrivateAnalysis
+    from sfumato.guidance.previews.preview import Preview
+
+Released = TypeVar("Released")
+
+
+_NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
+
+
+@dataclass(frozen=True, repr=False)
+class Question(Helpful, Displayed, Generic[Released]):
+    """A complete question, validated; it can be planned (what would it cost?) and released.
+
+    Attributes:
+        table: the rows, groups and limits.
+        aggregates: what is asked, by name.
+    """
+
+    _foreign = foreign.QUESTION
+
+    table: Table[Released]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    _weights: tuple[tuple[str, Number], ...] = ()
+
+    def __post_init__(self) -> None:
+        self.query  # noqa: B018  checks what is asked
+
+    @cached_property
+    def query(self) -> Query:
+        """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
+        table = self.table
+        return Query(
+            table._engine.name,
+            table.schema,
+            table.unit,
+            table._steps,
+            table.keys,
+            table._public_keys,
+            table.groups,
+            table.rows,
+            stood_in(self.aggregates),
+            table._all_notes,
+            self._weights,
+            table._beyond,
+            table.total_rows,
+            grouping=table._grouping,
+        )
+
+    @property
+    def _engine(self) -> Engine[Released]:
+        """What reads the rows."""
+        return self.table._engine
+
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return self.query.told
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the question leaves something to its release, which looks at the rows first."""
+        bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
+        return bounds or bool(self.table._auto_limits)
+
+    def weigh(self, /, **weights: Number) -> Question[Released]:
+        """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
+
+        Args:
+            weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
+        Returns:
+            The question with these weights. The noise has the smallest mean of the logarithms of the expected
+            errors, weighted by them, as docs/accuracy.md says; privacy and cost are the same.
+        Raises:
+            QueryError: there is no such name.
+            ParameterError: a weight is out of range.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
+        >>> minutes = sf.sum("minutes", lower=0, upper=120)
+        >>> question = visits.bound(rows=1).agg(n=sf.count(), minutes=minutes)
+        >>> for one in (question, question.weigh(n=4)):
+        ...     print({name: round(of) for name, of in one.plan(epsilon=1, noise="laplace").expected.items()})
+        {'n': 3, 'minutes': 240}
+        {'n': 2, 'minutes': 437}
+        """
+        return replace(self, _weights=tuple((dict(self._weights) | weights).items()))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The output's columns after the keys."""
+        return self.query.output_names
+
+    def plan(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
+        pre_threshold: int = 1,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        sampling: bool = False,
+    ) -> Plan:
+        """Say what a release with these options would do and cost, without reading a row.
+
+        Takes the options of `release`.
+
+        Args:
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling: as of
+                `release`.
+        Returns:
+            A `Plan`: its `spent`, its noises, and `explain()`.
+        Raises:
+            QueryError: bounds or limits are "auto", so that only a release finds them.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2)
+        >>> plan = visits.agg(n=sf.count()).plan(epsilon=1)
+        >>> plan.noise.name, {name: round(of, 1) for name, of in plan.deviations.items()}
+        ('laplace', {'rows': 2.8})
+        """
+        self._check_nothing_left("plan")
+        return self._checked_plan(
+            epsilon=epsilon,
+            diagnostics=diagnostics,
+            sampling=sampling,
+            delta=delta,
+            noise=noise,
+            group_selection=group_selection,
+            pre_threshold=pre_threshold,
+        )
+
+    def _checked_plan(
+        self,
+        *,
+        epsilon: Amount,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        sampling: bool = False,
+        **options: Any,
+    ) -> Plan:
+        """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
+        beside = Fraction(0)
+        if diagnostics is not None:
+            whole = admissible_epsilon(epsilon)
+            beside = share_of(whole, diagnostics)
+            epsilon = whole - beside
+        plan = make_plan(self.query, epsilon=epsilon, **options)
+        return self._beside(plan, beside, sampling)
+
+    def diagnose(
+        self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
+    ) -> Diagnostics:
+        """Tell how much limits and bounds change, by noisy shares with error bars, without the answer.
+
+        Args:
+            epsilon: what it costs, beside any release.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
+        Returns:
+            A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
+            beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
+        ['groups=1', 'groups=1', 'rows=1', 'rows=1']
+        """
+        self._check_nothing_left("diagnose")
+        # What is counted, and so what bounds clamp, is of the question; no group is chosen.
+        delta = Fraction(1, 10**6) if self.query.private_groups else 0
+        plan = make_plan(self.query, epsilon=epsilon, delta=delta)
+        told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
+        self.table._engine.check_release(plan, unsafe_words)
+        made = told.release(unsafe_words)
+        what, engine = f"diagnostics of {self.query.told}", self.table._engine
+
+        def form() -> dict[str, Any]:
+            return canonical(plan, engine) | {"asks": "diagnostics"}
+
+        made.paid = payment(budget, [told], what, form=form, made_up=engine.made_up)()
+        return made
+
+    def preview(
+        self,
+        *,
+        epsilon: Amount | Sequence[Amount] | None = None,
+        units: int | Sequence[int] = (100, 1_000, 10_000),
+        rows: int = 1,
+        confidence: float = 0.95,
+        means: Mapping[str, Number] | None = None,
+        share: Number | None = None,
+        budget: Budget | None = None,
+        **options: Any,
+    ) -> Preview:
+        """Say how wide error bars will be, and which groups are shown, before a row is read.
+
+        Args:
+            epsilon: budgets to compare, or one; left out beside `share`.
+            units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
+            rows: how many rows each of them has in the group.
+            confidence: of the error bars, in (0, 1).
+            means: about where the mean of a column's values lies, by its name, where that is known: a mean
+                near one of its bounds has more noise. By default in the middle.
+            share, budget: what a release would take, as of `release`; nothing is taken of it.
+            options: `delta` and others of `release`.
+        Returns:
+            A `Preview`: for each budget and size the chance that such a group is shown; and for each output
+            within what a part `confidence` of releases are of the exact number, and, as `<output>_error`, the
+            error bar that a release shows. Of made-up groups with values spread evenly between the bounds.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or a size is not admissible.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2], "town": ["A", "B"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
+        ['epsilon', 'units', 'shown', 'n', 'n_error']
+        >>> year = sf.Budget(epsilon=3, delta="1e-6")
+        >>> len(question.preview(share="1/12", budget=year, units=100).to_arrow()), year.remaining.share
+        (1, 1.0)
+        """
+        from sfumato.guidance.previews.preview import plans_of, previewed
+
+        self._check_nothing_left("preview")
+        if share is not None:
+            if epsilon is not None or admissible_delta(options.pop("delta", 0)):
+                raise ParameterError("share", share, "left out beside epsilon and delta")
+            plans = [Share.of(budget, share).best(self.query, options)[0]]
+        elif epsilon is None:
+            raise BudgetError(_NO_EPSILON)
+        else:
+            plans = plans_of(self.query, epsilon, options)
+        return previewed(self.query, self.table._engine, plans, units, rows, confidence, means)
+
+    def analyze(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount = 0,
+        groups: int | Sequence[int] | None = None,
+        rows: int | Sequence[int] | None = None,
+        total_rows: int | Sequence[int] | None = None,
+        bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
+        **options: Any,
+    ) -> NonPrivateAnalysis:
+        """Say what limits and bounds cut and what noise adds, for the owner of the rows: NOT PRIVATE.
+
+        Args:
+            epsilon, delta: of the release that is considered.
+            groups, rows, total_rows: limits to compare, each with each; the question's own where left out.
+            bounds: pairs of lower and upper to compare, by name of an output.
+            options: others of `release`.
+        Returns:
+            A `NonPrivateAnalysis`: of each group, output and combination what is cut in expectation (bias),
+            and the standard deviations of a random choice of groups and of the noise; the chance that a group
+            is shown; and over all groups the root mean square error. Rows are read once for all of them.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or limits or bounds are not admissible,
+                or what is asked is not analysed. Before a row is read.
+            RefusalError: the table was opened for analysts.
+        Source:
+            docs/choosing.md, "Utility analysis for the owner".
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
+        >>> analysis = question.analyze(epsilon=1, groups=[1, 2])
+        >>> analysis
+        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner alone)
+        >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
+        [-0.5, -0.5, 0.0, 0.0]
+        """
+        self._check_nothing_left("analyze")
+        given = {"epsilon": epsilon, "delta": delta, **options}
+        from sfumato.guidance.analysis.analyse import analysed
+
+        with NotebookBar("Reading rows, comparing limits", fraction_of(self.table._engine)):
+            return analysed(self.query, self.table._engine, groups, rows, total_rows, bounds, given)
+
+    def epsilon_for(
+        self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
+        means: Mapping[str, Number] | None = None, options: Mapping[str, Any] | None = None,
+        **half_widths: Number,
+    ) -> float:  # fmt: skip
+        """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
+
+        Args:
+            units, rows, confidence, means: as of `preview`.
+            shown: also the least chance that such a group is shown, of groups that are chosen privately.
+            options: those of `release`, such as {"delta": 1e-6}.
+            half_widths: by the names of outputs, the largest half-width of the error bar.
+        Raises:
+            QueryError: no such output, or no budget up to 100 reaches it; the text says what 100 gives.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> round(visits.epsilon_for(n=10, units=1_000), 1)
+        0.3
+        """
+        self._check_nothing_left("epsilon_for")
+        from sfumato.guidance.previews.preview import smallest_epsilon
+
+        return smallest_epsilon(
+            self.query, self.table._engine, half_widths, units, rows, confidence, shown, options or {}, means
+        )
+
+    def release(
+        self,
+        *,
+        epsilon: Amount | None = None,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
+        pre_threshold: int = 1,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        confidence: float | None = None,
+        sampling: bool = False,
+        budget: Budget | None = None,
+        share: Number | None = None,
+        unsafe_words: Words | None = None,
+    ) -> Released:
+        """Release the answer: noisy numbers, safe to publish.
+
+        Args:
+            epsilon: the privacy budget, greater than 0. A float is the number that was written: 0.1
+                is a tenth. It can be left out for a share.
+            delta: in [0, 1); private groups need more than 0.
+            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
+                expected errors of the outputs are the smallest.
+            group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
+            pre_threshold: private groups with fewer units than this are never shown.
+            diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
+                limits and bounds changed, with error bars; the answer has the rest of the budget.
+            auto_share: the most of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
+                what looks leave goes to the answer. Left out it is 0.3, and of limits alone 0.1.
+            confidence: also give error bars of this confidence, in columns named `<output>_error`.
+            sampling: let all error bars of the release, where nothing else is said, hold what a large
+                population has, of which the units are a random sample; as of `Release.errors`. It costs
+                nothing more.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
+                noise is the one that is the smallest for it. Of it too `auto_share` goes to looks.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
+        Returns:
+            A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
+            "auto" are found here, and are in `found`. Of a Spark data frame a Spark data frame, which is
+            computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": range(2_000), "town": ["A", "B"] * 1_000}), privacy_unit="id")
+        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
+        >>> year = sf.Budget(epsilon=3)
+        >>> release = question.release(epsilon=1, budget=year)
+        >>> [round(n, -2) for n in release.to_arrow()["n"].to_pylist()], year.remaining.epsilon
+        ([1000, 1000], 2.0)
+        """
+        options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
+        options["group_selection"] = group_selection
+        drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
+        table, looks = self.table, self._auto_share if auto_share is None else auto_share
+        made_up = table._engine.made_up
+        paid: list[Paid] = []  # by what pays before the first look
+        form = partial(canonical, engine=table._engine)
+
+        def pay(one: Plan) -> Pay:
+            asked = partial(form, one)
+            same = None if unsafe_words is not None else same_question(asked, [table._engine], [self.query])
+            return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
+
+        if share is not None:
+            if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
+                raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
+            del options["delta"]
+            if self.automatic:
+                means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
+                planned(self._engine.name, len(self.aggregates), share=share)
+                with looking():
+                    found = Automatically(table, self.query, self.aggregates).plan(
+                        means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
+                    )
+                return table._engine.release(found, **drawing, pay=lambda: tuple(paid))
+            plan, _ = Share.of(budget, share).best(self.query, options)
+            plan = self._beside(plan, Fraction(0), sampling)
+            return self._released(plan, **drawing, pay=pay(plan))
+        if epsilon is None:
+            raise BudgetError(_NO_EPSILON)
+        if self.automatic:
+            whole = admissible_epsilon(epsilon)
+            beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+
+            def pay_all(claim: Claim) -> None:
+                paid.extend(payment(budget, [claim], self.query.told, made_up=made_up)())
+
+            means = of_epsilon(whole, beside, looks, options, pay_all)
+            check = partial(self._beside, beside=beside, sampling=sampling)
+            planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
+            with looking():
+                plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
+            return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
+        plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
+        return self._released(plan, **drawing, pay=pay(plan))
+
+    def _card(self) -> Card:
+        return question_card(self)
+
+    def __repr__(self) -> str:
+        return visible(f"<Question: {self.told}>")
+
+    def _released(self, plan: Plan, **drawing: Any) -> Released:
+        planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
+        return self.table._engine.release(plan, **drawing)
+
+    def _check_nothing_left(self, what: str) -> None:
+        check_nothing_left(self.aggregates, self.table._auto_limits, what)
+
+    @property
+    def _auto_share(self) -> Fraction:
+        bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
+        return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
+
+    def _beside(self, plan: Plan, beside: Fraction, sampling: bool) -> Plan:
+        """Return the plan with diagnostics that cost so much, if anything, and what its bars are to hold."""
+        if truth_value(sampling, "sampling"):
+            from sfumato.release.sampling import Sampled  # SciPy's laws take long to import
+
+            plan = Sampled(replace(plan, sampling=True)).plan  # which refuses where no output has such bars
+        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan

@@ -1,0 +1,277 @@
+"""A question and a grid of limits to what each of them costs: planned first, then one look at the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import QueryError
+from sfumato.exact import Number
+from sfumato.guidance.analysis.limit_grid import Limits, grid
+from sfumato.guidance.analysis.non_private import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
+from sfumato.guidance.analysis.quantile_errors import OfQuantiles, exact_quantiles, ranked_columns
+from sfumato.guidance.analysis.unit_contributions import (
+    QUANTILE,
+    Atom,
+    Column,
+    Contributed,
+    Contributions,
+    Pair,
+    Share,
+    Weights,
+    atoms_of,
+    coordinates,
+)
+from sfumato.guidance.expected_error import DRAWS, KnownNumbers, chances
+from sfumato.guidance.previews.simulated_groups import SimulatedGroups
+from sfumato.noise.laws import Floats
+from sfumato.plan.plan import Plan
+from sfumato.plan.planning import make_plan
+from sfumato.query.aggregates import (
+    Aggregate,
+    Combination,
+    CountPrivacyUnits,
+    CountRows,
+    Derived,
+    Difference,
+    Mean,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+    Variance,
+    WeightedSum,
+)
+from sfumato.query.aggregates.aggregate import BoundedAggregate
+from sfumato.query.engine import ALL_GROUPS, Engine, ExactQuery
+from sfumato.query.query import Query
+
+# Of others no expectation is known that follows from sums of what units bring.
+KNOWN = (CountPrivacyUnits, CountRows, Sum, Mean, Variance, StandardDeviation, Derived, Quantiles)
+
+
+def check(query: Query) -> None:
+    """Refuse what has no such expectation.
+
+    Raises:
+        QueryError: there is something else than counts, sums, means, variances, and ratios or differences of
+            these, and quantiles.
+    """
+    for name, aggregate in query.aggregates:
+        if not isinstance(aggregate, KNOWN):
+            raise QueryError(
+                f"analyze: what is expected of {name} does not follow from sums, so it is not analysed; ask "
+                "of counts, count_units, sums, means, variances, stddevs, ratios and differences of these, "
+                "or quantiles; or try question.preview(...)"
+            )
+    quantiles = {n for name, a in query.aggregates if isinstance(a, Quantiles) for n in a.outputs(name)}
+    for name, aggregate in query.aggregates:
+        if isinstance(aggregate, Derived) and quantiles & set(aggregate.of):
+            raise QueryError(
+                f"analyze: {name} is made of a quantile, and what is expected of it is not known; leave it "
+                "out"
+            )
+    if query.added_up:
+        raise QueryError(
+            "analyze: totals and cumulative totals are not analysed; ask of the groups without them"
+        )
+
+
+def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
+    """Return the columns of which exact answers are needed, with the widest bounds that are compared."""
+    found: dict[str, Column] = {}
+    for query in queries:
+        for _, aggregate in query.measured:
+            if isinstance(aggregate, BoundedAggregate):
+                ends, squares = (float(aggregate.lower), float(aggregate.upper)), False
+                if (known := found.get(aggregate.column)) is not None:
+                    squares = known.squares
+                    if known.lower < known.upper:  # else its values are counted alone, so far
+                        ends = min(ends[0], known.lower), max(ends[1], known.upper)
+                squares = squares or isinstance(aggregate, Variance | StandardDeviation)
+                found[aggregate.column] = Column(aggregate.column, *ends, squares=squares)
+            elif isinstance(aggregate, CountRows) and aggregate.column is not None:
+                numeric = query.schema[aggregate.column].kind.numeric
+                found.setdefault(aggregate.column, Column(aggregate.column, numeric=numeric))
+    return tuple(found.values())
+
+
+def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[str, Floats]:
+    """Return exact outputs of each group without limits and bounds, but for quantiles; NaN where none is."""
+    places = {column.name: i for i, column in enumerate(known)}
+    outputs: dict[str, Floats] = {}
+    with np.errstate(all="ignore"):
+        for name, aggregate in query.measured:
+            if not isinstance(aggregate, Quantiles):
+                outputs[name] = _exact(aggregate, places, known, found)
+        for name, aggregate in query.aggregates:
+            if isinstance(aggregate, Derived):
+                outputs[name] = _derived(aggregate, outputs)
+    return outputs
+
+
+def _exact(
+    aggregate: Aggregate, places: Mapping[str, int], known: tuple[Column, ...], found: Contributed
+) -> Floats:
+    if isinstance(aggregate, CountPrivacyUnits):
+        return found.units
+    if isinstance(aggregate, CountRows) and aggregate.column is None:
+        return found.rows
+    (column,) = aggregate.columns
+    i = places[column]
+    valued, total, squares, centre = found.valued[i], found.sums[i], found.squares[i], known[i].centre
+    if isinstance(aggregate, CountRows):
+        return valued
+    if isinstance(aggregate, Sum):
+        return total + centre * valued
+    if isinstance(aggregate, Mean):
+        return total / np.where(valued, valued, np.nan) + centre
+    mean = total / np.where(valued, valued, np.nan)
+    variance = np.maximum(squares / np.where(valued, valued, np.nan) - mean**2, 0.0)
+    return variance if isinstance(aggregate, Variance) else np.asarray(np.sqrt(variance))
+
+
+def _derived(aggregate: Derived, outputs: Mapping[str, Floats]) -> Floats:
+    if isinstance(aggregate, Combination):
+        top, bottom = (_sum(one, outputs) for one in (aggregate.top, aggregate.bottom))
+        return top / np.where(bottom == 0, np.nan, bottom)
+    first, second = (outputs[name] for name in aggregate.of)
+    if isinstance(aggregate, Difference):
+        return first - second
+    return first / np.where(second == 0, np.nan, second)
+
+
+def _sum(asked: WeightedSum, outputs: Mapping[str, Floats]) -> Floats:
+    return np.asarray(sum((float(w) * outputs[name] for name, w in asked.terms), np.float64(asked.constant)))
+
+
+# Groups times combinations, which are held in memory.
+MOST_CELLS = 20_000_000
+
+
+def analysed(
+    query: Query,
+    engine: Engine[Any],
+    groups: int | Sequence[int] | None,
+    rows: int | Sequence[int] | None,
+    total_rows: int | Sequence[int] | None,
+    bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None,
+    options: Mapping[str, Any],
+) -> NonPrivateAnalysis:
+    """Return what limits and bounds cut, and what noise adds, as `Question.analyze`.
+
+    Args:
+        query, engine: what is asked, and what reads the rows.
+        groups, rows, total_rows, bounds: what is compared.
+        options: of a release.
+    """
+    check(query)
+    if taken := {name.casefold() for name in query.keys} & OWN_COLUMNS:
+        raise QueryError(
+            f"analyze: {taken.pop()!r} is a column of the analysis; group by a column of another name, which "
+            "with_columns derives"
+        )
+    settings = [
+        _Setting(limits, make_plan(limits._of(query), **options), engine)
+        for limits in grid(query, groups, rows, total_rows, bounds)
+    ]
+    asked = _asked(query, settings)
+    found = engine.contributions(asked)
+    if found.groups * len(settings) > MOST_CELLS:
+        raise QueryError(
+            f"analyze: {found.groups:,} groups times {len(settings)} combinations are more than "
+            f"{MOST_CELLS:,}; compare fewer, or filter the rows"
+        )
+    truth = exact(query, asked.columns, found) | exact_quantiles(query, found)
+    points = tuple(
+        setting.point(asked.shares.index(setting.share), found, truth, query.private_groups)
+        for setting in settings
+    )
+    return NonPrivateAnalysis(found.keys, query.output_names, points, query.private_groups)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A combination of limits with its plan.
+
+    Args:
+        limits: what is compared.
+        plan: the noise of a release with these.
+        engine: what evaluates made-up groups.
+    """
+
+    limits: Limits
+    plan: Plan
+    engine: Engine[Any]
+
+    @property
+    def share(self) -> Share:
+        """What of a unit counts in each of its groups."""
+        query = self.plan.query
+        if query.total_rows is not None:
+            return Share(None, total=query.total_rows)
+        public = query.public_keys
+        within = isinstance(public, pa.Table) and query.groups >= public.num_rows
+        return Share(None) if within or not query.keys else Share(query.groups, query.scaled)
+
+    @cached_property
+    def made(self) -> dict[str, Weights]:
+        """Of what each number is made."""
+        query, statistics = self.plan.query, self.plan.requirements.statistics
+        return {name: made for s in statistics for name, made in coordinates(s, query).items()}
+
+    @property
+    def pairs(self) -> Iterator[Pair]:
+        """Numbers that an output is made of together."""
+        for e in self.plan.requirements.estimates:
+            yield from combinations_with_replacement(sorted(atoms_of(e, self.made), key=repr), 2)
+
+    @cached_property
+    def draws(self) -> dict[str, Floats]:
+        """Draws of the noise of each number."""
+        made = SimulatedGroups.of(self.plan, self.engine, 1, 1, DRAWS)
+        return {name: noise[:DRAWS] for name, noise in made.draws.items()}
+
+    def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:
+        """Return what is expected of each output."""
+        atoms, moments = found.atoms[share], found.moments[share]
+        numbers = KnownNumbers(self.plan, self.made, atoms, moments, lambda: self.draws)
+        estimates = self.plan.requirements.estimates
+        quantiles = [e for e in estimates if e.kind == QUANTILE]
+        known = {e.name: numbers.expected(e) for e in estimates if e not in quantiles}
+        if quantiles:
+            sums = {name: numbers.exact(name) for name in self.made}
+            known |= OfQuantiles(self.plan, share, found, sums).expected(quantiles)
+        cells = {}
+        for e in estimates:
+            expected, exact_one = known[e.name], truth[e.name]
+            bias, hidden = expected.value - exact_one, private and e.kind in ("count", "sum")
+            cells[e.name] = Cell(exact_one, bias, expected.choice, expected.noise, hidden)
+        return Point(self.limits, chances(self.plan.selection, *found.kept[share]), cells)
+
+
+def _asked(query: Query, settings: Sequence[_Setting]) -> Contributions:
+    """Put what all settings need together, each thing once."""
+    atoms: dict[Share, dict[Atom, None]] = {}
+    pairs: dict[Share, dict[Pair, None]] = {}
+    for setting in settings:
+        share = setting.share
+        atoms.setdefault(share, {}).update(dict.fromkeys(a for made in setting.made.values() for a in made))
+        found = pairs.setdefault(share, {})
+        if share.sampled:
+            found.update(dict.fromkeys(setting.pairs))
+    given = columns(tuple(setting.plan.query for setting in settings))
+    shares = tuple(atoms)
+    return Contributions(
+        ExactQuery(query.steps, query.unit, query.keys, query.public_keys, ALL_GROUPS),
+        given,
+        shares,
+        tuple(map(tuple, atoms.values())),
+        tuple(map(tuple, pairs.values())),
+        ranked_columns([(shares.index(one.share), one.plan.query) for one in settings], given),
+    )

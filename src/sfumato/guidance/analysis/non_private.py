@@ -1,0 +1,448 @@
+"""What an analysis found: for the owner of the rows alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.errors import ParameterError, nearest
+from sfumato.guidance.analysis.limit_grid import Limits
+from sfumato.noise.laws import Floats
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.release import output
+from sfumato.release.pictures import checked_picture, save
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+_COLUMNS, _MOST, _MOST_TEXTS = 3, 12, 120
+_BLANK = "\n\n"  # between parts of a card
+INK, PALE, MARK = "#1f2933", "#ffffff", "#d55e00"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A panel.
+
+    Args:
+        title: of the panel.
+        values: by row and column, a number and what is written in the cell.
+        marked: the cell that is framed.
+    """
+
+    title: str
+    values: Mapping[tuple[int, int], tuple[float, str]]
+    marked: tuple[int, int]
+
+
+def heat_map(
+    panels: Sequence[Cells],
+    across: Sequence[str],
+    down: Sequence[str],
+    path: str | Path,
+    title: str,
+    limit: str,
+    foot: str,
+) -> None:
+    """Write panels of cells, the darker the larger on a scale of powers of ten.
+
+    Args:
+        panels: one for each output, of which 12 are drawn.
+        across, down: what columns and rows of cells stand for; of columns a limit, or nothing.
+        path: where to, a .png or .svg.
+        title, foot: above and below all.
+        limit: what the limits of columns are of.
+    Raises:
+        ParameterError: the path is not admissible.
+        EngineError: matplotlib is not installed.
+    """
+    target = checked_picture(path)
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    panels = panels[:_MOST]
+    wide = min(len(panels), _COLUMNS)
+    high = math.ceil(len(panels) / _COLUMNS)
+    labels = max(map(len, down)) * 0.07
+    size = wide * (0.8 * len(across) + 0.9) + labels + 0.4, high * (0.6 * len(down) + 1.1) + 0.7
+    figure = Figure(figsize=(max(size[0], 5.0), size[1]), layout="constrained")
+    blues = colormaps["Blues"]
+    for number, panel in enumerate(panels):
+        axis = figure.add_subplot(high, wide, number + 1)
+        logs = {
+            place: math.log(value)
+            for place, (value, _) in panel.values.items()
+            if math.isfinite(value) and value > 0
+        }
+        low, top = min(logs.values(), default=0.0), max(logs.values(), default=0.0)
+        for (row, column), (_, text) in panel.values.items():
+            depth = (logs[row, column] - low) / (top - low) if (row, column) in logs and top > low else 0.0
+            colour, corner = blues(0.08 + 0.8 * depth), (column - 0.5, row - 0.5)
+            axis.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor=PALE))
+            if len(panel.values) <= _MOST_TEXTS:
+                ink = PALE if depth > 0.6 else INK
+                axis.text(
+                    column, row, text, ha="center", va="center", fontsize=6, color=ink, parse_math=False
+                )  # fmt: skip
+        row, column = panel.marked
+        axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=MARK, linewidth=2))
+        axis.set(xlim=(-0.5, len(across) - 0.5), ylim=(len(down) - 0.5, -0.5))
+        axis.set_title(panel.title, fontsize=9, parse_math=False)
+        axis.set_xticks(range(len(across)), across, fontsize=7)
+        first = number % _COLUMNS == 0
+        axis.set_yticks(range(len(down)), down if first else [""] * len(down), fontsize=7)
+        for label in axis.get_yticklabels():
+            label.set_parse_math(False)
+        if any(across):
+            axis.set_xlabel(limit, fontsize=7)
+    figure.suptitle(title, fontsize=9, color=MARK)
+    figure.supxlabel(foot, fontsize=6)
+    save(figure, target)
+
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: this was computed from exact rows, for the owner of the table alone. Do not publish it; "
+    "limits and bounds that are chosen by it tell of rows."
+)
+_OF_CELL = ("output", "exact", "bias", "choice", "noise", "rmse")
+OWN_COLUMNS = frozenset({"point", "groups", "rows", "total_rows", "bounds", "shown", *_OF_CELL})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is expected of an output at one point: arrays of shape (groups,).
+
+    Args:
+        exact: without limits, bounds and noise; NaN where there is none, as of a mean of no rows.
+        bias: what limits and bounds change, in expectation over a random choice of groups.
+        choice: the standard deviation of that choice.
+        noise: the standard deviation of the noise; of outputs that are no sums, the root mean square of what
+            it changes.
+        hidden: whether a group that is not shown is off by all of its number.
+    """
+
+    exact: Floats
+    bias: Floats
+    choice: Floats
+    noise: Floats
+    hidden: bool
+
+    @property
+    def squares(self) -> Floats:
+        """The expected squared error of each group, if it is shown."""
+        return np.asarray(self.bias**2 + self.choice**2 + self.noise**2)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Root mean squares over groups, those of which an exact answer is known; by how probably they are shown.
+
+    Args:
+        bias, choice, noise: the parts of the error.
+        rmse: the error of groups that are shown.
+        error: the same; but of counts and sums of private groups that of all groups, of which those that are
+            not shown are off by their whole number.
+    """
+
+    bias: float
+    choice: float
+    noise: float
+    rmse: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is expected with some limits and bounds.
+
+    Args:
+        limits: these.
+        shown: the chance of each group to be shown.
+        cells: by output.
+    """
+
+    limits: Limits
+    shown: Floats
+    cells: Mapping[str, Cell]
+
+    def totals(self, name: str) -> Totals:
+        """Return root mean squares of an output over all groups."""
+        cell = self.cells[name]
+        known = np.isfinite(cell.exact)
+        weights = np.where(known, self.shown, 0.0)
+
+        def mean(squares: Floats) -> float:
+            total, summed = float(weights.sum()), float((weights * np.where(weights, squares, 0.0)).sum())
+            return math.sqrt(summed / total) if total else math.nan
+
+        squares = cell.squares
+        rmse = error = mean(squares)
+        if cell.hidden and known.any():
+            of_all = weights * np.where(weights, squares, 0.0)
+            lost = (1 - self.shown) * np.where(known, cell.exact, 0.0) ** 2
+            error = math.sqrt(float((of_all + lost).sum()) / float(known.sum()))
+        return Totals(mean(cell.bias**2), mean(cell.choice**2), mean(cell.noise**2), rmse, error)
+
+
+class NonPrivateAnalysis(Displayed):
+    """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
+
+    Made by `Question.analyze`.
+
+    Args:
+        keys: of the groups.
+        outputs: the names of what is asked.
+        points: one for each combination of limits and bounds.
+        private_groups: whether groups may be left out.
+    """
+
+    def __init__(
+        self, keys: pa.Table, outputs: Sequence[str], points: Sequence[Point], private_groups: bool
+    ) -> None:
+        self.keys = keys
+        self.outputs: tuple[str, ...] = tuple(outputs)
+        self.points: tuple[Point, ...] = tuple(points)
+        self.private_groups = private_groups
+
+    def best(self, output: str | None = None) -> Limits:
+        """Return the limits with the smallest expected error.
+
+        Args:
+            output: of one output; without it over all, by the geometric mean of their errors.
+        Raises:
+            ParameterError: there is no such output.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> print(analysis.best())
+        rows=1
+        """
+        return self.points[self._best(self.outputs if output is None else [self._known(output)])].limits
+
+    def to_arrow(self, *, by_group: bool = False) -> pa.Table:
+        """Return the numbers, NOT PRIVATE: a row for each point and output; or for each group of these.
+
+        Args:
+            by_group: the bias of each group with its sign, its noise, and the chance that it is shown.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_arrow().select(["rows", "bias"]).to_pylist()  # who has 3 rows
+        [{'rows': 1, 'bias': 2.0}, {'rows': 2, 'bias': 1.0}, {'rows': 3, 'bias': 0.0}]
+        """
+        return self._by_group() if by_group else self._totals()
+
+    def to_pandas(self, *, by_group: bool = False) -> pandas.DataFrame:
+        """Return the numbers of `to_arrow` as a pandas data frame, NOT PRIVATE.
+
+        Args:
+            by_group: a row for each group too.
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_pandas()[["rows", "bias", "noise", "error"]].round(1)
+           rows  bias  noise  error
+        0     1   2.0    1.4    2.4
+        1     2   1.0    2.8    3.0
+        2     3   0.0    4.2    4.2
+        """
+        output.require("pandas", "pandas")
+        return self.to_arrow(by_group=by_group).to_pandas()
+
+    def to_polars(self, *, by_group: bool = False) -> polars.DataFrame:
+        """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE.
+
+        Args:
+            by_group: a row for each group too.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> analysis.to_polars().select("rows", "bias").rows()
+        [(1, 2.0), (2, 1.0), (3, 0.0)]
+        """
+        return output.to_polars(self.to_arrow(by_group=by_group))
+
+    def plot(self, path: str | Path) -> None:
+        """Draw a heat map of the errors for each output, NOT PRIVATE, to .png or .svg.
+
+        Args:
+            path: where to.
+        Raises:
+            ParameterError: the path is not admissible.
+            EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     analysis.plot(f"{folder}/errors.svg")
+        ...     os.listdir(folder)
+        ['errors.svg']
+        """
+        across = [
+            p.limits.groups if p.limits.total_rows is None else p.limits.total_rows for p in self.points
+        ]
+        groups = list(dict.fromkeys(across))
+        others = list(dict.fromkeys((p.limits.rows, p.limits.bounds) for p in self.points))
+        panels = []
+        for name in self.outputs:
+            found: dict[tuple[int, int], tuple[float, str]] = {}
+            for limit, p in zip(across, self.points, strict=True):
+                totals = p.totals(name)
+                place = others.index((p.limits.rows, p.limits.bounds)), groups.index(limit)
+                spread = math.hypot(totals.choice, totals.noise)
+                text = f"{_short(totals.error)}\n{_short(totals.bias)} | {_short(spread)}"
+                found[place] = totals.error, text
+            at = self._best([name])
+            best = self.points[at].limits
+            marked = others.index((best.rows, best.bounds)), groups.index(across[at])
+            panels.append(Cells(name, found, marked))
+        heat_map(
+            panels,
+            [_text(g) for g in groups],
+            [str(Limits(None, rows, bounds)) for rows, bounds in others],
+            path,
+            "NOT PRIVATE: for the owner of the table alone",
+            "at most so many rows of a unit" if self._of_all else "at most so many groups of a unit",
+            "error (root mean square over groups); below it bias | choice and noise; the smallest is framed",
+        )
+
+    def __repr__(self) -> str:
+        groups = f", {self.keys.num_rows:,} groups" if self.keys.num_columns else ""
+        what = f"{len(self.points)} limits{groups}"
+        return f"NonPrivateAnalysis({what}: exact numbers of rows, for their owner alone)"
+
+    def __str__(self) -> str:
+        """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
+        return f"{NOT_PRIVATE}\n\n{self._card().text().partition(_BLANK)[2]}"
+
+    def _card(self) -> Card:
+        names, *rows = self._errors
+        title = "Errors to be expected, by limits: of each output, in brackets its bias and its spread"
+        best = f"Smallest error of {'; of '.join(self._smallest)}."
+        return Card(title, [Rows(names, rows, left=0), Sentences([best])], NOT_PRIVATE)
+
+    @property
+    def _errors(self) -> list[list[str]]:
+        """Names, then a row for each point: the error of each output, in brackets bias and spread."""
+        names = ["groups", "rows", "total_rows", "bounds"]
+        shown = [
+            [*map(_text, (p.limits.groups, p.limits.rows, p.limits.total_rows)), p.limits.bounds_text]
+            for p in self.points
+        ]
+        used = [i for i in range(len(names)) if any(row[i] for row in shown)]
+        head = [names[i] for i in used] + (["groups shown"] if self.private_groups else [])
+        table = [head + [f"{n} (bias, spread)" for n in self.outputs]]
+        for p, texts in zip(self.points, shown, strict=True):
+            row = [texts[i] for i in used]
+            if self.private_groups:
+                row.append(f"{p.shown.sum():.4g} of {len(p.shown):,}")
+            for name in self.outputs:
+                t = p.totals(name)
+                spread = math.hypot(t.choice, t.noise)
+                row.append(f"{_short(t.error)} ({_short(t.bias)}, {_short(spread)})")
+            table.append(row)
+        return table
+
+    @property
+    def _smallest(self) -> list[str]:
+        """The limits with the smallest errors."""
+        best = [f"{name}: {self.best(name)}" for name in self.outputs]
+        if len(best) > 1:
+            best.append(f"all: {self.best()}")
+        return best
+
+    @property
+    def _of_all(self) -> bool:
+        """Whether a unit's rows in all groups together are limited."""
+        return self.points[0].limits.total_rows is not None
+
+    def _known(self, name: object) -> str:
+        if name not in self.outputs:
+            near = nearest(str(name), self.outputs)
+            hint = f", such as {near!r}" if near else ""
+            raise ParameterError("output", name, f"one of {', '.join(self.outputs)}{hint}")
+        return str(name)
+
+    def _best(self, names: Iterable[str]) -> int:
+        """Return the point with the smallest geometric mean of errors; of equal ones the first."""
+        scores = []
+        for point in self.points:
+            errors = [point.totals(name).error for name in names]
+            logs = [math.log(max(e, 1e-300)) if math.isfinite(e) else math.inf for e in errors]
+            scores.append(sum(logs) / len(logs))
+        return int(np.argmin(scores))
+
+    def _of_points(self) -> dict[str, list[Any]]:
+        return {
+            "point": list(range(len(self.points))),
+            "groups": [p.limits.groups for p in self.points],
+            "rows": [p.limits.rows for p in self.points],
+            "total_rows": [p.limits.total_rows for p in self.points],
+            "bounds": [p.limits.bounds_text for p in self.points],
+        }
+
+    def _totals(self) -> pa.Table:
+        rows = []
+        for i, p in enumerate(self.points):
+            limits = {name: values[i] for name, values in self._of_points().items()}
+            for name in self.outputs:
+                t = p.totals(name)
+                rows.append(limits | {"groups_shown": float(p.shown.sum()), "output": name} | vars(t))
+        whole = dict.fromkeys(("point", "groups", "rows", "total_rows"), pa.int64())
+        texts = dict.fromkeys(("bounds", "output"), pa.string())
+        names = ["point", "groups", "rows", "total_rows", "bounds", "groups_shown", "output"]
+        names += ["bias", "choice", "noise", "rmse", "error"]
+        types = {**dict.fromkeys(names, pa.float64()), **whole, **texts}
+        return pa.Table.from_pylist(rows, pa.schema([(name, types[name]) for name in names]))
+
+    def _by_group(self) -> pa.Table:
+        size = len(self.points[0].shown)
+        tables = []
+        for i, p in enumerate(self.points):
+            for name in self.outputs:
+                cell = p.cells[name]
+                limits = {n: values[i] for n, values in self._of_points().items()}
+                given: dict[str, Any] = {}
+                for column, value in limits.items():
+                    kind = pa.string() if column == "bounds" else pa.int64()
+                    given[column] = pa.repeat(pa.scalar(value, kind), size)
+                given["output"] = pa.repeat(pa.scalar(name, pa.string()), size)
+                numbers = {
+                    "shown": p.shown, "exact": cell.exact, "bias": cell.bias, "choice": cell.choice,
+                    "noise": cell.noise, "rmse": np.sqrt(cell.squares),
+                }  # fmt: skip
+                given |= {n: arrow_column(np.asarray(v, np.float64)) for n, v in numbers.items()}
+                keys = dict(zip(self.keys.column_names, self.keys.columns, strict=True))
+                tables.append(pa.table(keys | given))
+        return pa.concat_tables(tables)
+
+
+def _short(value: float) -> str:
+    """Write three digits, and those before the point.
+
+    >>> _short(2186.4), _short(0.83412), _short(12345678.0), _short(2.0)
+    ('2,186', '0.834', '12,345,678', '2')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
+
+
+def _text(limit: int | None) -> str:
+    return "" if limit is None else f"{limit:,}"

@@ -1,0 +1,272 @@
+"""Bounds of values from noisy histograms: where values are, and then how far they go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.dataclass import dataclass
+from sfumato.guidance.automatic.tail import FINE, Floats, Side
+from sfumato.query.aggregates import LARGEST_MAGNITUDE
+
+# Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
+# be close together, once more.
+PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
+# Where there are more units than so many scales of the first look's noise, the looks after it tell as much
+# with less of the share: ever less with the fourth root, down to a half of it, in steps that sums of years
+# keep short.
+_FEW, _LEAST_REST, _STEPS = 120.0, Fraction(1, 2), 64
+LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
+# Octaves up to here have a bin each; beyond, several have one together.
+_USUAL, _TOGETHER = 64, 8
+_APART = 1.25  # how many times each other ends of magnitudes and the powers of two next to them are at least
+_OCTAVES_AROUND = 6
+# Bins of the same width: so many that each has some times the scale of the noise.
+_LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
+# How often noise is taken for values nearer to zero than the others: seldom, as values that are close
+# together, as years are, would get bounds from zero on. Where there are some, the next look sees them.
+_INWARDS = 1e-9
+_CLOSE = 8.0  # values of one sign, the largest no more times the smallest
+_RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which they are looked at more closely
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Noisy numbers of units in bins, the first and the last of which hold all that is beyond them.
+
+    Args:
+        edges: of the bins, one more than these.
+        counts: noisy numbers.
+        scale: of each number's Laplace noise.
+    """
+
+    edges: Floats
+    counts: Floats
+    scale: float
+
+    def from_centre(self, centre: float) -> tuple[Side, Side]:
+        """Return the bins below a centre and those above, outwards from it, without one that it is within."""
+        below = int(np.searchsorted(self.edges, centre, side="right")) - 1
+        above = int(np.searchsorted(self.edges, centre))
+        ones = np.ones(len(self.counts), np.int64)
+        return (
+            Side(centre - self.edges[below::-1], self.counts[:below][::-1], ones[:below], self.scale),
+            Side(self.edges[above:] - centre, self.counts[above:], ones[above:], self.scale),
+        )
+
+    @property
+    def middle(self) -> float:
+        """An edge near the median."""
+        below = np.maximum.accumulate(np.cumsum(self.counts))
+        at = int(np.searchsorted(below, below[-1] / 2)) if below[-1] > 0 else len(self.counts) // 2
+        return float(self.edges[min(at, len(self.edges) - 2)])
+
+
+# Gives a noisy histogram with edges, for a part of what may be spent.
+Look = Callable[[Floats, Fraction], Histogram]
+
+
+def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool = False) -> Floats:
+    """Return edges for the first look: zero, and magnitudes of both signs.
+
+    Args:
+        magnitudes: the smallest and the largest that are known; None where nobody knows.
+        whole: whether values are whole numbers.
+        wide: whether these may have more than 64 bits.
+    """
+    up: Floats
+    if magnitudes is not None:
+        least, most = map(float, magnitudes)
+        # Powers of two, of which none is next to an end: what is known makes no look worse.
+        powers = np.exp2(np.arange(math.ceil(math.log2(least)), math.floor(math.log2(most)) + 1.0))
+        inside = powers[(powers > least * _APART) & (powers < most / _APART)]
+        up = np.array([least, *inside, most], dtype=np.float64)
+    elif whole:
+        up = np.exp2(np.arange(65, dtype=np.float64))
+        if wide:
+            up = np.append(up, np.exp2(np.arange(64.0 + _TOGETHER, 129.0, _TOGETHER)))
+    else:
+        last = math.floor(math.log2(LARGEST_MAGNITUDE))
+        far = np.arange(_USUAL + _TOGETHER, last, _TOGETHER)
+        up = np.exp2(np.concatenate([-far[::-1], np.arange(-_USUAL, _USUAL + 1.0), far]))
+        up = np.append(up, float(LARGEST_MAGNITUDE))
+    return np.concatenate([-up[::-1], [0.0], up])
+
+
+def find_bounds(
+    look: Look,
+    edges: Floats,
+    noise: float,
+    fixed: tuple[float | None, float | None] = (None, None),
+    *,
+    sparing: bool = True,
+) -> tuple[float, float]:
+    """Return bounds with which noise and what is cut off are together about as small as they can be.
+
+    Args:
+        look: gives noisy histograms.
+        edges: of the first one, symmetric around zero.
+        noise: deviation of a total's noise, for bounds that are one apart.
+        fixed: bounds that are known.
+        sparing: whether looks at many units take less than their parts, as what is left goes to the answer.
+    """
+    first = look(edges, PARTS[0])
+    lower, upper = _reached(first)
+    units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
+    rest = _rest(units / first.scale) if sparing else Fraction(1)
+    near, far = sorted((abs(lower), abs(upper)))
+    if lower * upper > 0 and far <= _CLOSE * near:
+        low, high = _close(look, first, (lower, upper), units, rest, noise, fixed)
+    else:
+        up = _finer(edges[edges > 0], far)
+        seen = look(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
+        low, high = _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
+    return max(low, float(edges[0])), min(high, float(edges[-1]))
+
+
+def _rest(units: float) -> Fraction:
+    """Return how much of their parts looks after the first have, by units in scales of its noise."""
+    part = (_FEW / max(units, _FEW)) ** 0.25
+    return max(Fraction(math.ceil(part * _STEPS), _STEPS), _LEAST_REST)
+
+
+def _close(
+    look: Look,
+    first: Histogram,
+    reached: tuple[float, float],
+    units: float,
+    rest: Fraction,
+    noise: float,
+    fixed: tuple[float | None, float | None],
+) -> tuple[float, float]:
+    """Return bounds of values of one sign that are close together: around them bins have one width.
+
+    Args:
+        look, noise, fixed: as of `find_bounds`.
+        first: the first look.
+        reached: between which of its edges there are values.
+        units: how many there are, about.
+        rest: how much of their parts looks have.
+    """
+    edges, (low, high) = first.edges, reached
+    looks = [first]
+    for part in (part * rest for part in PARTS[1:]):
+        width = high - low
+        if not width > 0:  # float64 has no other number there
+            break
+        each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
+        bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
+        if len(looks) == 1:
+            out = width * 2 ** (np.arange(FINE * 3) / FINE)
+            even = np.linspace(low - width / 2, high + width / 2, bins + 1)
+            around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), edges[0], edges[-1]))
+        else:
+            around = _divided(looks[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
+        if len(around) < bins:  # float64 has hardly any more between them
+            break
+        seen = look(around, part)
+        centre = seen.middle
+        sides = [side.coarse() for side in seen.from_centre(centre)]
+        # Where values are seen on one side of the middle, less is enough to see them on the other. Where not
+        # even that is there, they are as far as a look before saw any, or all on one side.
+        inside = any(side.last_run() for side in sides)
+        if inside:
+            down, up = (_seen_before(looks, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1))
+            low, high = centre - down, centre + up
+        before = looks[-1] if len(looks) > 1 else None
+        low, high = _bounded(seen, centre, (low, high), noise, fixed, before, inside)
+        looks.append(seen)
+        if high - low > width * _RESOLVED * 2 / bins:
+            break
+    # No values were seen on the other side of zero: where a closer look sees all of them there, it is noise.
+    low, high = (max(low, 0.0), high) if reached[0] > 0 else (low, min(high, 0.0))
+    return (low, high) if low < high else reached
+
+
+def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: float) -> float:
+    """Return how far the last look that saw values on one side of a centre saw them; else what is nearest.
+
+    In the bin that has the centre nothing is on either side.
+    """
+    for one in reversed(looks):
+        bins = one.from_centre(centre)[side].coarse()
+        run = bins.last_run(inside=True)
+        if run is not None:
+            return float(bins.edges[run[0] + 1])
+    return nearest
+
+
+def _finer(edges: Floats, far: float) -> Floats:
+    """Return edges some octaves around a distance, and others between: bins that make up those of before."""
+    ends = np.array([far * 2.0**-_OCTAVES_AROUND * (1 + 1e-9), far * 2.0**_OCTAVES_AROUND * (1 - 1e-9)])
+    first, last = np.searchsorted(edges, ends)
+    kept = edges[max(first - 1, 0) : last + 1]
+    pieces = np.maximum(np.ceil(FINE * np.log2(kept[1:] / kept[:-1]) - 1e-9), 1).astype(int)
+    between = [
+        start * (end / start) ** (np.arange(parts) / parts)
+        for start, end, parts in zip(kept[:-1], kept[1:], pieces, strict=True)
+    ]
+    return np.concatenate([*between, kept[-1:]])
+
+
+def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
+    """Return edges, between two ends about a width apart, of bins that make up those of before."""
+    first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
+    between = [
+        np.linspace(start, end, max(round(min((end - start) / width, 2 * _MOST_EVEN)), 1), endpoint=False)
+        for start, end in zip(edges[first:last], edges[first + 1 : last + 1], strict=True)
+    ]
+    return np.unique(np.concatenate([edges[:first], *between, edges[last:]]))
+
+
+def _reached(seen: Histogram) -> tuple[float, float]:
+    """Return between which edges there are values: where they are the most likely, if too few are seen."""
+    ends, sides = [], [side.coarse() for side in seen.from_centre(0.0)]
+    for side, sign in zip(sides, (-1, 1), strict=True):
+        last = side.last_run()
+        if last is not None:
+            turned = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.terms[::-1], side.scale)
+            inwards = turned.run_beyond_noise(_INWARDS)
+            first = len(side.counts) - 1 - (last if inwards is None else inwards)[0]
+            ends += [sign * side.edges[min(first, last[0])], sign * side.edges[last[0] + 1]]
+    if not ends:
+        (_, first, end), sign = min(
+            (side.likeliest_run(), sign) for side, sign in zip(sides, (-1, 1), strict=True)
+        )
+        ends = [sign * sides[sign > 0].edges[at] for at in (first, end)]
+    return float(min(ends)), float(max(ends))
+
+
+def _bounded(
+    seen: Histogram,
+    centre: float,
+    found: tuple[float, float],
+    noise: float,
+    fixed: tuple[float | None, float | None],
+    before: Histogram | None = None,
+    inside: bool = False,
+) -> tuple[float, float]:
+    """Return bounds on both sides of a centre; those found so far, where no values are seen now.
+
+    Args:
+        seen: the latest look.
+        centre: from which distances are counted.
+        found: the bounds so far.
+        noise, fixed: as of `find_bounds`.
+        before: the look before.
+        inside: whether values are seen on one side of the centre, which is their middle.
+    """
+    below, above = (side.coarse() for side in seen.from_centre(centre))
+    wider = (None, None) if before is None else before.from_centre(centre)
+    ends = (end if known is None else known for end, known in zip(found, fixed, strict=True))
+    down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), ends, strict=True))
+    for _ in range(2):
+        if fixed[1] is None:
+            up = above.bound(noise, down, up, wider[1], inside)
+        if fixed[0] is None:
+            down = below.bound(noise, up, down, wider[0], inside)
+    return centre - down, centre + up

@@ -1,0 +1,158 @@
+"""From a question that leaves something to its release to one that does not: by noisy looks, at a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import QueryError
+from sfumato.guidance.automatic.bounds import LEAST_LOOK, find_bounds
+from sfumato.guidance.automatic.limit_search import find_limits
+from sfumato.guidance.automatic.look_budget import Means
+from sfumato.guidance.automatic.looking import Aggregates, Looking, Values, bounded, check_looks, open_values
+from sfumato.guidance.expected_error import per_width
+from sfumato.noise import Words
+from sfumato.plan.plan import Plan
+from sfumato.query.aggregates import (
+    Automatic,
+)
+from sfumato.query.engine import Engine
+from sfumato.query.inferred_parameters import Found
+from sfumato.query.query import Query
+from sfumato.release.release import check_error_columns
+
+if TYPE_CHECKING:
+    from sfumato.api.table import Table
+
+# Of what looks cost, limits take a third where there are bounds to be found as well.
+_OF_LIMITS = Fraction(1, 3)
+
+
+def check_nothing_left(aggregates: Aggregates, limits: Collection[str], what: str) -> None:
+    """Refuse to plan a question that leaves something to its release.
+
+    Raises:
+        QueryError: it does.
+    """
+    if limits:
+        raise QueryError(
+            f"{what}: {' and '.join(limits)} of bound are 'auto', so that only a release finds them, by a "
+            "noisy look at the rows. Give numbers, or release"
+        )
+    for name, asked in aggregates:
+        if isinstance(asked, Automatic):
+            raise QueryError(
+                f"{what}: the bounds of {name} are 'auto', so that only a release finds them, by a noisy "
+                "look at the rows. Give lower= and upper=, or release"
+            )
+
+
+@dataclass(frozen=True)
+class Automatically:
+    """A question that leaves bounds or limits to its release.
+
+    Args:
+        table: the rows, and which limits are to be found.
+        query: the question, with bounds and limits that stand in for those that are to be found.
+        aggregates: what is asked.
+    """
+
+    table: Table[Any]
+    query: Query
+    aggregates: Aggregates
+
+    @property
+    def engine(self) -> Engine[Any]:
+        """What reads the rows."""
+        return self.table._engine
+
+    def plan(
+        self,
+        means: Means,
+        *,
+        check: Callable[[Plan], Plan] = lambda plan: plan,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> Plan:
+        """Look at the rows, and return the plan of the rest with what was found.
+
+        All that depends on the question alone is checked before the first look is drawn.
+
+        Args:
+            means: what looks and the answer may cost, and what pays.
+            check: gives the whole plan of one with stand-ins, or refuses what else cannot be.
+            confidence: of error bars beside the outputs, for which there must be names.
+            unsafe_words: a source of random words for tests.
+        Raises:
+            QueryError, ParameterError, BudgetError, RefusalError: as of a release.
+        """
+        check_looks(self.engine)
+        # With stand-ins: what it refuses, it refuses before a row is read.
+        trial = means.answer(self.query, means.looks)
+        if confidence is not None:
+            check_error_columns(trial, confidence)
+        self.engine.check_release(check(trial), unsafe_words)
+        values = open_values(self.aggregates, self.query.max_rows)
+        of_limits = means.looks * (_OF_LIMITS if values else 1)
+        limits = find_limits(self.table, self.query, of_limits) if self.table._auto_limits else None
+        for_bounds = means.looks - (of_limits if limits is not None else 0)
+        looks, each = self._looks(values, for_bounds, unsafe_words)
+        first = [] if limits is None else [*limits.look.plans]
+        first += [
+            one.plan(one.edges, each * LEAST_LOOK) for one in looks.values() if one.known is None
+        ]  # which refuses what cannot be looked at
+        means.begin([*first, check(trial)])
+        query, told = self.query, tuple[Found, ...]()
+        if limits is not None:
+            means.pay_look(limits.look.plans)
+            query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
+            told = (one_found,)
+            trial = means.answer(query, means.looks)
+            values = open_values(self.aggregates, query.max_rows)
+        looks, each = self._looks(values, for_bounds, unsafe_words)
+        found = {}
+        for value, looking in looks.items():
+            noise = max(per_width(trial, name) for name, other in values.items() if other == value)
+            found[value] = self._found(value, looking, each, noise, means.pay_look)
+        asked = bounded(self.aggregates, {name: found[value][0] for name, value in values.items()})
+        told += tuple(one_found for _, one_found in found.values())
+        spent = sum((f.epsilon for f in told), Fraction(0))
+        plan = check(means.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
+        means.pay_answer(plan)
+        return replace(plan, found=told)
+
+    def _looks(
+        self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None
+    ) -> tuple[dict[Values, Looking], Fraction]:
+        """Return a look at each different kind of values, and what each may cost."""
+        different = dict.fromkeys(values.values())
+        each = epsilon / max(len(different), 1)
+        part = self.table._part
+        return {value: Looking(self.engine, self.query, part, value, words) for value in different}, each
+
+    def _found(
+        self,
+        value: Values,
+        looking: Looking,
+        epsilon: Fraction,
+        noise: float,
+        pay: Callable[[Sequence[Plan]], None],
+    ) -> tuple[tuple[Fraction, Fraction], Found]:
+        """Return bounds, and what they cost."""
+        drawn = list[Plan]()
+        ends: tuple[float | Fraction, float | Fraction]
+        if looking.known is not None:
+            ends = looking.known
+        else:
+
+            def look(edges: Any, part: Fraction) -> Any:
+                drawn.append(looking.plan(edges, epsilon * part))
+                pay(drawn[-1:])
+                return looking.look(edges, epsilon * part)
+
+            ends = find_bounds(look, looking.edges, noise, value.fixed)
+        both = value.within(ends)
+        return both, Found.from_plans(f"bounds of the {value.told}", tuple(map(float, both)), drawn)

@@ -1,0 +1,224 @@
+"""A noisy distribution of what privacy units contribute, and the limits that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import exp, sqrt
+from typing import Any
+
+from sfumato.dataclass import dataclass
+from sfumato.plan.plan import Plan
+from sfumato.query.aggregates import Aggregate, count_units, histogram
+
+# Limits to choose from: each number up to 6, then steps of about a quarter or a third, and of ten at the end.
+LIMITS = (
+    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500),
+    *(1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000),
+)
+# A limit that so many units are within is large enough.
+ENOUGH = 0.95
+# Beyond a limit that so many are within, what looks like units is mostly noise.
+NEARLY_ALL = 0.98
+# A bin with fewer units than so many deviations of its noise has none, as far as anybody knows.
+NOISE = 1.5
+# Nor is a limit chosen for fewer than this part of the units.
+FEW = 0.001
+# So many bins side by side have units for sure if they have more than so many deviations of their noise.
+SURE = {1: 4, 2: 4, 4: 4}
+# The same of bins anywhere, of which there are many: beyond the last that has units for sure is noise alone.
+SURE_ANYWHERE = 7
+# A tail falls with the square of what units have, at least: one that falls less has no end.
+_LIGHTEST = 2.0
+_TOO_FEW = 3.0  # deviations of noise, by which the next bin has fewer: there the tail ended
+_PERHAPS = 0.25  # deviations of noise that may hide units
+_NEARLY = 3.0  # times the mean length of a tail: 95% of it
+UNITS = "units"
+
+
+def histograms(columns: Mapping[str, str]) -> dict[str, Aggregate]:
+    """Return what is asked of a table with one row for each unit.
+
+    Args:
+        columns: of whole numbers from 1, by what they are of: their distributions are asked.
+    """
+    edges = [1, *(limit + 1 for limit in LIMITS)]
+    found: dict[str, Aggregate] = {UNITS: count_units()}
+    return found | {
+        of: histogram(column, edges, outside="count", per="unit") for of, column in columns.items()
+    }
+
+
+@dataclass(frozen=True)
+class Tail:
+    """About so many units have each number beyond one, fewer by a rate with each number more.
+
+    Args:
+        start: the tail has units beyond it.
+        density: units with as much as `start`.
+        rate: the part of these that have one more, below 1.
+    """
+
+    start: int
+    density: float
+    rate: float
+
+    @property
+    def units(self) -> float:
+        """How many units there are."""
+        return self.density * self.rate / (1 - self.rate)
+
+    def beyond(self, limit: int) -> float:
+        """Return how much all units of the tail have together beyond a limit."""
+        more = max(limit - self.start, 0)
+        units = self.units * self.rate**more
+        return units * (max(self.start - limit, 0) + 1 / (1 - self.rate))
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Noisy numbers of units by something that each has, as a number of groups.
+
+    Args:
+        units: the noisy number of all.
+        within: of each of `LIMITS`, those that have so much, and more than the limit before.
+        deviation: of the noise of each of `within`.
+        most: what nobody has more than, where that is known.
+    """
+
+    units: float
+    within: tuple[float, ...]
+    deviation: float
+    most: int | None = None
+
+    def of_at_most(self, most: int) -> Distribution:
+        """Return the same where nobody has more than so much, so that what looks like it is noise."""
+        end = next((i for i, limit in enumerate(LIMITS) if limit >= most), len(LIMITS) - 1)
+        within = tuple(number if i <= end else 0.0 for i, number in enumerate(self.within))
+        return Distribution(self.units, within, self.deviation, most)
+
+    @property
+    def enough(self) -> int:
+        """The smallest limit that enough units are within, as far as the noise tells."""
+        return self._within(ENOUGH)
+
+    @property
+    def surely_enough(self) -> int:
+        """The smallest limit that enough units are within, although noise may have made them too many."""
+        return self._within(ENOUGH, -2.0)
+
+    def _within(self, part: float, doubt: float = 1.0) -> int:
+        """Return the smallest limit that a part of the units are within, as far as the noise tells.
+
+        Args:
+            part: of the units.
+            doubt: deviations that their sum is taken to be too small by.
+        """
+        found = 0.0
+        for i, (limit, number) in enumerate(zip(LIMITS, self.within, strict=True), 1):
+            found += number
+            # One deviation more: noise is no reason for a limit that is far larger.
+            if found + doubt * self.deviation * sqrt(i) >= part * self.units:
+                return limit
+        return LIMITS[-1]
+
+    @property
+    def _last(self) -> int:
+        """The largest limit up to which bins have units: nearly all, and what is sure right beyond them."""
+        # Sums of many noises may stay too small up to the largest limit: nothing sure is there then.
+        end = min(LIMITS.index(self._within(NEARLY_ALL)) + 1, self._sure)
+        more, few = 1, FEW * self.units
+        while more:
+            more = next(
+                (
+                    bins
+                    for bins, most in SURE.items()
+                    if sum(self.within[end : end + bins]) > max(most * self.deviation * sqrt(bins), few)
+                ),
+                0,
+            )
+            end = min(end + more, len(LIMITS))
+        return LIMITS[end - 1]
+
+    @property
+    def _sure(self) -> int:
+        """How many bins there are up to the last that surely has units, by itself or with some before it.
+
+        Where none has, all units may surely be in the first ones: up to where their sum stands out most.
+        """
+        ends = [
+            end
+            for end in range(1, len(self.within) + 1)
+            for bins in SURE
+            if sum(self.within[max(end - bins, 0) : end]) > SURE_ANYWHERE * self.deviation * sqrt(bins)
+        ]
+        bins = range(1, len(self.within) + 1)
+        return max(ends, default=max(bins, key=lambda end: sum(self.within[:end]) / sqrt(end)))
+
+    @cached_property
+    def mean(self) -> float:
+        """About how much units have on average, those beyond what is enough as much as that."""
+        units = sum(number for _, number in self._sizes) + self._tail.units
+        whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
+        return max(whole / max(units, 1e-9), 1.0)
+
+    def lost(self, limit: int) -> float:
+        """Return about the share of all that units have together which is beyond a limit."""
+        whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
+        beyond = sum(max(size - limit, 0.0) * number for size, number in self._sizes)
+        beyond += self._tail.beyond(limit)
+        return beyond / whole if whole > 0 else 0.0
+
+    @cached_property
+    def _tail(self) -> Tail:
+        """What noise hides beyond the last bin that is seen: none, unless the bins before fall slowly.
+
+        What is cut has no error bar, and noise has. So bins that fall slowly are taken to go on as they fall
+        where noise begins, as far as the next bins have as many, or noise may hide them.
+        """
+        none = Tail(0, 0.0, 0.0)
+        seen = [
+            (before + 1, limit, number)
+            for before, limit, number in zip((0, *LIMITS), LIMITS, self.within, strict=False)
+            if number > max(NOISE * self.deviation, FEW * self.units) and limit <= self._last
+        ]
+        if len(seen) < 2 or seen[-1][1] >= (LIMITS[-1] if self.most is None else self.most):
+            return none
+        (start, end, fewer), (first, last, number) = seen[-2:]
+        density, apart = number / (last - first + 1), (first + last - start - end) / 2
+        rate = min((density * (end - start + 1) / fewer) ** (1 / apart), exp(-_LIGHTEST / last))
+        tail = Tail(last, density, rate)
+        place = LIMITS.index(last) + 1
+        following = tail.units * (1 - rate ** (LIMITS[place] - last))
+        if following > self.within[place] + _TOO_FEW * self.deviation:
+            return none
+        # Of the bins that nearly all of the tail would be in, no more than these have.
+        reach = last + _NEARLY / (1 - rate)
+        hidden = [n for limit, n in zip(LIMITS, self.within, strict=True) if last < limit <= reach]
+        most = max(sum(hidden), 0.0) + _PERHAPS * self.deviation * sqrt(max(len(hidden), 1))
+        return Tail(last, density * min(1.0, most / tail.units), rate)
+
+    @cached_property
+    def _sizes(self) -> list[tuple[float, float]]:
+        """How much units have in each bin, and about how many there are; those of noise alone left out."""
+        found, before, last = [], 0, self._last
+        for limit, number in zip(LIMITS, self.within, strict=True):
+            if limit <= last and number > max(NOISE * self.deviation, FEW * self.units):
+                found.append(((before + 1 + limit) / 2, number))
+            before = limit
+        return found
+
+
+def distributions(plan: Plan, row: Mapping[str, Any]) -> dict[str, Distribution]:
+    """Return the distributions that a released row has, by what they are of.
+
+    Args:
+        plan: of the release, whose query has `histograms`.
+        row: the released numbers, by output.
+    """
+    deviation, found = max(plan.deviations.values()), dict[str, Distribution]()
+    for name, aggregate in plan.query.aggregates:
+        if name != UNITS:
+            within = aggregate.outputs(name)[1:-1]  # between those with 0 and those beyond all limits
+            found[name] = Distribution(row[UNITS], tuple(row[one] for one in within), deviation)
+    return found

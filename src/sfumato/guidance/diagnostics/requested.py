@@ -1,0 +1,456 @@
+"""The noisy numbers from which the shifts of outputs follow, and how.
+
+Every output is a function of sums over rows, or over the groups of each unit. With limits and bounds it is a
+function of sums of clamped values over the parts of rows that count; without them, of sums of values that are
+clamped much further out, over all rows. All groups are taken together. Proof: docs/proofs/diagnostics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+from sfumato.dataclass import dataclass
+from sfumato.guidance.diagnostics.shifts import (
+    ZERO,
+    Basis,
+    Ends,
+    Question,
+    bases,
+    basis,
+    clip,
+    linear,
+    part_of,
+    plus,
+    quantile,
+    shares,
+    sides,
+    statistic,
+    times,
+    total,
+)
+from sfumato.guidance.diagnostics.unit_records import (
+    Column,
+    Columns,
+    Counting,
+    Names,
+    Records,
+    double,
+    if_all,
+    number_of,
+)
+from sfumato.noise.noise_sums import Interval
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.plan import Plan
+from sfumato.query.aggregates import (
+    Aggregate,
+    Combination,
+    CountDistinct,
+    CountPrivacyUnits,
+    CountRows,
+    Derived,
+    Difference,
+    InBins,
+    Mean,
+    OfColumns,
+    Quantiles,
+    Ratio,
+    StandardDeviation,
+    Stratified,
+    Sum,
+    Variance,
+    VectorMean,
+    VectorSum,
+    Weighted,
+    WeightedSum,
+    Weights,
+    vector_sum,
+)
+from sfumato.query.aggregates.stratified_proportion import LimitEstimate, StandardErrorEstimate
+from sfumato.query.schema import Kind, quoted
+from sfumato.transformations import Edges, UnitSum
+from sfumato.transformations.grid import exponent_of
+
+MOST_PLACES = 250  # between which quantiles are looked for, if values are whole numbers
+PLACES = 80  # within the bounds, if they are not
+MOST_PAIRS = 12  # of columns, whose products are in one vector
+STEPS = 40  # bits of a bound of vectors, which are added up in whole steps
+ENOUGH = "with a limit of values that about 95% of units are within"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An aggregate of rows, or of units in groups.
+
+    Args:
+        columns: what it is made of.
+        vector: SQL of a list of numbers that are not below 0 and add up to 1 at most; empty for bins.
+        aggregate: the bins.
+    """
+
+    columns: Columns
+    vector: tuple[str, ...] = ()
+    aggregate: Aggregate | None = None
+
+    def of_at_most(self, most: int, name: str) -> Aggregate:
+        """Return it where a unit counts with at most so many rows."""
+        if self.aggregate is not None:
+            return self.aggregate
+        return vector_sum(name, length=len(self.vector), bound=most, norm="l1")
+
+
+@dataclass
+class Request:
+    """Everything that is requested for the shifts of outputs.
+
+    Args:
+        plan: of the release.
+        names: makes names of columns.
+    """
+
+    plan: Plan
+    names: Names
+    asked: dict[str, Asked] = field(default_factory=dict)
+    distinct: dict[str, CountDistinct] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.query = self.plan.query
+        self.limits = dict(self.query.binding_limits)
+        self.made = Counting(self.names, self.query.schema, self.limits)
+        known: dict[str, Question] = {}
+        for name, aggregate in self.query.measured:
+            if self._shifts(aggregate.each):
+                known |= {one.output: one for one in self._of(name, aggregate.each)}
+                self.left += [one for one in aggregate.outputs(name) if one not in known]
+        self.questions += known.values()
+        for name, aggregate in self.query.aggregates:
+            if isinstance(aggregate, Derived) and any(
+                one in known or one in self.left for one in aggregate.of
+            ):
+                made = self._derived(name, aggregate, known)
+                self.questions += [] if made is None else [made]
+                self.left += aggregate.outputs(name) if made is None else []
+
+    def without(self, failed: Sequence[str]) -> None:
+        """Leave out what cannot be asked, and the outputs that follow from it."""
+        for name in failed:
+            del self.asked[name]
+        there = {number for name, one in self.asked.items() for number in self.numbers(name, one)}
+        there |= {f"{name}_{end}" for name in self.distinct for end in ("few", "most")}
+        lost = [one for one in self.questions if not all(there >= weights.keys() for weights in one.sums)]
+        self.left += [one.output for one in lost]
+        self.questions = [one for one in self.questions if one not in lost]
+
+    @staticmethod
+    def numbers(name: str, asked: Asked) -> tuple[str, ...]:
+        """Return the names of the noisy numbers of an aggregate."""
+        if asked.aggregate is not None:
+            return asked.aggregate.outputs(name)
+        return tuple(f"{name}[{i}]" for i in range(len(asked.vector)))
+
+    def _shifts(self, aggregate: Aggregate) -> bool:
+        """Whether limits or bounds may shift an output."""
+        limits = self.limits.keys() - (set() if self._by_row(aggregate) else {"rows"})
+        return bool(limits or aggregate.clamps(self.query.schema) or aggregate.limits_values)
+
+    def _by_row(self, aggregate: Aggregate) -> bool:
+        """Whether rows count; else each unit counts once in a group."""
+        of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
+        if isinstance(of, Sum):
+            return of.column not in {s.column for s in self.plan.statistics if isinstance(s, UnitSum)}
+        return of.needs_rows
+
+    def _of(self, name: str, aggregate: Aggregate) -> list[Question]:
+        """Return what is requested for the shifts of an aggregate."""
+        weights = aggregate.weights if isinstance(aggregate, Weighted) else None
+        of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
+        by_row = self._by_row(aggregate)
+        if isinstance(of, CountDistinct):
+            return [self._distinct(name, of)]
+        if isinstance(of, Quantiles):
+            return self._quantiles(name, of)
+        if isinstance(of, InBins):
+            return self._bins(name, of, self.made.rows([], weights, by_row))
+        if isinstance(of, VectorSum):
+            return self._vectors(name, of, by_row)
+        if isinstance(of, CountRows | CountPrivacyUnits):
+            columns = [of.column] if isinstance(of, CountRows) and of.column else []
+            return [self._counted(name, self.made.rows(columns, weights, by_row))]
+        binds = of.clamps(self.query.schema)
+        if not by_row:
+            ((column, low, high),) = of.bounds
+            made = Columns(self.names, True)
+            number = made.row(number_of(column))
+            records, share = self.made.once(made, made.pair(f"count({number})"))
+            value = made.pair(f"sum({number})")
+            return [self._sum(name, records, Column(value, float(low), float(high), binds, share(value)))]
+        records = self.made.rows([c for c, _, _ in of.bounds], weights, True)
+        blocks = [
+            Column(records.columns.row(number_of(c)), float(low), float(high), binds)
+            for c, low, high in of.bounds
+        ]
+        if isinstance(of, Sum):
+            return [self._sum(name, records, blocks[0])]
+        if isinstance(of, Mean | Variance | StandardDeviation | OfColumns):
+            return self._moments(of.outputs(name), of, records, blocks)
+        return []
+
+    def _vector(self, columns: Columns, entries: Sequence[str]) -> tuple[str, ...]:
+        """Request a vector; return the names of its entries."""
+        return self._request(Asked(columns, tuple(entries)))
+
+    def _request(self, asked: Asked) -> tuple[str, ...]:
+        name = next((name for name, one in self.asked.items() if one == asked), None)
+        if name is None:
+            name = self.names(f"asked{len(self.asked)}")
+            self.asked[name] = asked
+        return self.numbers(name, asked)
+
+    # What follows for each aggregate.
+
+    def _counted(self, name: str, records: Records) -> Question:
+        kept, lost = self._vector(records.columns, [records.kept, records.lost])
+        return linear(name, {kept: records.unit}, {kept: records.unit, lost: records.unit})
+
+    def _expanded(
+        self, records: Records, columns: Sequence[Column], places: Sequence[tuple[int, ...]]
+    ) -> dict[tuple[bool, tuple[int, ...]], tuple[Basis, tuple[str, ...]]]:
+        """Request what counts, with limits and without, by functions of its values that add up to 1."""
+        found = {}
+        for start in range(0, len(places), MOST_PAIRS):
+            some, entries = places[start : start + MOST_PAIRS], [f"({records.lost}) / 2.0"]
+            for limited in (True, False):
+                values = [records.columns.end(column.clamped(limited)) for column in columns]
+                counts = records.kept if limited else records.known
+                for one in some:
+                    entries += [f"({counts}) * ({f}) / {2.0 * len(some)}" for f in basis(values, one).sql]
+            numbers = iter(self._vector(records.columns, entries)[1:])
+            for limited in (True, False):
+                for one in some:
+                    made = basis(["x"] * len(columns), one)
+                    found[limited, one] = made, tuple(next(numbers) for _ in made.sql)
+        return found
+
+    def _sum(self, name: str, records: Records, column: Column) -> Question:
+        made, both = self._expanded(records, [column], [(0,)]), []
+        for limited in (True, False):
+            low, width = column.scale(limited)
+            above, below = made[limited, (0,)][1]
+            both.append({above: 2 * records.unit * (low + width), below: 2 * records.unit * low})
+        return linear(name, *both)
+
+    def _moments(
+        self, outputs: Sequence[str], of: Aggregate, records: Records, columns: Sequence[Column]
+    ) -> list[Question]:
+        """Request means of values, of squares and of products, as far as an aggregate needs them."""
+        places = bases(of, len(columns))
+        made = self._expanded(records, columns, places)
+        sums: tuple[list[Mapping[str, float]], ...] = ([], [])
+        places_of: dict[tuple[int, ...], int] = {}
+        for one in places:
+            wanted: dict[tuple[int, ...], tuple[float, ...]]
+            wanted = {(i,): weights for i, weights in basis([""] * len(columns), one).means.items()}
+            functions = made[True, one][0]
+            wanted |= {(*one, -1): functions.product} if functions.product else {}
+            for key, weights in wanted.items():
+                if key in places_of:
+                    continue
+                places_of[key] = len(sums[0])
+                for found, limited in zip(sums, (True, False), strict=True):
+                    both = list(zip(made[limited, one][1], weights, strict=True))
+                    found += [dict(both), {number: 1.0 - weight for number, weight in both}]
+
+        def side(at: Sequence[Interval], limited: bool, k: int) -> Interval:
+            def signed(*key: int) -> Interval:  # from -1 to 1
+                place = places_of[key]
+                return plus(-1, times(2, part_of(at[place], at[place + 1])))
+
+            scales = [column.scale(limited) for column in columns]
+            products = {(one[0], one[-1]): signed(*one, -1) for one in places if (*one, -1) in places_of}
+            return statistic(of, scales, [signed(i) for i in range(len(columns))], products, k)
+
+        return [sides(output, sums, partial(side, k=k)) for k, output in enumerate(outputs)]
+
+    def _in_bins(self, of: InBins, records: Records) -> list[tuple[str, str]]:
+        """Request what counts in each bin, and what does not; return the names of both."""
+        plain = replace(of, per="row", shares=False)
+        both = (records.columns.end(sql) for sql in (records.kept, records.lost))
+        kept, lost = (
+            self._request(Asked(records.columns, (), Weighted(plain, Weights(one, Fraction(1)))))
+            for one in both
+        )
+        return list(zip(kept, lost, strict=True))
+
+    def _bins(self, name: str, of: InBins, records: Records) -> list[Question]:
+        outputs, unit = of.outputs(name), records.unit
+        if isinstance(of, Stratified):
+            return self._strata(name, of, records)
+        found = self._in_bins(of, records)
+        if of.shares:
+            kept = [one for one, _ in found]
+            return [shares(output, kept, found, j) for j, output in enumerate(outputs)]
+        both = zip(outputs, found, strict=True)
+        return [linear(output, {kept: unit}, {kept: unit, lost: unit}) for output, (kept, lost) in both]
+
+    def _strata(self, name: str, of: Stratified, records: Records) -> list[Question]:
+        """Return the shifts of the proportion, its standard error, and the ends of its interval."""
+        assert of.design is not None
+        strata, made, answer = of.design, records.columns, quoted(of.answer)
+        yes = replace(
+            records,
+            known=made.end(if_all([answer], records.known)),
+            kept=made.end(if_all([answer], records.kept)),
+        )
+        bins = InBins(of.column, of.bins, of.suffixes, "row")
+        found = self._in_bins(bins, yes)
+        proportion = linear(
+            name,
+            *(
+                {n: float(step) for both, step in zip(found, strata.steps, strict=True) for n in both[:few]}
+                for few in (1, 2)
+            ),
+        )
+        in_strata = [
+            [dict.fromkeys(both[:few], 1.0 / n) for both, n in zip(found, strata.sample_sizes, strict=True)]
+            for few in (1, 2)
+        ]
+        estimates = {one.name: one for one in self.plan.requirements.estimates}
+        error, *ends = (estimates[output] for output in of.outputs(name)[1:])
+        noise = NoisyNumbers({}, {}, self.plan.laws, self.plan.steps)
+        assert isinstance(error, StandardErrorEstimate)
+
+        def of_error(at: Sequence[Interval], _: bool) -> Interval:
+            return error.of_shares(at, noise)
+
+        def of_end(at: Sequence[Interval], _: bool, end: LimitEstimate) -> Interval:
+            return clip(at[0], 0, 1).map(partial(end.end, numbers=noise))
+
+        limited, without, _ = proportion.sums
+        questions = [proportion, sides(error.name, in_strata, of_error)]
+        for one in ends:
+            assert isinstance(one, LimitEstimate)
+            questions.append(sides(one.name, [[limited], [without]], partial(of_end, end=one)))
+        return questions
+
+    def _quantiles(self, name: str, of: Quantiles) -> list[Question]:
+        """Request how many values are between many places, with limits and without."""
+        column = Column("", float(of.lower), float(of.upper), of.clamps(self.query.schema))
+        low, width = column.scale(False)
+        edges, places = self._places(of, low, low + width)
+        records = self.made.rows([of.column], None)
+        bins = InBins(of.column, Edges(edges, True, True), tuple(map(str, range(len(edges) + 1))), "row")
+        found = self._in_bins(bins, records)
+
+        def sums(rank: float, few: int) -> list[Mapping[str, float]]:
+            return [
+                {n: 1 - rank if i <= j else -rank for i, both in enumerate(found) for n in both[:few]}
+                for j in range(len(found) - 1)
+            ]
+
+        def of_rank(at: Sequence[Interval], limited: bool) -> Interval:
+            value = quantile(at, places)
+            return clip(value, column.lower, column.upper) if limited else value
+
+        made = zip(of.outputs(name), of.ranks, strict=True)
+        return [sides(output, [sums(rank, 1), sums(rank, 2)], of_rank) for output, rank in made]
+
+    def _places(
+        self, of: Quantiles, low: float, high: float
+    ) -> tuple[tuple[float, ...], list[tuple[float, float]]]:
+        """Return the edges of bins in which values are counted, and what values are in each."""
+        whole = self.query.schema[of.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        values = range(math.ceil(low), math.floor(high) + 1)
+        if whole and 0 < len(values) <= MOST_PLACES:
+            edges = [value - 0.5 for value in (*values, values.stop)]
+            inside = [(float(value), float(value)) for value in values]
+        else:
+            count = round(PLACES * (high - low) / float(of.upper - of.lower))
+            edges = [low + i * (high - low) / count for i in range(count + 1)]
+            inside = list(pairwise(edges))
+        return tuple(edges), [(low, low), *inside, (high, high)]
+
+    def _vectors(self, name: str, of: VectorSum, by_row: bool) -> list[Question]:
+        """Request how long vectors are, with limits and bounds and without."""
+        made, bound = Columns(self.names, not by_row), float(of.bound)
+        vector, norm = quoted(of.column), f"{of.length}, '{of.norm}'"
+        if by_row:
+            size = made.row(f"vector_norm({vector}, {norm})")
+            there = made.row(f"CASE WHEN {size} IS NOT NULL THEN 1.0 ELSE 0.0 END")
+            records = Records(there, f"{there} * {made.end(self.made.part())}", made)
+            column = Column(size, 0.0, bound)
+        else:
+            exponent = exponent_of(of.bound) - STEPS
+            steps = made.row(f"vector_steps({vector}, {of.length}, {exponent})")
+            records, share = self.made.once(made, made.pair(f"count({steps})"))
+            total = made.pair(f"sum({steps})")
+            size = made.end(f"vector_norm({total}, {norm}) * {double(2.0**exponent)}")
+            column = Column(size, 0.0, bound, limited=share(size))
+        if isinstance(of, VectorMean):
+            like = Mean("", Fraction(0), of.bound)
+            return [
+                replace(one, relative=True, of="length")
+                for one in self._moments([name], like, records, [column])
+            ]
+        return [replace(self._sum(name, records, column), of="length")]
+
+    def _distinct(self, name: str, of: CountDistinct) -> Question:
+        here = self.names(f"distinct{len(self.distinct)}")
+        self.distinct[here] = of
+        few, most = f"{here}_few", f"{here}_most"
+        return replace(linear(name, {few: 1.0}, {most: 1.0}), against=ENOUGH)
+
+    def _derived(self, name: str, of: Derived, known: dict[str, Question]) -> Question | None:
+        """Return the shift of what is computed of other outputs, where these have one."""
+        top, bottom = _terms(of)
+        needed = dict.fromkeys(one for one, _ in (*top.terms, *bottom.terms))
+        if not bottom.terms:
+            needed = dict.fromkeys(one for one in needed if one in known or one in self.left)
+        parts = {one: known.get(one) or self._unshifted(one) for one in needed}
+        found = {one: part for one, part in parts.items() if part is not None and part.of == "value"}
+        if len(found) < len(needed):
+            return None
+
+        def ends(at: Sequence[Interval]) -> Ends:
+            left, each = list(at), dict[str, Ends]()
+            for one, part in found.items():
+                each[one] = part.ends(left[: len(part.sums)])
+                del left[: len(part.sums)]
+
+            def side(some: WeightedSum, i: int) -> Interval:
+                of_both = ((times(float(w), each[n].both[i])) for n, w in some.terms)
+                return plus(float(some.constant), total(list(of_both)))
+
+            if bottom.terms:
+                return Ends(*(side(top, i) / side(bottom, i) for i in (0, 1)))
+            # What nothing shifts is in neither.
+            moved = [times(float(w / bottom.constant), each[n].difference) for n, w in top.terms if n in each]
+            return Ends(ZERO, ZERO, total(moved))
+
+        sums = tuple(weights for part in found.values() for weights in part.sums)
+        against = next((one.against for one in found.values() if one.against == ENOUGH), None)
+        made = Question(name, sums, ends, bool(bottom.terms))
+        return made if against is None else replace(made, against=against)
+
+    def _unshifted(self, output: str) -> Question | None:
+        """Request an output that nothing shifts, where another one is divided by it."""
+        if output in self.left:
+            return None
+        name, aggregate = next((n, a) for n, a in self.query.measured if output in a.outputs(n))
+        return next(one for one in self._of(name, aggregate.each) if one.output == output)
+
+
+def _terms(of: Derived) -> tuple[WeightedSum, WeightedSum]:
+    """Return the sum that something is, and the one that it is divided by."""
+    if isinstance(of, Combination):
+        return of.top, of.bottom
+    assert isinstance(of, Ratio | Difference)
+    one, other = ((name, Fraction(1)) for name in of.of)
+    if isinstance(of, Ratio):
+        return WeightedSum((one,)), WeightedSum((other,))
+    return WeightedSum((one,)).plus(WeightedSum((other,)).times(Fraction(-1))), WeightedSum((), Fraction(1))

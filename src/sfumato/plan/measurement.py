@@ -1,0 +1,532 @@
+"""The measurement of a plan: exact statistics to noisy ones, the same on one machine and on many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.budget import Loss
+from sfumato.budget.calibration import ROOM
+from sfumato.dataclass import dataclass
+from sfumato.display.formatting import Spelled
+from sfumato.errors import EngineError, ParameterError
+from sfumato.exact.isolation import isolated
+from sfumato.framework import (
+    CentredDistance,
+    KNormDistance,
+    LevelsDistance,
+    SeriesDistance,
+    TimeStepsDistance,
+    TreeDistance,
+)
+from sfumato.framework.group_metrics import levels_moved, series_moved, tree_moved
+from sfumato.measurements.group_noise import K_NORM, KNormNoise, centred_moved, k_norm_loss
+from sfumato.measurements.group_selection import (
+    GaussianThreshold,
+    GroupSelection,
+    KNormThreshold,
+    LaplaceThreshold,
+)
+from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
+from sfumato.measurements.wide import WideIntegers, int64_values
+from sfumato.noise import Words
+from sfumato.noise.centred_noise import CentredGaussian
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
+from sfumato.noise.k_norm.joint_laws import marginals
+from sfumato.noise.level_noise import LevelNoises, LevelsGaussian
+from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
+from sfumato.plan.noisy_statistics import (
+    PROFILE,
+    Cumulated,
+    LeafCounts,
+    Levelled,
+    NoisyNumbers,
+    NoisyTree,
+    noisy_tree,
+)
+from sfumato.plan.quantile_candidates import Choice, Places, counted
+from sfumato.plan.requirements import Requirements
+from sfumato.query.arrow_columns import arrow_column, kept_batch, kept_rows
+from sfumato.query.engine import ExactQuery
+from sfumato.query.group_totals import GROUPING, Series, Totals
+from sfumato.query.query import Query
+from sfumato.transformations import CountUnits, QuantileTree, Statistic, cone_of
+
+Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace
+
+
+@dataclass(frozen=True, repr=False)
+class GroupMeasurement(Spelled):
+    """The measurement of a plan: it draws a release from exact statistics, and its map is the privacy loss.
+
+    `draw` and `map` use the same parameters; there is no other copy of them. Workers run the same object,
+    pickled.
+
+    Args:
+        keys: names of the key columns.
+        requirements: statistics, and how the outputs are made of them.
+        statistics: what the engine computes, in order.
+        noise: the noise of all coordinates, in grid steps.
+        selection: how private groups are chosen, or None.
+        choices: places near quantiles that are chosen before, from exact counts.
+        shown: how many public groups there are, or None.
+        series: which groups are time steps, where noise is drawn for series of them.
+        totals: which totals of groups are shown, where noise is drawn for them too.
+        bars: whether to keep what error bars of quantiles need.
+    Raises:
+        ParameterError: the threshold of the selection is for another noise than is drawn.
+    """
+
+    keys: tuple[str, ...]
+    requirements: Requirements
+    statistics: tuple[Statistic, ...]
+    noise: Noise
+    selection: GroupSelection | None = None
+    choices: tuple[Choice, ...] = ()
+    shown: int | None = None
+    series: Series | None = None
+    totals: Totals | None = None
+    bars: bool = True
+
+    def __post_init__(self) -> None:
+        rule = self.selection
+        if not isinstance(rule, LaplaceThreshold | GaussianThreshold | KNormThreshold):
+            return
+        if rule.law != self.laws["units"]:
+            raise ParameterError("selection", rule, "a threshold on the noise of the number of units")
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        needed: Requirements,
+        noise: Noise,
+        selection: GroupSelection | None = None,
+        choices: tuple[Choice, ...] = (),
+    ) -> GroupMeasurement:
+        """Return the measurement that answers a query.
+
+        Args:
+            query, needed: the query, and the statistics that answer it.
+            noise, selection, choices: as of the class.
+        """
+        statistics = counted(needed.statistics, choices)
+        # Selection needs the number of units, whether or not it is released.
+        if selection is not None and not any(s.counts_units for s in statistics):
+            statistics = (CountUnits(), *statistics)
+        keys = query.public_keys
+        shown = keys.num_rows if isinstance(keys, pa.Table) else None if query.keys else 1
+        return cls(
+            query.keys, needed, statistics, noise, selection, choices, shown, query.series, query.totals
+        )
+
+    def for_query(self, query: Query) -> GroupMeasurement:
+        """Return the measurement for a query that differs in the values of public keys alone."""
+        if self.series is None and self.totals is None:
+            return self
+        return replace(self, series=query.series, totals=query.totals)
+
+    @property
+    def kind(self) -> NoiseKind:
+        """The kind of noise."""
+        noise, k_norm = self.noise, cast(NoiseKind, K_NORM)  # which has a name and a norm alone
+        if isinstance(noise, IndependentNoise):
+            return noise.kind
+        if isinstance(noise, JointNoise | SeparateNoise):
+            return k_norm
+        return NOISES["laplace" if isinstance(noise, TreeLaplace) else "gaussian"]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all coordinates, in order."""
+        return [coordinate.name for coordinate in self.requirements.coordinates]
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """The law of the noise of each coordinate, in grid steps; a copy."""
+        return dict(zip(self.names, self._laws, strict=True))
+
+    @cached_property
+    def _laws(self) -> tuple[Any, ...]:
+        return tuple(laws_of(self.noise))
+
+    @property
+    def scales(self) -> Mapping[str, Fraction]:
+        """The scale of the noise of each coordinate, in grid steps."""
+        return dict(zip(self.names, self.noise.scales, strict=True))
+
+    @property
+    def steps(self) -> Mapping[str, Fraction]:
+        """The grid step of each coordinate, in its own unit; a copy."""
+        return {coordinate.name: coordinate.step for coordinate in self.requirements.coordinates}
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all groups must be in one batch: one draw serves them."""
+        return not isinstance(self.noise, IndependentNoise | SeparateNoise)
+
+    @property
+    def independent(self) -> bool:
+        """Whether each number of each group has noise of its own, independent of all others."""
+        return isinstance(self.noise, IndependentNoise)
+
+    @property
+    def choice_epsilon(self) -> Fraction:
+        """The epsilon of all choices, in all groups of a unit."""
+        times = self.requirements.times
+        each = (c.mechanism.loss * c.leaves.body.linf_sensitivities[0] for c in self.choices)
+        return times * sum(each, Fraction(0))
+
+    def metric(
+        self, multiplier: Fraction, query: Query
+    ) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
+        """Return the metric in which the noise measures changes of all numbers; None for independent noise.
+
+        Args:
+            multiplier: divides the scales, so that one unit moves by at most 1.
+            query: the query whose groups are shown.
+        """
+        noise, needed, names = self.noise, self.requirements, tuple(self.names)
+        if isinstance(noise, IndependentNoise):
+            return None
+        if isinstance(noise, JointNoise | SeparateNoise):
+            apart = isinstance(noise, SeparateNoise)
+            return KNormDistance(cone_of(needed.statistics), self._limit if apart else None, apart)
+        scales = tuple(scale / multiplier for scale in noise.scales)
+        if isinstance(noise, CentredGaussian):
+            cone = cone_of(needed.statistics)
+            total = noise.shared / (noise.centre * cone.bounds[0]) / multiplier
+            return CentredDistance(cone, scales, total, noise.centre, query.public_groups)
+        if isinstance(noise, LevelsGaussian):
+            return LevelsDistance(names, scales, noise.sizes, noise.rollup, query.public_groups)
+        assert query.series is not None
+        table: Any = query.public_keys
+        series = query.series.groups(table, query.keys)
+        if isinstance(noise, TreeLaplace):
+            return TreeDistance(names, scales, noise.factor, series)
+        return SeriesDistance(names, scales, noise.factor, series)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The privacy loss of one unit."""
+        return self.map(1)
+
+    def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
+        """Return what a budget pays: the loss, which it composes with other losses."""
+        return self.loss
+
+    @property
+    def _limit(self) -> int:
+        """The most groups in which one unit changes numbers."""
+        times = self.requirements.times
+        return times if self.shown is None else min(times, self.shown)
+
+    @isolated
+    def map(self, units: int = 1) -> Loss:
+        """Return the privacy loss: of noise, choices and selection together.
+
+        Args:
+            units: how many privacy units are added or removed; with private groups at most 1.
+        Raises:
+            ParameterError: units is above 1, and groups are private.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> people = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=2)
+        >>> people.agg(n=sf.count()).plan(epsilon=1).measurement.map(1).epsilon(0)
+        Fraction(1, 1)
+
+        Source:
+            docs/proofs/certificate.md, for each kind of noise.
+        """
+        if not units:
+            return Loss()
+        if self.selection is None:
+            return self._noise_loss(units)
+        if units > 1:
+            raise ParameterError("units", units, "at most 1, where groups are private")
+        beside = self.selection.loss_beside_noise(self.requirements.groups)
+        # Planning leaves this much room, because the certificate rounds tails of noise up.
+        delta = min(beside.additive_delta / (1 - ROOM), Fraction(1))
+        return self._noise_loss(1) + replace(beside, additive_delta=delta)
+
+    def _noise_loss(self, units: int) -> Loss:
+        needed, noise = self.requirements, self.noise
+        body, times = needed.body, needed.times
+        if isinstance(noise, IndependentNoise):
+            return noise.loss(body, times, units)
+        if isinstance(noise, JointNoise | SeparateNoise):
+            pure = k_norm_loss(noise, cone_of(needed.statistics), self._limit) + self.choice_epsilon
+        elif isinstance(noise, TreeLaplace):
+            pure = tree_moved(noise.factor, noise.scales, noise.series, body, times)
+        else:
+            if isinstance(noise, CentredGaussian):
+                squared = centred_moved(noise, cone_of(needed.statistics), body, times)
+            elif isinstance(noise, SeriesGaussian):
+                squared = series_moved(noise.factor, noise.scales, noise.series, body, times)
+            else:
+                squared = levels_moved(noise.rollup, noise.sizes, noise.scales, body, times)
+            return Loss(gaussian=units**2 * squared)
+        return Loss(approximate=((units * pure, Fraction(0), 1),))
+
+    def description(self, exact: ExactQuery) -> dict[str, Any]:
+        """Return what is drawn of exact statistics, as the certificate reads it."""
+        selection = self.selection
+        return {
+            "kind": "groups",
+            "groups": exact.description,
+            "statistics": [statistic.description for statistic in self.requirements.statistics],
+            "choices": [choice.description for choice in self.choices],
+            "noise": self.noise.description(self.names) if self.names else None,
+            "selection": None if selection is None else selection.description,
+        }
+
+    @isolated
+    def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
+        """Select groups and add noise.
+
+        Args:
+            batch: as an engine's `statistics` gives it.
+            words: a source of random words; None for this thread's secure words.
+        """
+        keys, exact = self._keys_of(batch), self.columns(batch)
+        values: dict[str, WideIntegers] = {}
+        chosen: dict[str, Places] = {}
+        totals = None
+        noise, laws, steps = self.noise, self.laws, self.steps
+        if isinstance(noise, LevelsGaussian):
+            return self._with_totals(noise, keys, exact, words)
+        if isinstance(noise, SeriesGaussian | TreeLaplace):
+            values, totals = self._in_series(noise, keys, exact, words)
+        elif not isinstance(noise, IndependentNoise):
+            keys, values, chosen = self._together(noise, keys, exact, words)
+        elif self.selection is not None:
+            kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
+            keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))
+            if noisy is not None:
+                values["units"] = WideIntegers.from_int64(noisy[kept])
+        trees: dict[str, NoisyTree] = {}
+        for statistic in self.requirements.statistics:
+            if isinstance(statistic, QuantileTree):
+                name = statistic.names[0]
+                ranks = tuple(dict.fromkeys(e.rank for e in self.requirements.estimates if e.total == name))
+                counts = LeafCounts.from_arrow(exact[name])
+                profile = PROFILE if self.bars else PROFILE[:0]
+                trees[name] = noisy_tree(counts, laws[name], ranks, words, profile)
+                continue
+            for name in statistic.names:
+                if name not in values:
+                    numbers = exact[name].flatten() if statistic.entries else exact[name]
+                    column = WideIntegers.from_arrow(numbers)
+                    values[name] = column + laws[name].rounded(len(column), words=words)
+        floats = {name: value.scaled(steps[name]) for name, value in values.items()}
+        for statistic in self.requirements.statistics:
+            if statistic.entries:
+                floats |= {name: floats[name].reshape(-1, statistic.entries) for name in statistic.names}
+        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, laws, steps, chosen, totals))
+
+    @isolated
+    def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
+        """Return exact statistics with what was chosen in place of the counts that it was chosen from.
+
+        What comes together where one draw serves all groups is so a few numbers of each. `draw` takes it too.
+
+        Args:
+            batch, words: as of `draw`.
+        """
+        exact = self.columns(batch)
+        for choice in self.choices:
+            (leaves,) = choice.leaves.names
+            exact[leaves] = choice.chosen(exact[leaves], words)
+        # By position, as a key may have a coordinate's name.
+        columns = [*self._keys_of(batch).columns, *exact.values()]
+        return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+
+    def _together(
+        self,
+        noise: KNormNoise | CentredGaussian,
+        keys: pa.RecordBatch,
+        exact: dict[str, pa.Array],
+        words: Words | None,
+    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers], dict[str, Places]]:
+        """Add noise to all numbers of the groups that are shown."""
+        names, count = self.names, len(next(iter(exact.values())))
+        if not count:
+            drawn = np.empty((len(names), 0), np.int64)
+        elif isinstance(noise, SeparateNoise):
+            drawn = noise.rounded(count, words)
+        elif count == noise.groups:
+            drawn = noise.rounded(words)
+        else:
+            raise EngineError(f"{count} groups came where noise is for {noise.groups} together")
+        values: dict[str, WideIntegers] = {}
+        if isinstance(self.selection, KNormThreshold):
+            noisy = self.selection._with_noise(int64_values(exact["units"]), drawn[0])
+            kept = self.selection.keep(noisy)
+            keys, drawn = kept_batch(keys, kept), drawn[:, kept]
+            exact = {name: kept_rows(column, kept) for name, column in exact.items()}
+            values["units"] = WideIntegers.from_int64(noisy[kept])
+        # How far they are beyond a rank is a number of each group too, once places are chosen.
+        chosen: dict[str, Places] = {}
+        beyond: dict[str, WideIntegers] = {}
+        for choice in self.choices:
+            (leaves,) = choice.leaves.names
+            chosen[leaves], numbers = choice.draw(exact[leaves], words)
+            beyond |= {m.names[0]: own for m, own in zip(choice.margins, numbers, strict=True)}
+        for name, row in zip(names, drawn, strict=True):
+            if name not in values:
+                number = beyond[name] if name in beyond else WideIntegers.from_arrow(exact[name])
+                values[name] = number + row
+        return keys, values, chosen
+
+    def _in_series(
+        self,
+        noise: SeriesGaussian | TreeLaplace,
+        keys: pa.RecordBatch,
+        exact: dict[str, pa.Array],
+        words: Words | None,
+    ) -> tuple[dict[str, WideIntegers], Cumulated]:
+        """Add noise to all numbers of time steps, and to what they add up to."""
+        assert self.series is not None
+        names = self.names
+        if not keys.num_rows:  # of no group, to know the columns
+            empty = dict.fromkeys(names, np.zeros(0))
+            return {n: WideIntegers.from_integers([]) for n in names}, Cumulated(
+                empty, {}, *[np.zeros(0)] * 2
+            )
+        order = self.series.order(keys.columns)
+        drawn, (deviations, off) = noise.rounded(words), noise.cumulated
+
+        def placed(by_step: NDArray[Any]) -> NDArray[Any]:
+            found = np.empty(order.size, np.float64 if by_step.dtype == np.float64 else np.int64)
+            found[order] = by_step
+            return found
+
+        values, totals = {}, {}
+        half = 1 << FINE >> 1
+        for name, fine in zip(names, drawn, strict=True):
+            number = WideIntegers.from_arrow(exact[name])
+            values[name] = number + placed((fine + half) >> FINE)
+            total = number.cumulated(order) + placed((np.cumsum(fine, axis=1) + half) >> FINE)
+            totals[name] = total.scaled(self.steps[name])
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
+        largest = placed(noise.largest) if isinstance(noise, TreeLaplace) else None
+        return values, Cumulated(totals, scales, placed(deviations), placed(off), largest)
+
+    def _with_totals(
+        self, noise: LevelsGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None
+    ) -> NoisyBatch:
+        """Add noise to the numbers of all groups, and add them up to what is shown."""
+        assert self.totals is not None
+        if not keys.num_rows:  # of no group, to know the columns
+            none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps)
+            whole = keys.append_column(GROUPING, pa.array([], pa.int64()))
+            return NoisyBatch(self, whole, none)
+        totals, steps = self.totals.of(keys.columns), self.steps
+        noise = replace(noise, rollup=totals.rollup)
+        names, drawn = self.names, noise.rounded(words)
+        sizes, cells, shown, off = noise.rollup.sizes, {}, {}, {}
+        for c, (name, fine, bits) in enumerate(zip(names, drawn, noise.fine, strict=True)):
+            number = WideIntegers.from_arrow(exact[name])
+            levels = [
+                number.added_up(codes, len(own)).finer(bits) + noise.rollup.totals(fine, i)
+                for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))
+            ]
+            scaled = [one.scaled(steps[name] / (1 << bits)) for one in levels]
+            cells[name], shown[name] = scaled[0], totals.placed(scaled)
+            off[name] = totals.placed(noise.off(c))
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
+        floats = {n: float(s) for n, s in steps.items()}
+        noises = LevelNoises(self.laws, floats, scales, totals.placed(noise.deviations), off)
+        of_cells = NoisyNumbers(cells, {}, self.laws, steps)
+        levelled = Levelled(totals, noises, replace(of_cells, levels=Levelled(totals, noises, of_cells)))
+        return NoisyBatch(
+            self, totals.keys(keys.columns, self.keys), replace(of_cells, values=shown, levels=levelled)
+        )
+
+    def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.keys:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(batch.columns[: len(self.keys)], names=list(self.keys))
+
+    def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return columns by coordinate; by position, because a key may have a coordinate's name."""
+        names = [name for s in sorted(self.statistics, key=lambda s: s.listed) for name in s.names]
+        return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
+
+
+class NoisyBatch:
+    """A batch of released groups: key columns, and the noisy numbers of each group."""
+
+    def __init__(self, measurement: GroupMeasurement, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
+        self.measurement = measurement
+        self.keys = keys
+        self.numbers = numbers
+
+    def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and one column for each output; with a confidence, behind it that of its error bar.
+
+        Args:
+            confidence, among: as of `half_widths`.
+        """
+        return self.beside({} if confidence is None else self._half_widths(confidence, among))
+
+    def beside(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return the keys and one column for each output, behind it its half-width, where there is one."""
+        estimates = self.measurement.requirements.estimates
+        columns: dict[str, pa.Array] = {}
+        for estimate in estimates:
+            columns[estimate.name] = estimate.output(self.numbers)
+            if estimate.name in widths:
+                columns[f"{estimate.name}_error"] = widths[estimate.name]
+        return self.with_keys(columns)
+
+    def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's error bar.
+
+        Args:
+            confidence: in (0, 1), that all of so many bars hold.
+            among: how many.
+        """
+        return self.with_keys(self._half_widths(confidence, among))
+
+    def _half_widths(self, confidence: float, among: int) -> dict[str, pa.Array]:
+        estimates = self.measurement.requirements.estimates
+        return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
+
+    def with_keys(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return columns behind those of the keys."""
+        return pa.RecordBatch.from_arrays(
+            [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
+        )
+
+
+def laws_of(noise: Any) -> Sequence[Any]:
+    """Return the law of each coordinate, in grid steps."""
+    return marginals(noise) if isinstance(noise, JointNoise | SeparateNoise) else noise.laws
+
+
+class SideBySide:
+    """Noise of several releases side by side: each is a draw of its own, for all of its groups.
+
+    Args:
+        noise: which one draw serves all groups.
+        size: how many releases.
+    """
+
+    def __init__(self, noise: Any, size: int) -> None:
+        self.noise = noise
+        self.size = size
+        self.groups: int = noise.groups * size
+        self.laws: Sequence[Any] = laws_of(noise)
+        self.scales: Sequence[Fraction] = noise.scales
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw all of them: of shape (coordinates, releases times groups)."""
+        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])

@@ -1,0 +1,293 @@
+"""What a release does, and its loss: decided from the question alone, before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+
+from sfumato.budget import Loss
+from sfumato.budget.amounts import ExactCost
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
+from sfumato.framework import (
+    CentredDistance,
+    KNormDistance,
+    LevelsDistance,
+    RowsDomain,
+    TimeStepsDistance,
+    Transformation,
+)
+from sfumato.measurements.group_selection import GroupSelection
+from sfumato.measurements.independent_noise import Law, NoiseKind
+from sfumato.noise import Words
+from sfumato.plan.descriptions import KEPT
+from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.noise_error import Errors, expected_errors
+from sfumato.plan.quantile_candidates import counted
+from sfumato.plan.requirements import Requirements
+from sfumato.plan.serialization import ToldBeside
+from sfumato.query.bars import Bias
+from sfumato.query.cards import plan_card, price
+from sfumato.query.choices import titled
+from sfumato.query.engine import ExactQuery
+from sfumato.query.inferred_parameters import Found
+from sfumato.query.query import Query
+from sfumato.transformations import (
+    Statistic,
+    bound_groups,
+    bound_total_rows,
+    per_group,
+    scale_groups,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from sfumato.api.largest_groups import Top, TopExplanation
+    from sfumato.plan.top_measurement import TopMeasurement
+    from sfumato.query.explanation import Explanation
+
+    Asked = TypeVar("Asked", bound=Query | Top, default=Query)
+    Measured = TypeVar("Measured", bound=GroupMeasurement | TopMeasurement, default=GroupMeasurement)
+else:
+    from typing import TypeVar
+
+    Asked, Measured = TypeVar("Asked"), TypeVar("Measured")
+
+
+class Beside(Protocol):
+    """What is asked of the same rows beside a release."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        ...
+
+    @property
+    def delta(self) -> Fraction:
+        """What it costs."""
+        ...
+
+    @property
+    def loss(self) -> Loss:
+        """What it loses, for a budget."""
+        ...
+
+    @property
+    def drawn_parts(self) -> tuple[dict[str, Any], ...]:
+        """The descriptions of what it draws."""
+        ...
+
+    def release(self, words: Words | None = None) -> Any:
+        """Return what it gives, not yet drawn."""
+        ...
+
+    def content(self) -> dict[str, Any]:
+        """Return what it costs and is of, as plain data."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed, Generic[Asked, Measured]):
+    """What a release does, decided before a row is read.
+
+    Made by `Question.plan` and `Top.plan`. A plan for the largest groups has no `requirements`, and no
+    property that follows from them.
+
+    Args:
+        query: the query.
+        epsilon, delta: the exact budget.
+        measurement: the mechanism, with its privacy map.
+        multiplier: the noise multiplier that the budget buys; 1 for the largest groups.
+        errors: expected errors of the outputs, where they do not follow from single deviations.
+        noise_notes: notes about the noise.
+        others: other kinds of noise, and about how large the errors are in comparison.
+        diagnostics: the diagnostics of limits and bounds, with a cost of their own; or None.
+        found: inferred limits and bounds; their preliminary queries cost extra.
+        sampling: whether error bars cover the sampling error too.
+    """
+
+    query: Asked
+    epsilon: Fraction
+    delta: Fraction
+    measurement: Measured
+    multiplier: Fraction = Fraction(1)
+    errors: Errors | None = field(default=None, kw_only=True)
+    noise_notes: tuple[str, ...] = field(default=(), kw_only=True)
+    others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
+    diagnostics: Beside | None = field(default=None, kw_only=True)
+    found: tuple[Found, ...] = field(default=(), kw_only=True)
+    sampling: bool = field(default=False, kw_only=True)
+
+    @property
+    def loss(self) -> Loss:
+        """The privacy loss of the whole release, within the budget: the measurement's map at one unit."""
+        return self.measurement.loss
+
+    @property
+    def requirements(self: Plan) -> Requirements:
+        """The statistics, and how the outputs are made of them."""
+        return self.measurement.requirements
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The kind of noise."""
+        return self.measurement.kind
+
+    @property
+    def selection(self: Plan) -> GroupSelection | None:
+        """How private groups are chosen, or None."""
+        return self.measurement.selection
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """The laws of the noise, by coordinate, in grid steps."""
+        return self.measurement.laws
+
+    @property
+    def scales(self: Plan) -> Mapping[str, Fraction]:
+        """The scale of the noise of each coordinate, in grid steps."""
+        return self.measurement.scales
+
+    @property
+    def spent(self) -> ExactCost:
+        """The total (epsilon, delta) by basic composition, including preliminary queries and diagnostics."""
+        epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
+        if (beside := self.diagnostics) is None:
+            return ExactCost(epsilon, self.delta)
+        return ExactCost(epsilon + beside.epsilon, self.delta + beside.delta)
+
+    @property
+    def charge(self) -> Loss:
+        """The charge to a budget, including preliminary queries and diagnostics."""
+        own = self.measurement.charge(self.epsilon, self.delta)
+        if not self.found and self.diagnostics is None:
+            return own
+        looks = tuple((found.epsilon, Fraction(0), 1) for found in self.found if found.epsilon)
+        beside = Loss() if self.diagnostics is None else self.diagnostics.loss
+        return own + Loss(approximate=looks) + beside
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit."""
+        return self.query.unit
+
+    @property
+    def drawn_parts(self) -> tuple[dict[str, Any], ...]:
+        """The descriptions of everything drawn: preliminary queries, the release, and diagnostics."""
+        before = [part for found in self.found for part in found.drawn_parts]
+        beside = () if self.diagnostics is None else self.diagnostics.drawn_parts
+        return (*before, self.description, *beside)
+
+    @property
+    def steps(self: Plan) -> Mapping[str, Fraction]:
+        """The grid step of each coordinate, in its own unit."""
+        return self.measurement.steps
+
+    @property
+    def statistics(self: Plan) -> tuple[Statistic, ...]:
+        """What is counted of rows: also the values that places are chosen from."""
+        return counted(self.requirements.statistics, self.measurement.choices)
+
+    @cached_property
+    def exact(self) -> ExactQuery:
+        """What the engine computes."""
+        return self.query._exact(self.measurement.statistics)
+
+    @property
+    def metric(self: Plan) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
+        """How the noise sees all numbers together, one unit's as at most 1; None for independent noise."""
+        return self.measurement.metric(self.multiplier, self.query)
+
+    @property
+    def exact_chain(self: Plan) -> Transformation:
+        """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
+        query, statistics = self.query, self.statistics
+        columns = sorted({c for s in statistics for c in s.columns})
+        rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
+        # The noise does not see what is counted where numbers are made of it first.
+        together = self.metric if statistics == self.requirements.statistics else None
+        limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
+        return bounded(query, rows) >> per_group(statistics, together=together, **limits)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a release draws, as the certificate reads it: from the objects that draw."""
+        claim = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+        return claim | self.measurement.description(self.exact)
+
+    @property
+    def deviations(self: Plan) -> dict[str, float]:
+        """The standard deviation of the noise of each number, in its own unit; of chosen places, in rows."""
+        steps, laws = self.steps, self.measurement.laws
+        found = {n: float(law.standard_deviation) * float(steps[n]) for n, law in laws.items()}
+        return found | {c.leaves.names[0]: c.deviation for c in self.measurement.choices}
+
+    @cached_property
+    def expected(self: Plan) -> Errors:
+        """About how large the error of each output will be (see `expected_errors`)."""
+        if self.errors is not None:
+            return self.errors
+        return expected_errors(self.requirements.estimates, self.deviations, self.selection)
+
+    @cached_property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in the numbers, which no error bar includes."""
+        return replace(self.query.bias, estimated=self.diagnostics is not None)
+
+    @property
+    def notes(self: Plan[Any, Any]) -> tuple[str, ...]:
+        """What whoever asks should know before the release, and what other noises would have given."""
+        return tuple(self.explain().to_dict()["notes"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all of it but what reads rows, and what is asked beside: what that costs goes along."""
+        one, state = self.diagnostics, dict(self.__dict__)
+        state.pop(KEPT, None)
+        if not isinstance(self.query, Query):
+            state["query"] = self.query._detached()
+        if one is not None:
+            state["diagnostics"] = ToldBeside(
+                one.epsilon, one.delta, one.loss, one.content(), one.drawn_parts
+            )
+        return state
+
+    def _card(self) -> Card:
+        return plan_card(self)
+
+    def __repr__(self) -> str:
+        noise = f", {titled(self.noise.name)} noise" if self.laws else ""
+        return visible(f"<Plan: {self.query.told}; {price(*self.spent)}{noise}>")
+
+    @overload
+    def explain(self: Plan) -> Explanation: ...
+    @overload
+    def explain(self: Plan[Top, TopMeasurement]) -> TopExplanation: ...
+    def explain(self: Plan[Any, Any]) -> Any:
+        """Return each step with its bounds, noise scale and share of the budget.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
+        >>> print(visits.plan(epsilon=1).explain())
+        1. Read with DuckDB; drop rows without id, the privacy unit.
+        2. Let each id count as at most 2 rows in all.
+        3. Add exactly rounded Laplace noise to these numbers. Together they cost at most epsilon 1 and ...
+             rows; noise σ 2.828; 100.0% of the budget; for n
+        4. Compute the outputs from the noisy numbers alone, which costs nothing more.
+        ...
+        """
+        return self.query._explanation(self)
+
+
+def bounded(query: Query, rows: RowsDomain) -> Transformation:
+    """Return what limits the groups of a unit, or its rows in all groups."""
+    if query.total_rows is not None:
+        keys = None if query.private_groups else query.public_groups
+        return bound_total_rows(query.total_rows, keys, domain=rows)
+    if query.scaled:
+        return scale_groups(query.groups, query.public_groups, rows)
+    return bound_groups(query.groups, domain=rows)

@@ -1,0 +1,207 @@
+"""A question and a budget to a plan: which noise, which group selection, which grids.
+
+All of it depends on the question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
+from dataclasses import field, fields, replace
+from fractions import Fraction
+from functools import lru_cache
+
+import pyarrow as pa
+
+from sfumato.budget.amounts import admissible_epsilon, released_delta
+from sfumato.budget.calibration import ROOM
+from sfumato.dataclass import dataclass
+from sfumato.errors import BudgetError, ParameterError, QueryError, shown
+from sfumato.exact import one_of, positive_int
+from sfumato.plan.independent_plans import SeparatePlans
+from sfumato.plan.k_norm_plans import k_norm_plan
+from sfumato.plan.noise_error import Errors, ratio
+from sfumato.plan.plan import Plan
+from sfumato.plan.totals_plans import series_plan, totals_plan, tree_plan
+from sfumato.query.choices import (
+    NOISE_CHOICES,
+    SELECTION_CHOICES,
+    SEPARATE_NOISES,
+    Amount,
+    NoiseChoice,
+    SelectionChoice,
+)
+from sfumato.query.query import Query
+
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
+# Errors that are larger than this part of those with other noise are no reason to draw it for all together.
+CLEARLY = 0.98
+# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below: at
+# less than this part of the errors of both, by basic composition, no noise of each number comes near.
+CLOSEST = 0.8
+# Nor does Laplace noise get below Gaussian noise, of which its errors are more than so many times: the gain
+# on a few Laplace noises is nothing, and on many of them its deviation is the larger one by the root of 2.
+FAR_BEHIND = 1.25
+
+
+def make_plan(
+    query: Query,
+    *,
+    epsilon: Amount,
+    delta: Amount = 0,
+    noise: NoiseChoice = "auto",
+    group_selection: SelectionChoice = "auto",
+    pre_threshold: int = 1,
+) -> Plan:
+    """Choose noise, grids and group selection for a question within a budget.
+
+    Args:
+        query: what is asked.
+        epsilon, delta: the budget.
+        noise: "auto", "laplace", "gaussian" or "k_norm".
+        group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
+        pre_threshold: private groups with fewer units are never shown.
+    Returns:
+        The plan with the smallest expected errors of the outputs among those that the options admit.
+    Raises:
+        BudgetError: epsilon or delta is not admissible, or cannot buy what is asked.
+        ParameterError: an option is unknown.
+    """
+    eps, dlt = _budget(epsilon, delta)
+    one_of(noise, "noise", NOISE_CHOICES)
+    one_of(group_selection, "group_selection", SELECTION_CHOICES)
+    positive_int(pre_threshold, "pre_threshold")
+    _check_groups(query, dlt, group_selection, pre_threshold)
+    if noise == "k_norm":
+        one_of(group_selection, "group_selection", ("auto",))
+    plan = _chosen(_Asked(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
+    claimed = dlt if plan.delta else plan.delta
+    return replace(plan, query=query, delta=claimed, measurement=plan.measurement.for_query(query))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question as far as plans follow from it, which equals all that have the same plan."""
+
+    query: Query = field(compare=False)
+    key: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        query = self.query
+        parts = {f.name: getattr(query, f.name) for f in fields(query)}
+        keys = query.public_keys
+        count = keys.num_rows if isinstance(keys, pa.Table) else keys
+        parts |= {"schema": tuple(query.schema.items()), "public_keys": count}
+        object.__setattr__(self, "key", tuple(parts.values()))
+
+
+@lru_cache(maxsize=128)
+def _chosen(
+    asked: _Asked,
+    eps: Fraction,
+    dlt: Fraction,
+    noise: NoiseChoice,
+    group_selection: SelectionChoice,
+    pre_threshold: int,
+) -> Plan:
+    """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
+    query = asked.query
+    if query.series is not None:
+        return _of_series(query, eps, dlt, noise)
+    if query.totals is not None:
+        return totals_plan(query, eps, dlt, noise)
+    plans = SeparatePlans(query, eps, dlt, pre_threshold)
+    if noise == "k_norm":
+        together = k_norm_plan(query, eps, dlt, pre_threshold)
+        return _compared(together, plans.rough(_separate_noises("auto", dlt)))
+    # A threshold is on the release's own noise.
+    noises = _separate_noises(group_selection if noise == "auto" else noise, dlt)
+    if noise != "auto":
+        return _ranked(plans.candidates(noises, group_selection))[0]
+    rivals = plans.rough(noises)
+    found = _together(query, eps, dlt, pre_threshold) if group_selection == "auto" else None
+    weights = query.output_weights
+    if found and all(ratio(found.expected, errors, weights) < CLOSEST for errors in rivals.values()):
+        return _compared(found, rivals)
+    if len(rivals) > 1 and ratio(rivals["laplace"], rivals["gaussian"], weights) > FAR_BEHIND:
+        noises = ("gaussian",)
+    ranked = _ranked(plans.candidates(noises, group_selection))
+    rivals |= {plan.noise.name: plan.expected for plan in reversed(ranked)}
+    if found is None:
+        return _compared(ranked[0], rivals)
+    better = ratio(found.expected, ranked[0].expected, weights) <= CLEARLY
+    return _compared(found if better else ranked[0], rivals | {found.noise.name: found.expected})
+
+
+def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
+    """Return the plan of time steps, with the noise that has the smaller errors where both may be."""
+    if noise == "k_norm":
+        raise ParameterError("noise", noise, "'laplace', 'gaussian' or left out, for cumulative totals")
+    if noise == "gaussian":
+        return series_plan(query, epsilon, delta)
+    if noise == "laplace" or not delta:
+        return tree_plan(query, epsilon, delta)
+    plans: list[Plan] = [series_plan(query, epsilon, delta)]
+    with suppress(BudgetError, QueryError):  # what blocks cannot answer, running sums do
+        plans.append(tree_plan(query, epsilon, delta))
+    return _compared(_ranked(plans)[0], {plan.noise.name: plan.expected for plan in plans})
+
+
+def _ranked(plans: list[Plan]) -> list[Plan]:
+    """Return plans of one question, those with the smallest expected errors of the outputs first."""
+    least, weights = plans[0].expected, plans[0].requirements.weights
+    return sorted(plans, key=lambda plan: ratio(plan.expected, least, weights))
+
+
+def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
+    """Return a plan that says how large its errors are of those with each other noise."""
+    weights = plan.requirements.weights
+    found = {name: ratio(plan.expected, errors, weights) for name, errors in rivals.items()}
+    found.pop(plan.noise.name, None)
+    return replace(plan, others=tuple(found.items()))
+
+
+def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
+    """Return the kinds of noise of each number that there are: the one that is asked for, or all."""
+    if asked == "gaussian" and not delta:
+        raise BudgetError(
+            "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
+        )
+    if asked in SEPARATE_NOISES:
+        return (asked,)
+    return SEPARATE_NOISES if delta else ("laplace",)
+
+
+def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> Plan | None:
+    """Return the plan with K-norm noise, if it answers the question."""
+    try:
+        return k_norm_plan(query, epsilon, delta, pre_threshold)
+    except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do
+        return None
+
+
+def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
+    if query.private_groups:
+        if delta == 0:
+            raise BudgetError(
+                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
+                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
+            )
+        return
+    for name, value, default in (
+        ("group_selection", group_selection, "auto"),
+        ("pre_threshold", pre_threshold, 1),
+    ):
+        if value != default:
+            raise ParameterError(name, value, "left out here: the groups are public, so none is selected")
+
+
+def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
+    eps, dlt = admissible_epsilon(epsilon), released_delta(delta)
+    if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, nothing is left "
+            "to see, and above, nothing is hidden"
+        )
+    return eps, dlt

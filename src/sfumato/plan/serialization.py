@@ -1,0 +1,214 @@
+"""A finished release as bytes: pickled for another process, or kept in a ledger's journal.
+
+Engines and ledgers stay behind; stand-ins repeat what they said of themselves. A release that was not drawn
+is never serialized: drawn in two places, its noise would be two releases. What a journal keeps is JSON, with
+NumPy arrays and Arrow streams, and nothing that could run; floats are exact."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.budget import Loss
+from sfumato.dataclass import dataclass
+from sfumato.errors import RefusalError
+from sfumato.plan.noisy_statistics import Cumulated, NoisyTree
+from sfumato.plan.quantile_candidates import Places
+from sfumato.query.schema import Step
+
+if TYPE_CHECKING:
+    from sfumato.noise import Words
+    from sfumato.query.engine import Evaluator, ExactQuery
+
+
+_COUNT = 8  # bytes, of how many rows there are where there are no columns
+_GONE = "this was passed on from where it was made, with what was drawn there and no way to more: {}"
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """In the place of what reads the rows: it says what that was, and reads nothing.
+
+    Args:
+        name, made_up: as of an `Evaluator`.
+        told: its content after the steps of the question.
+    """
+
+    name: str
+    made_up: bool
+    told: Mapping[str, Any]
+
+    # Folders are nobody's business where the release goes.
+    files: tuple[str, ...] = ()
+    addresses: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, engine: Evaluator, steps: Sequence[Step]) -> LeftBehind:
+        """Return what stands for an engine in the release of a question with these steps."""
+        return cls(engine.name, engine.made_up, engine.content(steps))
+
+    def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """Return what the engine said."""
+        return dict(self.told)
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Refuse: the rows are elsewhere."""
+        raise RefusalError(_GONE.format("ask a new release of the table itself"))
+
+
+@dataclass(frozen=True)
+class ToldBeside:
+    """In the place of diagnostics in a plan: what they cost and draw, and of what they are."""
+
+    epsilon: Fraction
+    delta: Fraction
+    loss: Loss
+    told: Mapping[str, Any]
+    drawn_parts: tuple[dict[str, Any], ...]
+
+    def release(self, words: Words | None = None) -> NoReturn:
+        """Refuse: they are of rows that are elsewhere."""
+        raise RefusalError(_GONE.format("ask diagnostics of the table itself"))
+
+    def content(self) -> dict[str, Any]:
+        """Return what they were of."""
+        return dict(self.told)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """In the place of what was computed with releases: what it was."""
+
+    text: str
+    schema: pa.Schema
+    columns: tuple[tuple[str, str | None], ...] | None
+    told: Mapping[str, Any]
+    files: tuple[str, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """Return what was computed."""
+        return dict(self.told)
+
+    def run(self, released: Sequence[Any]) -> NoReturn:
+        """Refuse: it was computed before."""
+        raise RefusalError(_GONE.format("compute with what to_arrow() gives"))
+
+
+def stream(table: pa.Table | pa.RecordBatch) -> bytes:
+    """Return a table as bytes: the rows that are in it, and none of those that it may be a part of."""
+    whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    if not whole.num_columns:
+        return int(whole.num_rows).to_bytes(_COUNT, "big")
+    # A part of an Arrow table keeps the memory of all of it, of which pickling writes all, and a stream some.
+    whole = whole.take(pa.array(range(whole.num_rows), pa.int64()))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_table(whole)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def one_batch(written: bytes) -> pa.RecordBatch:
+    """Return the rows of `stream` in one batch."""
+    if len(written) == _COUNT:
+        rows = int.from_bytes(written, "big")
+        return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["none"]).select([])
+    found = table(written)
+    batches = found.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=found.schema)
+
+
+def table(written: bytes) -> pa.Table:
+    """Return the rows of `stream`."""
+    with pa.ipc.open_stream(written) as reader:
+        return reader.read_all()
+
+
+def rebuilt(kind: type[Any], state: Mapping[str, Any]) -> Any:
+    """Return a finished release of what `NoisyTable._state` gave."""
+    made: Any = object.__new__(kind)
+    made._settle()  # its home is here
+    made._set_state(state)
+    return made
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (Cumulated, NoisyTree, Places)}
+
+
+def packed(value: Any) -> bytes:
+    """Return plain data, arrays, tables and what noisy numbers are made of, as bytes.
+
+    Raises:
+        TypeError: it is something else.
+
+    >>> unpacked(packed({"a": (1, 0.1, None), "b": np.array([1.5])}))
+    {'a': (1, 0.1, None), 'b': array([1.5])}
+    """
+    return json.dumps(_written(value), allow_nan=False, separators=(",", ":")).encode()
+
+
+def unpacked(data: bytes) -> Any:
+    """Return what `packed` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError, pyarrow.ArrowException: it wrote something else.
+    """
+    return _read(json.loads(data))
+
+
+def _written(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return {"float": float(value).hex()}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case np.ndarray():
+            written = io.BytesIO()
+            np.save(written, value, allow_pickle=False)
+            return {"array": base64.b64encode(written.getvalue()).decode()}
+        case pa.RecordBatch() | pa.Table():
+            name = "batch" if isinstance(value, pa.RecordBatch) else "table"
+            return {name: base64.b64encode(stream(value)).decode()}
+        case Mapping():
+            return {"map": [[key, _written(one)] for key, one in value.items()]}
+        case tuple():
+            return {"tuple": [_written(one) for one in value]}
+        case list():
+            return [_written(one) for one in value]
+    name = type(value).__name__
+    if _KINDS.get(name) is not type(value):
+        raise TypeError(name)
+    return {"kind": name, "fields": {f.name: _written(getattr(value, f.name)) for f in fields(value)}}
+
+
+def _read(told: Any) -> Any:
+    match told:
+        case {"float": text}:
+            return float.fromhex(text)
+        case {"bytes": text}:
+            return base64.b64decode(text)
+        case {"array": text}:
+            return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+        case {"batch": text}:
+            return one_batch(base64.b64decode(text))
+        case {"table": text}:
+            return table(base64.b64decode(text))
+        case {"map": pairs}:
+            return {key: _read(one) for key, one in pairs}
+        case {"tuple": values}:
+            return tuple(map(_read, values))
+        case {"kind": name, "fields": given}:
+            return _KINDS[name](**{key: _read(one) for key, one in given.items()})
+        case list():
+            return [_read(one) for one in told]
+    return told

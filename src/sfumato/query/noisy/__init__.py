@@ -1,1 +1,0 @@
-"""Exact numbers to noisy ones, and what is read from these."""

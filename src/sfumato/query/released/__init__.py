@@ -1,1 +1,0 @@
-"""What a release shows, keeps and leaves behind: tables, files, pictures, receipts."""

@@ -1,0 +1,1 @@
+"""Releases: payment, noise on exact statistics, noisy tables, files, pictures and receipts."""

@@ -1,0 +1,272 @@
+"""Two groups of a release beside each other, and shares of a total: post-processing, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.dataclass import dataclass
+from sfumato.display.cards import Card, Sentences, Told
+from sfumato.errors import QueryError, RefusalError, nearest
+from sfumato.errors import shown as written
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
+from sfumato.plan.measurement import NoisyBatch
+from sfumato.query.aggregates import Estimate
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias
+
+if TYPE_CHECKING:
+    from sfumato.release.sampling import Sampled
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Told):
+    """One output of two groups: how far they are apart, and how many times the one is the other.
+
+    Args:
+        output: its name.
+        first, second: its values in the two groups.
+        confidence: of each of the intervals.
+        difference, ratio: the intervals of first - second and of first / second; infinite where the noise
+            leaves it open.
+        sampling: whether the intervals hold the difference and the ratio in a population, of which the units
+            are a random sample; else those of the exact statistics of these rows.
+        bias: what limits and bounds can change in the values, which no interval includes.
+
+    Made by `NoisyTable.compare`.
+
+    >>> visits = Comparison("visits", 940.0, 800.0, 0.95, (105.0, 175.0), (1.12, 1.23))
+    >>> visits.excludes_zero
+    True
+    >>> print(visits)
+    visits: 940 and 800; difference 140 (105 to 175), ratio 1.175 (1.12 to 1.23)
+    95% intervals: each covers the noise, not sampling error.
+    """
+
+    output: str
+    first: float
+    second: float
+    confidence: float
+    difference: tuple[float, float]
+    ratio: tuple[float, float]
+    sampling: bool = False
+    bias: Bias = UNBIASED
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval of the difference excludes 0.
+
+        Without `sampling` the interval covers the noise alone: that 0 is outside says that the two groups of
+        this table are not equal, and nothing about a population or an effect. Only
+        `compare(..., sampling=True)` makes it a test of whether two groups of a population differ.
+        """
+        low, high = self.difference
+        return low > 0 or high < 0
+
+    def _card(self) -> Card:
+        return Card(f"Two groups compared by {self.output}", [Sentences(str(self).splitlines())])
+
+    def __str__(self) -> str:
+        less, more = self.difference
+        low, high = self.ratio
+        ratio = self.first / self.second if self.second else float("nan")
+        apart = f"difference {self.first - self.second:.4g} ({less:.4g} to {more:.4g})"
+        times = f"ratio {ratio:.4g} ({low:.4g} to {high:.4g})"
+        values = f"{self.output}: {self.first:.6g} and {self.second:.6g}"
+        bars = Bars(self.confidence, sampling=self.sampling)
+        return f"{values}; {apart}, {times}\n{covered(bars, self.bias)}"
+
+
+def covered(bars: Bars, bias: Bias) -> str:
+    """Say what intervals cover, and what they leave out."""
+    left = f" Each {NO_BIAS}." if bias else ""
+    return f"{bars.confidence * 100:.4g}% intervals: each covers {bars._covers(bias)}.{left}"
+
+
+ELSEWHERE = {
+    "compare": "two groups differ by what the output is in one less the other, within the sum of both error "
+    "bars, with a confidence of 95%",
+    "share_of_total": "with totals() the row of all groups is there too, and a share is from (n - n_error) / "
+    "(total + total_error) to (n + n_error) / (total - total_error), with a confidence of 95%",
+}
+
+
+def only_here(method: str, what: str) -> RefusalError:
+    """Make an error that says how groups are compared, where a release's noisy parts stay with workers.
+
+    Args:
+        method: of `Release`, which has no place there.
+        what: a release there.
+    """
+    return RefusalError(
+        f"{method}: {what} has released columns alone, and not the noise that groups have in common; ask for "
+        f"error bars of two numbers at once, release(..., confidence=0.975): {ELSEWHERE[method]}"
+    )
+
+
+def compared(
+    batches: Sequence[NoisyBatch],
+    output: str,
+    first: object,
+    second: object,
+    bars: Bars,
+    bias: Bias,
+    sampled: Sampled | None,
+) -> Comparison:
+    """Compare an output of two groups.
+
+    Noise that is independent between the groups is added up as such; else, and with the sampling error, the
+    intervals of the two groups, each of which fails half as often, say how far they are apart.
+
+    Args:
+        batches: the whole release.
+        output: whose values are compared.
+        first, second: keys: a value, or several by name or in order.
+        bars: the confidence of each interval.
+        bias: what limits and bounds can change in the release.
+        sampled: what makes intervals with the sampling error, where these are to hold it.
+    Raises:
+        QueryError: there is no such output, or no such group among those that are shown; or it has no
+            interval with the sampling error.
+    """
+    estimate = estimate_of(batches, output)
+    interval = estimate.interval if sampled is None else sampled.interval_of(estimate)
+    failure = 1 - bars.confidence
+    places = [_place(batches, key) for key in (first, second)]
+    sides, shown = [], []
+    for batch, place in places:
+        own = batch.numbers.row(place)
+        numbers, row = (batch.numbers, place) if own is None else (own, 0)
+        sides.append(_at(interval(numbers, failure / 2), row))
+        shown.append(float(estimate.output(numbers)[row].as_py()))
+    difference = sides[0] - sides[1]
+    together = not batches[0].measurement.independent
+    if sampled is None and estimate.linear is not None and not together and places[0] != places[1]:
+        # From the middles, as a value may have a part that was clipped, which is no sum of noises.
+        half = _tolerance(places[0][0], estimate, failure, 2)
+        apart_by = float(sides[0].middle[0] - sides[1].middle[0])
+        difference = Interval(*(np.array([apart_by + sign * half]) for sign in (-1, 1)))
+    apart, times = ((float(i.low[0]), float(i.high[0])) for i in (difference, sides[0] / sides[1]))
+    return Comparison(output, shown[0], shown[1], bars.confidence, apart, times, sampled is not None, bias)
+
+
+def shares(
+    batches: Sequence[NoisyBatch], output: str, bars: Bars, bias: Bias, sampled: Sampled | None
+) -> pa.Table:
+    """Return each group's share of what an output adds up to over all groups that are shown.
+
+    Args:
+        batches: the whole release.
+        output: a count or a sum.
+        bars: the confidence of each interval.
+        bias: what limits and bounds can change in the release.
+        sampled: what makes intervals with the sampling error, where these are to hold it.
+    Returns:
+        The keys, `share`, and its interval from `low` to `high`.
+    Raises:
+        QueryError: there is no such output, or it does not add up; or it has no interval with the sampling
+            error.
+    """
+    estimate = estimate_of(batches, output)
+    if batches[0].measurement.totals is not None:
+        raise QueryError(
+            "share_of_total: this release has totals beside their groups; compare() has the ratio of two rows"
+        )
+    if estimate.linear is None:
+        raise QueryError(f"share_of_total: {output!r} does not add up over groups; counts and sums do")
+    failure = (1 - bars.confidence) / 2
+    # With the sampling error, one half of each part is for the noise and one for the sample.
+    noise = failure if sampled is None else failure / 2
+    own = [estimate.interval(b.numbers, noise) for b in batches]
+    each = Interval(np.concatenate([i.low for i in own]), np.concatenate([i.high for i in own]))
+    # The middles, as values may have a part that was clipped: over many groups that would add up.
+    value = each.middle
+    others = max(len(value) - 1, 0)
+    half = 0.0
+    if others:
+        half = _tolerance(batches[0], estimate, noise, others)
+        if not batches[0].measurement.independent:
+            # Noise depends on that of other groups: a sum is off by no more than all of them.
+            half = others * _tolerance(batches[0], estimate, noise, 1)
+    rest = value.sum() - value
+    if estimate.kind == "count":  # no exact count is below 0
+        each = each.map(lambda x: np.maximum(x, 0.0))
+    # Where all the others add up to more than 0, and with this one too, a share grows with its group; more of
+    # the others bring it nearer to 0.
+    least, most = rest - half, rest + half
+    if sampled is not None:
+        each, of_others = sampled.parts(estimate, each, Interval(least, most), noise)
+        least, most = of_others.low, of_others.high
+    low = _share(each.low, np.where(each.low > 0, most, least))
+    high = _share(each.high, np.where(each.high > 0, least, most))
+    sure = (least > 0) & (each.low + least > 0)
+    edges = (0.0, 1.0) if estimate.kind == "count" else (-np.inf, np.inf)
+    low, high = (np.where(sure, end, edge) for end, edge in zip((low, high), edges, strict=True))
+    share = value / np.where(value.sum() == 0, np.nan, value.sum())
+    keys = pa.Table.from_batches([b.keys for b in batches])
+    columns = {"share": share, "low": low, "high": high}
+    made = pa.table(
+        [*keys.columns, *map(arrow_column, columns.values())], names=[*keys.column_names, *columns]
+    )
+    return made.replace_schema_metadata({"intervals": covered(bars, bias)})
+
+
+def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
+    """Return how an output is made.
+
+    Raises:
+        QueryError: there is none of this name, or it is a list.
+    """
+    known = {e.name: e for e in batches[0].measurement.requirements.estimates}
+    if not isinstance(output, str) or output not in known:
+        near = nearest(str(output), known)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise QueryError(f"there is no output {written(output)}{hint} There are: {', '.join(known)}")
+    if known[output].entries:
+        raise QueryError(f"{output!r} has a list of numbers in each group; compare outputs of one number")
+    return known[output]
+
+
+def _place(batches: Sequence[NoisyBatch], key: object) -> tuple[NoisyBatch, int]:
+    """Return where a group is; it is public which groups are shown."""
+    names = batches[0].keys.schema.names
+    if isinstance(key, Mapping):
+        if set(key) != set(names):
+            raise QueryError(
+                f"compare: a group is identified by {', '.join(names)}, not by {', '.join(map(str, key))}"
+            )
+        given: tuple[Any, ...] = tuple(key[name] for name in names)
+    else:
+        given = tuple(key) if isinstance(key, (tuple, list)) else (key,)
+    if len(given) != len(names):
+        raise QueryError(f"compare: a group is identified by {', '.join(names) or 'nothing: there is one'}")
+    # Numbers of NumPy are Python's; an array is no key.
+    given = tuple(part.item() if isinstance(part, np.generic) else part for part in given)
+    if any(isinstance(part, np.ndarray) for part in given):
+        raise QueryError(
+            "compare: a group is identified by a key, or by a tuple or a dict of several; not by an array"
+        )
+    for batch in batches:
+        for row, found in enumerate(zip(*(c.to_pylist() for c in batch.keys.columns), strict=True)):
+            if found == given:
+                return batch, row
+    raise QueryError(f"compare: no group {written(key)} is shown")
+
+
+def _at(interval: Interval, row: int) -> Interval:
+    return Interval(interval.low[row : row + 1], interval.high[row : row + 1])
+
+
+def _tolerance(batch: NoisyBatch, estimate: Estimate, failure: float, copies: int) -> float:
+    """Return how far an output is off in so many groups together, of independent noise in each."""
+    weights = {n: np.array([w]) for n, w in (estimate.linear or {}).items() if w}
+    return float(batch.numbers.noises.tolerance(weights, failure, copies)[0])
+
+
+def _share(part: Floats, rest: Floats) -> Floats:
+    whole = part + rest
+    return np.asarray(part / np.where(whole == 0, np.nan, whole))

@@ -1,0 +1,784 @@
+"""What a table of results is to Python: rows, columns, and frames of other libraries."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import pyarrow as pa
+
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card, Displayed
+from sfumato.display.formatting import visible
+from sfumato.errors import (
+    ColumnError,
+    EngineError,
+    ParameterError,
+    RefusalError,
+    SfumatoError,
+    in_own_words,
+    with_article,
+)
+from sfumato.exact import truth_value
+from sfumato.files import check_no_source
+from sfumato.names import Helpful, foreign
+from sfumato.ownership import Owned
+from sfumato.plan.descriptions import Described, describe
+from sfumato.plan.serialization import packed, rebuilt, unpacked
+from sfumato.query.bars import Bars, Bias, checked_confidence
+from sfumato.query.engine import Evaluator
+from sfumato.query.inferred_parameters import Found
+from sfumato.release import output
+from sfumato.release.comparing import Comparison
+from sfumato.release.payment import Paid, answered
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from matplotlib.figure import Figure
+
+    from sfumato.api.largest_groups import TopExplanation
+    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
+    from sfumato.release.chart import Chart
+    from sfumato.release.receipt import Receipt
+    from sfumato.release.release import Release
+
+
+class Tabular:
+    """Base of what has a table: a release beside its rows, or one that a service made."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table."""
+
+    @abstractmethod
+    def _attributes(self) -> dict[str, Any]:
+        """Return what goes with the numbers into frames and files."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
+
+        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
+
+        Raises:
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id")
+        >>> frame = visits.bound(rows=1).agg(n=sf.count()).release(epsilon=1).to_pandas()
+        >>> frame.attrs["sfumato"]["bias"]
+        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
+        """
+        output.require("pandas", "pandas")
+        frame = self.to_arrow().to_pandas()
+        frame.attrs["sfumato"] = self._attributes()
+        return frame
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Return a column as a list of Python's values.
+
+        Args:
+            name: of a column of the table.
+        Raises:
+            QueryError: there is none of that name.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release), release["people"] == [row["people"] for row in release]
+        (1, True)
+        """
+        table = self.to_arrow()
+        if not isinstance(name, str):
+            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
+        if name not in table.column_names:
+            raise ColumnError._unknown(name, table.column_names, "release[...]")
+        values: list[Any] = table[name].to_pylist()
+        return values
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Go through the rows, each a dict of Python's values."""
+        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
+            yield from batch.to_pylist()
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
+        return True
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame; needs `pip install 'sfumato[polars]'`.
+
+        Raises:
+            EngineError: Polars is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> dict(release.to_polars().schema)
+        {'people': Int64}
+        """
+        return output.to_polars(self.to_arrow())
+
+
+class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
+    `ProcessedRelease`, which SQL has computed of such. The noise is drawn when it is first looked at, and
+    once: every later look sees the same numbers. A process that is forked from this one sees the same numbers
+    where they were drawn before, and else draws none. Once it is drawn it can be copied and pickled: copies
+    have the same numbers, can never draw, and hold nothing of rows; before, that is refused.
+
+    Args:
+        engine: what reads the rows.
+
+    >>> import pyarrow as pa, sfumato as sf
+    >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+    >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+    >>> import pickle
+    >>> table = release.to_arrow()  # before it is drawn, it stays where it is
+    >>> pickle.loads(pickle.dumps(release)).to_arrow() == table
+    True
+    """
+
+    _foreign = foreign.RELEASE
+    _elsewhere = (
+        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
+        "what to_arrow() gives, or make another release there"
+    )
+
+    def __init__(self, engine: Evaluator) -> None:
+        self._engine = engine
+        # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
+        self._was_unsafe: bool = False
+        self._from_ledger: list[Any] | None = None
+        # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
+        # there as soon as it is drawn.
+        self._paid: tuple[Paid, ...] = ()
+        self._journals = True
+        self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
+        self._table: pa.Table | None = None
+        self._began = 0.0
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        epsilon, delta = self._spent
+        return float(epsilon), float(delta)
+
+    @property
+    @abstractmethod
+    def _spent(self) -> ExactCost:
+        """What `spent` says, exactly."""
+
+    @property
+    @abstractmethod
+    def _plans(self) -> tuple[Described, ...]:
+        """The plans of all that it draws."""
+
+    @property
+    @abstractmethod
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else. Nothing is read or drawn for it."""
+        return self._table
+
+    @property
+    @abstractmethod
+    def measured(self) -> list[str]:
+        """The columns with error bars."""
+
+    @property
+    def _query(self) -> Query | None:
+        """What was asked of each group, where these are the groups."""
+        return None
+
+    @property
+    def bars(self) -> Bars:
+        """The error bars that it shows where a caller says nothing else."""
+        return Bars()
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        return Bias()
+
+    def _attributes(self, bars: Bars | None = None) -> dict[str, Any]:
+        """Return what goes with its numbers into frames and files.
+
+        Args:
+            bars: the error bars beside the numbers; None without any.
+        """
+        (epsilon, delta), bias = self.spent, self.bias
+        found: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+        found |= {"bias": bias.told()} if bias else {}
+        return found | ({} if bars is None else {"error_bars": bars.told(bias)})
+
+    def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
+        """Return a table that says in its metadata what its numbers do not include; itself, where it does.
+
+        Args:
+            bars: the error bars beside the numbers; None without any.
+        """
+        if output.METADATA in (made.schema.metadata or {}):
+            return made
+        return made.replace_schema_metadata(output.schema_metadata(self._attributes(bars)))
+
+    @property
+    def repeats(self) -> int | None:
+        """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
+        return next((one.entry.number for one in self._paid if one.again.body is not None), None)
+
+    def _take(self, paid: Sequence[Paid]) -> None:
+        """Keep what a ledger has entered; of a question that its journal answers, take the answer.
+
+        Raises:
+            EngineError: that is no answer, by somebody's hand or damage.
+        """
+        self._paid = tuple(paid)
+        for one in self._paid:
+            if one.again.body is not None:
+                with in_own_words(_no_answer, Exception):
+                    self._restore(unpacked(one.again.body))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pass on what was drawn; refuse where it was not.
+
+        Raises:
+            RefusalError: it was not drawn.
+        """
+        with self._turn():
+            if not self.drawn:
+                return super().__reduce_ex__(protocol)  # which refuses
+            return rebuilt, (type(self), self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
+        return {"unsafe": self._unsafe, "entered": self._entered}
+
+    def _set_state(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        self._from_ledger = state["entered"]
+        self._was_unsafe = state["unsafe"]
+
+    @property
+    def _entered(self) -> list[Any] | None:
+        """What ledgers entered for it, as plain data."""
+        return self._from_ledger or [paid.entry.row() for paid in self._paid] or None
+
+    @abstractmethod
+    def _noisy_numbers(self) -> Any:
+        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
+
+    @abstractmethod
+    def _restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had, in the place of a draw."""
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once."""
+        return None
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return ()
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost."""
+        return ()
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table; metadata of its schema say what its numbers do not include.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.to_arrow().column_names
+        ['people']
+        """
+
+    def frame(
+        self,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
+    ) -> pandas.DataFrame:
+        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+
+        `frame.attrs["sfumato"]` says what the error bars cover, and whether limits and bounds may bias the
+        numbers.
+
+        Args:
+            errors: whether each number `n` has its half-width in a column `n_error` behind it.
+            confidence: of these, in (0, 1); left out, that of the release, or 0.95.
+            simultaneous, sampling: as for `errors`.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: there are no error bars.
+            EngineError: pandas is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> list(release.frame(errors=True))
+        ['people', 'people_error']
+        """
+        output.require("pandas", "pandas")
+        bars = self._bars(confidence, simultaneous, sampling)
+        if not truth_value(errors, "errors"):
+            return self.to_pandas()
+        self._check_bars(bars)
+        made = self._with_bars(bars).to_pandas()
+        made.attrs["sfumato"] = self._attributes(bars)
+        return made
+
+    def _bars(
+        self, confidence: float | None = None, simultaneous: bool = False, sampling: bool | None = None
+    ) -> Bars:
+        """Return error bars of what a caller gave, and of what the release has where that is nothing."""
+        given = self.bars.confidence if confidence is None else confidence
+        return Bars._checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
+
+    def _bars_beside(
+        self, errors: bool, confidence: float | None, simultaneous: bool, sampling: bool | None
+    ) -> Bars | None:
+        """Return the error bars that are to stand beside the numbers; None where none are requested."""
+        bars = self._bars(confidence, simultaneous, sampling)
+        return bars if truth_value(errors, "errors") or confidence is not None else None
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
+    ) -> Figure | None:
+        """Draw a panel for each output: a bar for each group, with its error bar.
+
+        Of more than 9 outputs or 60 groups the first are drawn, and the picture says so. The same release
+        gives the same file, byte for byte.
+
+        Args:
+            path: where to, a .png or .svg; left out, a notebook shows what is returned.
+            confidence, simultaneous, sampling: of the error bars, as of `errors`.
+        Returns:
+            A figure of matplotlib; None where it was written to a path.
+        Raises:
+            ParameterError: the path or the confidence is not admissible.
+            QueryError: something was computed with the groups, or numbers were left out.
+            EngineError: matplotlib is not installed.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> len(release.plot().axes)  # a panel for each output
+        1
+        """
+        from sfumato.release.chart import bar_chart
+
+        return bar_chart(self, path, self._bars(confidence, simultaneous, sampling))
+
+    @abstractmethod
+    def _chart(self, bars: Bars) -> Chart:
+        """Return what a picture shows, as plain data.
+
+        Raises:
+            QueryError: as of `plot`.
+        """
+
+    @abstractmethod
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
+    ) -> pa.Table:
+        """Return half-widths of error bars, beside the keys of the rows.
+
+        Args:
+            confidence: in (0, 1): the chance that a number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+            sampling: let bars hold what a large population has, of which the units are a random sample; left
+                out, as the release was asked for, or not.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError, RefusalError: there are no such bars.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.errors(0.95).to_pylist()
+        [{'people': 3.0}]
+        """
+
+    def compare(
+        self,
+        output: str,
+        first: object,
+        second: object,
+        confidence: float = 0.95,
+        *,
+        sampling: bool | None = None,
+    ) -> Comparison:
+        """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Without `sampling` the intervals cover the noise alone, and say nothing about a population: two
+        random halves of a table differ by more.
+
+        Args:
+            output: its name.
+            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+            sampling: let the intervals hold the difference and the ratio in a large population, as of
+                `errors`.
+        Returns:
+            A `Comparison`, with `difference` and `ratio`.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or no such group is shown.
+            RefusalError: the release keeps no noisy parts to compare.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2, 3], "year": [1984, 1984, 1985]}), privacy_unit="id")
+        >>> by_year = visits.group_by("year", keys=[1984, 1985]).bound(groups=1)
+        >>> release = by_year.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.compare("people", 1985, 1984).confidence
+        0.95
+        """
+        release = self._grouped("compare")
+        return release._compared(
+            output, first, second, release._bars(checked_confidence(confidence), sampling=sampling)
+        )
+
+    def share_of_total(
+        self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
+    ) -> pa.Table:
+        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+
+        Args:
+            output: its name.
+            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
+                these groups.
+            sampling: let it hold the share in a large population, as of `errors`.
+        Returns:
+            The keys, `share`, `low` and `high`; metadata of its schema say what the intervals cover.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or it does not add up.
+            RefusalError: the release keeps no noisy parts to compare.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2, 3], "year": [1984, 1984, 1985]}), privacy_unit="id")
+        >>> by_year = visits.group_by("year", keys=[1984, 1985]).bound(groups=1)
+        >>> release = by_year.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.share_of_total("people").column_names
+        ['year', 'share', 'low', 'high']
+        """
+        release = self._grouped("share_of_total")
+        return release._shares(output, release._bars(checked_confidence(confidence), sampling=sampling))
+
+    def _grouped(self, method: str) -> Release:
+        """Return the release whose groups a method compares.
+
+        Raises:
+            RefusalError: there is none.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format(method))
+
+    def write(
+        self,
+        path: str | Path,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
+    ) -> None:
+        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+
+        A file of that name is replaced, when the new one is complete. A release of groups that was not looked
+        at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
+        numbers, where there are any, and a sheet of what the release is: cost, privacy unit, limits, bounds,
+        and a digest of its plan. What error bars cover, and whether limits and bounds may bias the numbers,
+        is in that sheet, in the metadata of a Parquet file's schema, and for CSV and JSON in a second file,
+        such as `people.csv-metadata.json`, which replaces one of that name as well.
+
+        Args:
+            path: where to; the ending names the format.
+            errors: also write error bars, in columns named `<output>_error`, each behind that of its
+                number, at 0.95 or what the release was asked for; a workbook has them anyway. Of what SQL
+                computes of a release they are those of numbers that stand there as they were released.
+            confidence: also write them, and at this confidence.
+            simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
+            sampling: as for `errors(...)`.
+        Raises:
+            ParameterError: the path is not admissible, or a file that rows come from; or a column is a list
+                or the like, which CSV and Excel do not have.
+            EngineError: XlsxWriter is not installed, for .xlsx.
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: error bars are asked for, and there are none; or of a release that was streamed.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     release.write(f"{folder}/people.csv", errors=True)
+        ...     print((Path(folder) / "people.csv").read_text().split()[0])
+        "people","people_error"
+        """
+        target = output.checked_path(path, workbook=True)
+
+        def check() -> None:
+            for file in output.written_files(target):
+                self._check_no_source(file)
+
+        check()
+        self._check_lists(Path(path))
+        bars = self._bars_beside(errors, confidence, simultaneous, sampling)
+        if bars is not None:
+            self._check_bars(bars)
+        if output.is_workbook(target):
+            self._write_workbook(target, bars, check)
+        else:
+            self._write(target, bars, check)
+
+    def _write_workbook(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        """Write a workbook of the table, with error bars where there are any, and of what it is."""
+        if bars is None and self.measured:
+            with suppress(SfumatoError):  # of names that are taken
+                self._check_bars(self.bars)
+                bars = self.bars
+        table = self.to_arrow() if bars is None else self._with_bars(bars)
+        output.write_workbook(target, table, output.about(self, bars), check)
+
+    def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        """Write what can be written, with error bars where there are some; `check` refuses late."""
+        table = self.to_arrow() if bars is None else self._with_bars(bars)
+        self._write_batches(target, iter(table.to_batches()), bars, check)
+
+    def _write_batches(
+        self,
+        target: Path,
+        batches: Iterator[pa.RecordBatch],
+        bars: Bars | None,
+        check: Callable[[], object],
+    ) -> tuple[int, ...]:
+        """Write batches, with what error bars cover and whether limits and bounds may bias the numbers."""
+        return output.write(target, batches, check, self._attributes(bars))
+
+    @abstractmethod
+    def explain(self) -> Explanation | TopExplanation:
+        """Return each step with its noise and cost.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> print(str(release.explain()).splitlines()[1])
+        2. Let each id count once.
+        """
+
+    def receipt(
+        self,
+        *,
+        errors: bool = False,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
+    ) -> Receipt:
+        """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
+
+        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
+        computed of the noisy answer alone and so costs nothing.
+
+        Args:
+            errors: also cover the error bars that `write(..., errors=True)` writes.
+            confidence: also cover them, at this confidence.
+            simultaneous, sampling: as for `errors`.
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
+        Source:
+            docs/receipts.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon=1).receipt()
+        >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
+        (Fraction(1, 1), 1, ['people'])
+        """
+        from sfumato.release.answer import Answer
+        from sfumato.release.receipt import Receipt
+
+        given = self._bars_beside(errors, confidence, simultaneous, sampling)
+        if given is not None:
+            self._check_bars(given)
+        answer = Answer._of(self.to_arrow())
+        bars = None if given is None else Answer._of(self._with_bars(given))
+        return Receipt(
+            self._spent,
+            self.canonical(),
+            answer,
+            bars,
+            dummy=self._dummy,
+            unsafe_words=self._unsafe,
+            ledger=self._entered,
+            bias=self.bias.told(),
+            description=describe(self._plans),
+        )
+
+    def _answered(self, **said: Any) -> None:
+        """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
+        for paid in self._paid:
+            found = {"plan": self.canonical()} if self.found else {}
+            paid.came("answered", **found, unsafe_words=self._unsafe or None, **said)
+
+    def _failed(self, error: Exception) -> None:
+        """Write there that none came, and what kind of error did; not its text."""
+        for paid in self._paid:
+            paid.came("failed", error=type(error).__name__)
+
+    def _drew(self, rows: int | None) -> None:
+        """Write that the answer is there; with its digest, where that takes no time.
+
+        Args:
+            rows: how many it has; None where nobody counted them.
+        """
+        answered(self._engine.name, monotonic() - self._began)
+        if self._paid and self._journals:
+            digest = None
+            if rows is not None and rows <= _DIGESTED:
+                with suppress(Exception):  # which would cost an answer that is there
+                    digest = self.receipt().sha256
+            self._answered(rows=rows, receipt=digest, **self._to_be_given_again())
+
+    def _to_be_given_again(self) -> dict[str, Any]:
+        """Return what the journal needs to give the answer once more, where it may."""
+        again = next((one.again for one in self._paid if one.again.question is not None), None)
+        found = None if again is None or self._unsafe else self._noisy_numbers()
+        if again is None or found is None:
+            return {}
+        return {"question": again.question, "data": again.data, "body": packed(found)}
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Write what fails within."""
+        self._began = monotonic()
+        try:
+            yield
+        except Exception as error:
+            if self._journals:
+                self._failed(error)
+            raise
+
+    @property
+    def _dummy(self) -> bool:
+        """Whether its rows are made up."""
+        return self._engine.made_up
+
+    @property
+    @abstractmethod
+    def _unsafe(self) -> bool:
+        """Whether the noise is not from the secure source."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
+        >>> release.canonical()["privacy_unit"]
+        'id'
+        """
+
+    @abstractmethod
+    def _check_bars(self, bars: Bars) -> None:
+        """Refuse error bars that could not be written, before anything is drawn.
+
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`.
+        """
+
+    def _check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists, where there are any, before anything is drawn.
+
+        Raises:
+            ParameterError: it is a CSV file.
+        """
+
+    @abstractmethod
+    def _with_bars(self, bars: Bars) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+
+    @abstractmethod
+    def _card(self) -> Card:
+        """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
+
+    @property
+    @abstractmethod
+    def _subject(self) -> str:
+        """The names of its columns, or which groups it has."""
+
+    def __repr__(self) -> str:
+        (epsilon, delta), dummy = self.spent, ", of made-up rows" if self._dummy else ""
+        name = type(self).__name__
+        return visible(f"<{name} of {self._subject}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
+
+    def _check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, self._engine.files, name)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        if self._at_home:
+            with self._lock:
+                yield
+        else:
+            yield
+
+
+def _no_answer(_: Exception) -> EngineError:
+    return EngineError(
+        "the journal's answer to the same question before was changed by hand, or is damaged; sfumato "
+        "journal verify says more, and of another version of the data (journal declare) it is asked anew"
+    )
+
+
+NO_LISTS = (".csv", ".xlsx")
+_DIGESTED = 10_000  # rows, of which digests take some milliseconds
+_NOT_BY_GROUP = (
+    "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"
+)
+
+
+def stopped(error: Exception) -> EngineError:
+    """Make the error of a release that stopped in the middle, without what may quote rows."""
+    kind = type(error).__name__
+    return EngineError(
+        f"the release stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
+    )

@@ -1,0 +1,217 @@
+"""Payment of a release, after all checks and before a row is read; and what the log says of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, reduce
+from operator import add
+from typing import Any
+
+from sfumato.budget import Budget
+from sfumato.budget.ledger import Again, Entry, LedgerBudget
+from sfumato.errors import ParameterError, SfumatoError
+from sfumato.plan.descriptions import Described, certified, total
+from sfumato.query.engine import Evaluator
+from sfumato.query.query import Query
+
+# Gives the canonical form of what is asked, for the journal of a ledger.
+Form = Callable[[], Mapping[str, Any]]
+# Gives all that an answer depends on but the data, by which it is known again; None where it is not.
+Same = Callable[[], Mapping[str, Any] | None]
+
+LOG = logging.getLogger("sfumato.budget")
+NOT_CHARGED = "This release is not charged to a budget, so nothing tracks the total privacy loss."
+NO_BUDGET = f"{NOT_CHARGED} Pass budget=sf.Budget(epsilon=...) to track and cap it."
+
+
+_NEW = Again(None)
+
+
+class Paid:
+    """What a ledger has entered for a release, and where it is written once what came of that.
+
+    Args:
+        budget: that paid.
+        entry: of the ledger.
+        again: what its journal knows of the question; with an answer, where that is given once more and the
+            entry is the one that paid for it then.
+    """
+
+    def __init__(self, budget: LedgerBudget, entry: Entry, again: Again = _NEW) -> None:
+        self.budget = budget
+        self.entry = entry
+        self.again = again
+        self._came = "" if again.body is None else "answered"
+
+    def came(self, kind: str, **said: Any) -> None:
+        """Write what came of it, "answered", "failed" or "handed", with what is said; the first answer alone.
+
+        A journal that cannot be written now takes no answer away that is paid: without an outcome the
+        question counts as one that failed, and stays spent. That is in the log.
+        """
+        if self._came in ("answered", kind):
+            return
+        self._came, written = kind, False
+        with suppress(SfumatoError):
+            self.budget.came(self.entry, kind, **said)
+            written = True
+        if not written:
+            LOG.warning("what came of entry %d of the ledger could not be written there", self.entry.number)
+
+
+@contextmanager
+def telling(paid: Sequence[Paid], **said: Any) -> Iterator[None]:
+    """Write what came of what is done within: that it failed, by the kind of error; or what is said of it."""
+    try:
+        yield
+    except Exception as error:
+        for one in paid:
+            one.came("failed", error=type(error).__name__)
+        raise
+    for one in paid:
+        one.came("answered", **said)
+
+
+# Called once, by what is about to read; it raises where the budget has too little left. It returns what a
+# ledger has entered for it: one entry, of looks that were paid by themselves one more each.
+Pay = Callable[[], tuple[Paid, ...]]
+
+
+def free() -> tuple[Paid, ...]:
+    """Pay nothing: it is paid already, or of made-up rows."""
+    return ()
+
+
+def unpaid() -> tuple[Paid, ...]:
+    """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
+
+    In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
+    take warnings for errors, and a sentence in each explanation would soon be read no more.
+    """
+    _say_once()
+    return ()
+
+
+@cache
+def _say_once() -> None:
+    LOG.warning("%s", f"{NO_BUDGET} (Said once.)")
+
+
+def check_budget(budget: object) -> None:
+    """Refuse what is given in the place of a budget.
+
+    Raises:
+        ParameterError: budget is none.
+    """
+    if not isinstance(budget, Budget | None):
+        raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
+
+
+def payment(
+    budget: Budget | None,
+    plans: Sequence[Described],
+    what: str,
+    *,
+    form: Form | None = None,
+    same: Same | None = None,
+    made_up: bool = False,
+) -> Pay:
+    """Certify some releases, and return what pays for them together, for all or none.
+
+    This is the only way to pay, and every release passes here, also where no budget pays.
+
+    Args:
+        budget: that pays; or None.
+        plans: of the releases; what is asked beside them is paid too.
+        what: in a few words.
+        form: the canonical form of all that is asked.
+        same: by what a ledger's journal knows the answer again, which then costs nothing.
+        made_up: whether all rows are made up, of which nothing need be paid.
+    Raises:
+        ParameterError: budget is none.
+        RefusalError: the certificate of the releases is refused.
+    """
+    check_budget(budget)
+    certified(plans)
+    (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
+    if budget is None:
+        return free if made_up else unpaid
+    if made_up:
+        return free
+
+    def pay() -> tuple[Paid, ...]:
+        if not isinstance(budget, LedgerBudget):
+            budget.spend(epsilon, delta, loss=loss, what=what)
+            return ()
+        asked = None if same is None else same()
+        again = _NEW if asked is None else budget.again(asked)
+        if again.body is not None:
+            return (Paid(budget, budget.entry(again.entry or 0), again),)
+        plan = None if form is None else form()
+        return (Paid(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan), again),)
+
+    return pay
+
+
+def same_question(form: Form, engines: Sequence[Evaluator], queries: Sequence[Query] = ()) -> Same:
+    """Return what tells a question from all others that an answer could differ from.
+
+    Args:
+        form: the canonical form of what is asked.
+        engines: of all tables that are read.
+        queries: whose noisy numbers are kept under names of columns, which the canonical form does not have.
+    """
+
+    def same() -> Mapping[str, Any] | None:
+        from sfumato import __version__  # noise that follows from a plan may be another in another version
+
+        places = [engine.addresses for engine in engines]
+        if None in places:
+            return None
+        named = [[name, list(asked.columns)] for query in queries for name, asked in query.aggregates]
+        return {"asks": form(), "places": places, "columns": named, "version": __version__}
+
+    return same
+
+
+QUERY_LOG = logging.getLogger("sfumato.query")
+QUERY_LOG.addHandler(logging.NullHandler())
+_looks = ContextVar("looks", default=False)
+
+
+def planned(engine: str, aggregates: int, **cost: Any) -> None:
+    """Log that a release is planned.
+
+    Args:
+        engine: on which it will run.
+        aggregates: how many are asked.
+        cost: epsilon and delta that it stays within, or its share of a budget.
+    """
+    with suppress(Exception):
+        told = ", ".join(f"{name}={float(value):.6g}" for name, value in cost.items())
+        QUERY_LOG.info("planned: aggregates=%d, %s, on %s", aggregates, told, engine)
+
+
+def answered(engine: str, seconds: float) -> None:
+    """Log that an answer is there, and how long it took, which tells a little of the rows; not of a look.
+
+    Args:
+        engine: on which it ran.
+        seconds: from the first look to the last number.
+    """
+    if not _looks.get():
+        with suppress(Exception):
+            QUERY_LOG.info("answered in %.3f s, on %s", seconds, engine)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Keep what is drawn within out of the log."""
+    before = _looks.set(True)
+    try:
+        yield
+    finally:
+        _looks.reset(before)

@@ -1,0 +1,381 @@
+"""Releases that something was computed with: only with their noisy numbers, so that it costs nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from fractions import Fraction
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.files import check_no_source
+from sfumato.noise.laws import Floats
+from sfumato.plan.descriptions import Described
+from sfumato.plan.serialization import Computed, stream, table
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.bars import Bars, Bias
+from sfumato.query.cards import error_bars, processed_facts, release_card
+from sfumato.query.explanation import Explanation
+from sfumato.query.inferred_parameters import Found
+from sfumato.release.canonical_form import VERSION
+from sfumato.release.noisy_table import NO_LISTS, NoisyTable
+from sfumato.release.release import Release
+from sfumato.release.top_release import TopRelease
+
+if TYPE_CHECKING:
+    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.release.chart import Chart
+    from sfumato.release.payment import Paid
+
+
+_NOT_FOLLOWED = (
+    "errors: what is computed around the private SELECT has no error bars of its own; write "
+    "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask .released, the noisy table before it"
+)
+
+
+_OF_THE_NOISY_TABLES = (
+    "this is computed with several released tables; ask one of .released, such as released[0].compare(...)"
+)
+
+
+class Computation(Protocol):
+    """What is computed with released tables, and perhaps public ones; with nothing else."""
+
+    text: str
+    files: tuple[str, ...]
+    schema: pa.Schema
+    columns: tuple[tuple[str, str | None], ...] | None
+
+    def content(self) -> dict[str, Any]:
+        """Return what is computed, as plain data, such that what differs has another content."""
+        ...
+
+    def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
+        """Return what it gives, and which row of the released table each row is, where that is followed."""
+        ...
+
+
+class ProcessedRelease(NoisyTable):
+    """Released tables after SQL.
+
+    Made by `sql`.
+
+    Nothing but noisy tables and public ones go into it, so its cost is that of the releases. They are drawn,
+    one after the other, and computed with when it is first looked at, and once. If that fails, as a cast of a
+    noisy number may, `released` still has what was drawn.
+
+    Args:
+        releases: the noisy tables before it, in the order of the text.
+        computation: what is computed with them.
+    """
+
+    def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
+        super().__init__(releases[0]._engine)
+        self._releases: tuple[Release | TopRelease, ...] = tuple(releases)
+        self._computation = computation
+        self._paid: tuple[Paid, ...] = releases[0]._paid  # as they were paid together
+        for release in releases:
+            release._journals = False  # all of it is one question
+        self._rows: pa.Array | None = None
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """Those of the one release before it; of several each has its own."""
+        return self._releases[0].diagnostics if len(self._releases) == 1 else None
+
+    @property
+    def released(self) -> Release | TopRelease | tuple[Release | TopRelease, ...]:
+        """The noisy table before it; all of them, in the order of the text, where it has several."""
+        return self._releases if len(self._releases) > 1 else self._releases[0]
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers of all releases before it say of their questions."""
+        return tuple(dict.fromkeys(hint for release in self._releases for hint in release.hints))
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the questions left to the releases, in their order."""
+        return tuple(found for release in self._releases for found in release.found)
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plans of all releases."""
+        return tuple(plan for release in self._releases for plan in release._plans)
+
+    @property
+    def _spent(self) -> ExactCost:
+        """The sums of all budgets, exactly: basic composition."""
+        epsilons, deltas = zip(*(release._spent for release in self._releases), strict=True)
+        return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the noise of all releases was drawn."""
+        return all(release.drawn for release in self._releases)
+
+    @property
+    def bars(self) -> Bars:
+        """The error bars of the release before it, where that is one."""
+        return self._releases[0].bars if len(self._releases) == 1 else Bars()
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in any of the releases before it."""
+        return reduce(or_, (release.bias for release in self._releases))
+
+    def _grouped(self, method: str) -> Release:
+        return self._only._grouped(method)
+
+    @property
+    def _only(self) -> Release | TopRelease:
+        """The one release before it."""
+        if len(self._releases) > 1:
+            raise RefusalError(_OF_THE_NOISY_TABLES)
+        return self._releases[0]
+
+    @property
+    def _followed(self) -> bool:
+        """Whether columns that are released as they are have error bars here."""
+        return self._computation.columns is not None
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table, in the order that the SQL asks for.
+
+        Raises:
+            SqlError: computing with these noisy numbers failed; `released` has them.
+            EngineError: rows of one release could not be read; `released` has those that were drawn before.
+        """
+        failed: EngineError | None = None
+        with self._turn():
+            try:
+                if self._table is None:
+                    with self._telling():
+                        self._table, self._rows = self._computation.run(self._releases)
+                    self._drew(self._table.num_rows)
+                self._table = self._described(self._table)
+            except EngineError as error:
+                failed = self._with_what_is_left(error)
+            if failed is None:
+                return self._table
+        raise failed
+
+    def _with_what_is_left(self, error: EngineError) -> EngineError:
+        """Say of a release that fails behind others that these are not lost."""
+        drawn = sum(release.drawn for release in self._releases)
+        if not drawn:
+            return error
+        return EngineError(
+            f"{error}. {drawn} of the {len(self._releases)} tables that the text releases "
+            f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
+            "the budget of all is spent"
+        )
+
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
+    ) -> pa.Table:
+        """Return half-widths of error bars, row by row: NULL for what is computed.
+
+        Args:
+            confidence, simultaneous, sampling: as for `Release.errors`.
+        Raises:
+            ParameterError, QueryError: as of `Release.errors`.
+            RefusalError: something is computed around the private SELECT, where columns are not followed.
+        """
+        columns = self._computation.columns
+        if columns is None:
+            raise RefusalError(_NOT_FOLLOWED)
+        table = self.to_arrow()
+        if not self.measured:
+            return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
+        found = self._releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
+        widths = found.take(self._rows)
+        given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
+        return pa.table(given, names=table.schema.names)
+
+    @property
+    def _drawable(self) -> bool:
+        """Whether there is a picture of it: of groups and totals, as they were released before the SQL."""
+        one = self._releases[0]
+        return len(self._releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
+
+    def _chart(self, bars: Bars) -> Chart:
+        """Return what a picture shows, as plain data; that of what was released, where it has totals."""
+        one = self._releases[0]
+        if not self._drawable or not isinstance(one, Release):
+            raise QueryError(
+                "plot: groups with their aggregates are drawn as they are released; draw .released, or "
+                "to_pandas() by other means"
+            )
+        return one._chart(
+            bars,
+            "Groups and totals as they were released, before the SQL computes with them.",
+        )
+
+    def explain(self) -> Explanation:
+        """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
+        explained = [release.explain().to_dict() for release in self._releases]
+        computed = {"computed": self._computation.text}
+        if len(explained) == 1:
+            return Explanation(explained[0] | computed)
+        epsilon, delta = map(str, self._spent)
+        return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
+
+    def _check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where rows come from, those of public tables too; raises as any release does."""
+        for release in self._releases:
+            release._check_no_source(path, name)
+        check_no_source(path, self._computation.files, name)
+
+    def _check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists; raises as any release does."""
+        if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self._computation.schema.types)):
+            raise ParameterError(
+                "output path", str(path), ".parquet or .json, as a column is a list or the like"
+            )
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns with error bars."""
+        first, found = self._releases[0], self._computation.columns or ()
+        keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
+        return [name for name, released in found if released is not None and released not in keys]
+
+    def _card(self) -> Card:
+        bars = self.bars if self.made is not None and self.measured else None
+        hints = self.hints if self.made is not None else ()
+        notes = [
+            *(note for release in self._releases for note in release.explain().to_dict()["notes"]),
+            *hints,
+        ]
+        said = [*processed_facts(self), *error_bars(self, bars)]
+        texts = self._computation.schema
+        keys = [name for name, kind in zip(texts.names, texts.types, strict=True) if not _numeric(kind)]
+        return release_card(self, [*said, *(("note", note) for note in dict.fromkeys(notes))], keys)
+
+    @property
+    def _subject(self) -> str:
+        return ", ".join(self._computation.schema.names)
+
+    @property
+    def _dummy(self) -> bool:
+        return any(release._dummy for release in self._releases)
+
+    def _take(self, paid: Sequence[Paid]) -> None:
+        """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
+        for release in self._releases:
+            release._paid = tuple(paid)
+        super()._take(paid)
+
+    def _noisy_numbers(self) -> Any:
+        """Return the noisy numbers of all releases, and what was computed; None where some are not kept."""
+        numbers = [release._noisy_numbers() for release in self._releases]
+        if self._table is None or any(one is None for one in numbers):
+            return None
+        rows = None if self._rows is None else pa.table({"rows": self._rows})
+        return numbers, self._table, rows
+
+    def _restore(self, kept: Any) -> None:
+        """Have what releases of the same questions had, and what was computed with it."""
+        numbers, self._table, rows = kept
+        self._rows = None if rows is None else rows["rows"].combine_chunks()
+        for release, one in zip(self._releases, numbers, strict=True):
+            release._restore(one)
+
+    def _state(self) -> dict[str, Any]:
+        """Return its releases, and what was computed with them."""
+        what = self._computation
+        said = (
+            tuple(map(copy, self._releases)),
+            Computed(what.text, what.schema, what.columns, what.content()),
+        )
+        return super()._state() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
+
+    def _set_state(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        ProcessedRelease.__init__(self, *state["said"])
+        super()._set_state(state)
+        drawn, self._rows = state["drawn"]
+        self._table = table(drawn)
+
+    @property
+    def _unsafe(self) -> bool:
+        return any(release._unsafe for release in self._releases)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical forms of all releases, and the SQL around them."""
+        return {
+            "version": VERSION,
+            "asks": "computed",
+            "releases": [release.canonical() for release in self._releases],
+            **self._computation.content(),
+        }
+
+    def _with_bars(self, bars: Bars) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        table, widths = self.to_arrow(), bars._widths(self)
+        for name in self.measured:
+            behind = table.column_names.index(name) + 1
+            table = table.add_column(behind, f"{name}_error", widths[name])
+        return table
+
+    def _check_bars(self, bars: Bars) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
+        if not self._followed:
+            raise RefusalError(_NOT_FOLLOWED)
+        self._releases[0]._check_sampling(bars)
+        taken = {name.casefold() for name in self._computation.schema.names}
+        for name in self.measured:
+            if f"{name}_error".casefold() in taken:
+                wanted = f"{name}_error"
+                raise QueryError(
+                    f"confidence: the error bars of {name!r} need the name {wanted!r}, which is taken"
+                )
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _numbers(column: pa.ChunkedArray) -> Floats:
+    """Return a column as float64; of lists, which have one length, in two dimensions."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype(float))
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(float)
+    return np.asarray(flat.reshape(-1, column.type.list_size))
+
+
+def with_intervals(
+    released: Release | TopRelease,
+    intervals: tuple[tuple[str, str, bool, str], ...],
+    bars: Bars,
+    row: str,
+) -> pa.Table:
+    """Return the released table with ends of error bars, and the number of each row.
+
+    Args:
+        released: what is looked at, and drawn if it was not.
+        intervals: of each column its name, of which output it is an end, whether the upper one, and what it
+            is called.
+        bars: the error bars.
+        row: the name of the column of numbers.
+    """
+    table = released.to_arrow()
+    widths = bars._widths(released) if intervals else None
+    added = {}
+    for name, of, high, _ in intervals:
+        assert widths is not None
+        values, width = _numbers(table[of]), _numbers(widths[of])
+        added[name] = arrow_column(values + width if high else values - width)
+    for name, column in added.items():
+        table = table.append_column(name, column)
+    return table.append_column(row, pa.array(np.arange(table.num_rows, dtype=np.int64)))

@@ -1,0 +1,497 @@
+"""The one place where exact statistics meet noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card
+from sfumato.display.formatting import visible
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.noise import Words
+from sfumato.noise.laws import Floats
+from sfumato.plan.descriptions import Described, certified
+from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.plan import Plan
+from sfumato.plan.serialization import LeftBehind, one_batch, stream, table
+from sfumato.query import sizes
+from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
+from sfumato.query.bars import Bars, Bias, checked_confidence
+from sfumato.query.cards import release_card, release_facts
+from sfumato.query.engine import Evaluator
+from sfumato.query.inferred_parameters import Found
+from sfumato.release import output
+from sfumato.release.canonical_form import canonical
+from sfumato.release.comparing import Comparison, compared, shares
+from sfumato.release.noisy_table import NO_LISTS, NoisyTable, stopped
+
+if TYPE_CHECKING:
+    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.query import Query
+    from sfumato.release.chart import Chart
+    from sfumato.release.sampling import Sampled
+
+
+_NOT_KEPT = (
+    "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
+    "before write(), or write(..., confidence=0.95)"
+)
+
+
+class Release(NoisyTable):
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    Made by `Question.release`.
+
+    The noise is drawn when the result is first looked at, and once: every later look sees the same
+    numbers. `write` streams; a result that was only written is read back from its file. A process that
+    is forked from this one sees the same numbers where they were drawn before, and else draws none. Once
+    it is drawn it can be copied and pickled; copies never draw.
+
+    Args:
+        plan: what to do.
+        engine: what reads the rows.
+        confidence: also give error bars, in columns named `<output>_error`.
+        unsafe_words: a source of random words for tests; with any but the secure source the result
+            is not private.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Evaluator,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> None:
+        if confidence is not None:
+            check_error_columns(plan, confidence)
+        if unsafe_words is not None and not isinstance(unsafe_words, Words):
+            raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
+        certified([plan])
+        super().__init__(engine)
+        self.plan: Plan = plan
+        self.confidence = confidence
+        self._words = unsafe_words
+        self._diagnostics = None if plan.diagnostics is None else plan.diagnostics.release(unsafe_words)
+        self._batches: list[NoisyBatch] | None = None
+        self._started = False
+        # Where to, and what tells that file from any other.
+        self._written: tuple[Path, tuple[int, ...]] | None = None
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plan of all that it draws."""
+        return (self.plan,)
+
+    @property
+    def _spent(self) -> ExactCost:
+        return self.plan.spent
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once.
+
+        Their cost is in `spent`, whether they are looked at or not.
+        """
+        return self._diagnostics
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return self.plan.found
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+        return self._batches is not None or self._written is not None
+
+    def to_arrow(self) -> pa.Table:
+        """Return the released table: key columns, then the outputs, sorted by key.
+
+        Raises:
+            RefusalError: it was written to a file, and that file is gone, or another.
+        """
+        with self._turn():
+            if self._table is None:
+                if self._written is not None:
+                    self._table = output.read(*self._written, self._types)
+                else:
+                    bars = None if self.confidence is None else self.bars
+                    batches = list(self._outputs(self._draw_all(), bars, 1))
+                    self._table = pa.Table.from_batches(batches).combine_chunks()
+            self._table = self._described(self._table, None if self.confidence is None else self.bars)
+        return self._table
+
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
+    ) -> pa.Table:
+        """Return half-widths of error bars: the keys, and one half-width for each output.
+
+        Args:
+            confidence: in (0, 1): the probability that an exact statistic (of the bounded
+                contributions) is within its half-width of the released number.
+            simultaneous: let that be the probability that all of them are, over all groups and
+                outputs.
+            sampling: let bars hold what a large population has, of which the units are a simple random
+                sample: the mean or share in it, and the count or sum that such samples have on average, of
+                bounded contributions. For counts, sums, means and proportions; of others bars are NULL. Left
+                out, as the release was asked for, or not.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: no output has bars with sampling, such as means where rows is more than 1.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        bars = self._bars(checked_confidence(confidence), simultaneous, sampling)
+        sampled = self._sampled(bars)
+        half_widths = NoisyBatch.half_widths if sampled is None else sampled.half_widths
+        batches = self._kept()
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
+
+    def _sampled(self, bars: Bars) -> Sampled | None:
+        """Return what makes bars that hold the sampling error; None where they are of the noise alone.
+
+        Raises:
+            QueryError: no output has such bars.
+        """
+        if not bars.sampling:
+            return None
+        from sfumato.release.sampling import Sampled  # SciPy's laws take long to import
+
+        return Sampled(self.plan)
+
+    def _grouped(self, method: str) -> Release:
+        return self
+
+    def _compared(self, output: str, first: object, second: object, bars: Bars) -> Comparison:
+        sampled = self._sampled(bars)
+        return compared(self._kept(), output, first, second, bars, self.bias, sampled)
+
+    def _shares(self, output: str, bars: Bars) -> pa.Table:
+        sampled = self._sampled(bars)
+        return shares(self._kept(), output, bars, self.bias, sampled)
+
+    def _kept(self) -> list[NoisyBatch]:
+        """Return noisy parts."""
+        with self._turn():
+            if self._written is not None and self._batches is None:
+                raise RefusalError(_NOT_KEPT)
+            return self._draw_all()
+
+    def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
+        own = None if self.confidence is None else self.bars
+        bars = own if bars is None else bars
+        with self._turn():
+            among = 1
+            if bars is not None and bars.simultaneous and self._written is None:
+                among = self._numbers(self._draw_all())
+            kept = self._batches
+            if kept is None and self._written is not None:
+                if bars != own:
+                    raise RefusalError(_NOT_KEPT)
+                # Kept, as the file may be the one that is replaced.
+                if self._table is None:
+                    self._table = output.read(*self._written, self._types)
+                self._write_batches(target, iter(self._table.to_batches()), bars, check)
+                return
+            written = self._write_batches(target, self._outputs(kept, bars, among), bars, check)
+            if kept is None:
+                self._written = target, written
+                self._drew(None)
+
+    def _noisy_numbers(self) -> Any:
+        """Return the noisy numbers; None of those streamed to a file, with totals, or beside diagnostics."""
+        batches = self._batches
+        if batches is None or self._diagnostics is not None:
+            return None
+        numbers = [one.numbers for one in batches]
+        if any(one.levels is not None for one in numbers):
+            return None
+        return [
+            (one.keys, dict(of.values), dict(of.trees), dict(of.chosen), of.totals)
+            for one, of in zip(batches, numbers, strict=True)
+        ]
+
+    def _restore(self, kept: Any) -> None:
+        """Have the noisy numbers that a release of the same question had."""
+        measurement, self._started = self.plan.measurement, True
+        self._batches = [
+            NoisyBatch(
+                measurement,
+                keys,
+                NoisyNumbers(values, trees, measurement.laws, measurement.steps, chosen, totals),
+            )
+            for keys, values, trees, chosen, totals in kept
+        ]
+        for one in self._batches:
+            one.outputs()  # so that numbers of another question show before they are looked at
+
+    def _state(self) -> dict[str, Any]:
+        """Return its noisy numbers and its plan, or the table that was streamed to a file."""
+        batches = self._batches
+        drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
+        numbers = stream(self.to_arrow()) if drawn is None else drawn
+        engine = LeftBehind.of(self._engine, self.plan.query.steps)
+        return super()._state() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
+
+    def _set_state(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        plan, engine, confidence = state["said"]
+        # Diagnostics stay where they were drawn; their cost is that of the plan.
+        Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
+        super()._set_state(state)
+        self.plan = plan
+        self._started = True
+        drawn = state["drawn"]
+        if isinstance(drawn, bytes):
+            self._table, self._written = table(drawn), (Path("elsewhere"), ())
+            return
+        self._batches = [NoisyBatch(plan.measurement, one_batch(keys), numbers) for keys, numbers in drawn]
+
+    @property
+    def _unsafe(self) -> bool:
+        return self._words is not None or self._was_unsafe
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
+        return canonical(self.plan, self._engine)
+
+    def _check_bars(self, bars: Bars) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
+        check_error_columns(self.plan, bars.confidence)
+        self._check_sampling(bars)
+
+    def _check_sampling(self, bars: Bars) -> None:
+        """Refuse error bars that are to hold a sampling error, where no output has such bars."""
+        self._sampled(bars)
+
+    def _with_bars(self, bars: Bars) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        batches = self._kept()
+        among = self._numbers(batches) if bars.simultaneous else 1
+        return pa.Table.from_batches(list(self._outputs(batches, bars, among)))
+
+    def _check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists; raises as any release does."""
+        for estimate in self.plan.requirements.estimates:
+            if estimate.entries and path.suffix.lower() in NO_LISTS:
+                wanted = f".parquet or .json, as CSV and Excel have no lists, and {estimate.name} is one"
+                raise ParameterError("output path", str(path), wanted)
+
+    @property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The types of the outputs and their error bars, which texts in a file do not tell."""
+        estimates = self.plan.requirements.estimates
+        shown = {e.name: e.type for e in estimates}
+        taken = {*shown, *self.plan.query.shown_keys}
+        errors = {f"{e.name}_error": e.error_type for e in estimates}
+        return shown | {name: kind for name, kind in errors.items() if name not in taken}
+
+    def _outputs(
+        self, kept: list[NoisyBatch] | None, bars: Bars | None, among: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield outputs; noise that was not drawn before is, once the file is there."""
+        sampled = None if bars is None else self._sampled(bars)
+        for batch in self._draw() if kept is None else kept:
+            if bars is None:
+                yield batch.outputs()
+            elif sampled is None:
+                yield batch.outputs(bars.confidence, among)
+            else:
+                widths = sampled.half_widths(batch, bars.confidence, among)
+                yield batch.beside({name: widths[name] for name in self.plan.query.output_names})
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost.
+
+        A sentence for each sign that it is not what was meant: public keys whose count is no more than its
+        error bar, and means at a bound of their values. None where the release was streamed to a file.
+        """
+        with self._turn():
+            if self._written is not None and self._batches is None:
+                return ()
+            return tuple(map(visible, hints(self.plan, self._draw_all())))
+
+    def _chart(self, bars: Bars, told: str = "") -> Chart:
+        """Return what a picture shows, as plain data; with a line more to stand below."""
+        from sfumato.release.chart import Chart
+
+        return Chart.of(self, bars, told)
+
+    def explain(self) -> Explanation:
+        """Return each step with its bounds, noise scale and share of the budget."""
+        return self.plan.explain()
+
+    @property
+    def made(self) -> pa.Table | None:
+        """The table, where it was drawn and is in memory; None else."""
+        return None if self._table is self._batches is None else self.to_arrow()
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns with error bars; none where the release was streamed to a file."""
+        streamed = self._written is not None and self._batches is None
+        return [] if streamed else list(self.plan.query.output_names)
+
+    @property
+    def _query(self) -> Query:
+        """What was asked of each group."""
+        return self.plan.query
+
+    @property
+    def bars(self) -> Bars:
+        """The error bars that the release was asked for, or those of 0.95."""
+        return Bars(0.95 if self.confidence is None else self.confidence, sampling=self.plan.sampling)
+
+    @property
+    def bias(self) -> Bias:
+        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        return self.plan.bias
+
+    def _card(self) -> Card:
+        made, query = self.made, self.plan.query
+        groups = None if made is None else made.num_rows
+        bars = self.bars if made is not None and self.measured else None
+        notes = [*self.plan.notes, *(self.hints if made is not None else ())]
+        said = [*release_facts(self, groups, bars), *(("note", note) for note in notes)]
+        return release_card(self, said, query.shown_keys)
+
+    @property
+    def _subject(self) -> str:
+        return ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
+
+    def _numbers(self, batches: list[NoisyBatch]) -> int:
+        """Return how many numbers have error bars; at least 1."""
+        each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
+        return sum(int(b.keys.num_rows) for b in batches) * each or 1
+
+    def _draw_all(self) -> list[NoisyBatch]:
+        if self._batches is None:
+            with NotebookBar("Reading rows, adding noise", fraction_of(self, self._engine)):
+                self._batches = list(self._draw())
+            self._drew(sum(batch.keys.num_rows for batch in self._batches))
+        return self._batches
+
+    def _draw(self) -> Iterator[NoisyBatch]:
+        """Draw the noise. At most once for a release, and in one place: a second draw would leak."""
+        self._check_home()
+        if self._started:
+            raise RefusalError(
+                "this release is being drawn, or failed while its noise was drawn; a second draw would spend "
+                "a second budget. Look at it when it is there, or ask for a new release"
+            )
+        self._started = True
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[NoisyBatch]:
+        plan = self.plan
+        trees = any(s.listed for s in plan.exact.statistics)
+        with self._telling(), in_own_words(stopped, Exception):
+            batches = self._engine.statistics(plan.exact, sizes.BATCH_TREES if trees else sizes.BATCH_GROUPS)
+            for batch in joined(batches) if plan.measurement.at_once else batches:
+                noisy = self._noisy(batch)
+                self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+                yield noisy
+
+    def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
+        return self.plan.measurement.draw(batch, self._words)
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make one batch of all, for noise that is drawn for all of them together."""
+    yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
+
+
+def check_error_columns(plan: Plan, confidence: object) -> None:
+    """Check that error bars can stand beside the outputs, in columns named `<output>_error`.
+
+    Raises:
+        ParameterError: confidence is not in (0, 1).
+        QueryError: a name is taken.
+    """
+    checked_confidence(confidence)
+    names = [*plan.query.shown_keys, *plan.query.output_names]
+    taken = {n.casefold() for n in names}
+    for name in plan.query.output_names:
+        if f"{name}_error".casefold() in taken:
+            raise QueryError(
+                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+            )
+
+
+CONFIDENCE = 0.95
+_NARROW = 0.1  # an error bar with more of the bounds' width tells nothing of where most values are
+
+
+def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
+    """Return a sentence for each sign that a released table is not what was meant.
+
+    Args:
+        plan: of the release.
+        batches: its noisy numbers.
+    """
+    found: list[str] = []
+    asked = dict(plan.query.aggregates)
+    for estimate in plan.requirements.estimates:
+        # One count tells of the keys; a bin may be empty in groups that are not.
+        counts = isinstance(asked.get(estimate.name), CountRows | CountPrivacyUnits)
+        if counts and isinstance(plan.query.public_keys, pa.Table):
+            found += _unmatched(estimate, batches)
+            break
+    for estimate in plan.requirements.estimates:
+        aggregate = asked.get(estimate.name)
+        # An answer is yes or no: all of one kind is nothing that was cut.
+        if isinstance(aggregate, Mean) and not aggregate.lower == 0 == aggregate.upper - 1:
+            found += _clamped(estimate, aggregate, batches)
+    return tuple(found)
+
+
+def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
+    """Say how many public groups have a count that noise alone explains."""
+    empty = of = 0
+    for batch in batches:
+        shown, half = _shown(estimate, batch)
+        empty, of = empty + int((shown <= half).sum()), of + len(shown)
+    if not empty:
+        return []
+    number = "the only public group" if of == 1 else f"{empty:,} of {of:,} public groups"
+    return [
+        f"{estimate.name} is no more than its error bar in {number}: the keys may match few rows or none. If "
+        "they should, look at their spelling, type and time zone."
+    ]
+
+
+def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> list[str]:
+    """Say where a mean is at a bound as far as noise tells."""
+    width = estimate.upper - estimate.lower
+    at = {"lower": 0, "upper": 0}
+    of = 0
+    for batch in batches:
+        shown, half = _shown(estimate, batch)
+        told = half < _NARROW * width
+        of += len(shown)
+        at["lower"] += int((told & (shown - half <= estimate.lower)).sum())
+        at["upper"] += int((told & (shown + half >= estimate.upper)).sum())
+    return [
+        f"{estimate.name} is {side}={float(getattr(asked, side)):g} within its error bar"
+        f"{'' if of == 1 else f' in {number:,} of {of:,} groups'}: most values of {asked.column} may be "
+        "clamped to that bound. If more are possible, ask with wider bounds."
+        for side, number in at.items()
+        if number
+    ]
+
+
+def _shown(estimate: Estimate, batch: NoisyBatch) -> tuple[Floats, Floats]:
+    """Return an output and its error bar."""
+    value = estimate.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
+    return value, estimate.half_width(batch.numbers, CONFIDENCE)

@@ -1,0 +1,416 @@
+"""Error bars that also hold what a random sample leaves open: from noisy numbers, without normal theory.
+
+The units are taken as a simple random sample of a population much larger than the sample. An interval of
+noise holds what was counted in the sample; what the population has is then in an interval around both its
+ends, as every one here grows with what was counted. Both failures add up. Proof: docs/proofs/sampling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import betaincinv, gammainccinv, gammaincinv
+
+from sfumato.dataclass import dataclass
+from sfumato.errors import QueryError
+from sfumato.exact.roots import halve
+from sfumato.noise.laws import Floats
+from sfumato.noise.noise_sums import Interval
+from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.plan import Plan
+from sfumato.query.aggregates import (
+    Aggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Estimate,
+    Mean,
+    StandardDeviation,
+    Sum,
+    Variance,
+)
+from sfumato.query.aggregates.estimate import linear_interval
+from sfumato.query.aggregates.sum_mean_variance import StandardDeviationEstimate, VarianceEstimate
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.schema import Kind
+
+_HALVINGS = 60
+_OUTWARD = 1e-9  # relative, for what SciPy and floats are off
+_ALMOST_NOTHING = 1e-9  # of one unit
+
+
+def poisson(counted: Interval, tail: float) -> Interval:
+    """Return what a number that follows a Poisson law has on average, by exact tests.
+
+    Args:
+        counted: what the number is between.
+        tail: how probably each end may fail.
+
+    Of a binomial law too: its tails are below those of the Poisson law of the same mean.
+
+    Source:
+        Garwood 1936, "Fiducial limits for the Poisson distribution"; Anderson and Samuels 1967.
+    """
+    low, high = _ends(counted)
+    first = np.where(low > 0, gammaincinv(np.where(low > 0, low, 1.0), tail), 0.0)
+    return _outward(Interval(first, gammainccinv(high + 1, tail)))
+
+
+def poisson_sum(total: Interval, tail: float) -> Interval:
+    """Return what a sum of a Poisson number of independent values from 0 to 1 is on average.
+
+    Such a sum of mean m is at least s > m with a probability of at most exp(s - m - s log(s / m)), and as
+    much for at most s < m: its moments are no larger than those of a Poisson number.
+
+    Args:
+        total: what the sum is between.
+        tail: how probably each end may fail.
+
+    Source:
+        Chernoff 1952.
+    """
+    low, high = _ends(total)
+    least = -np.log(tail)
+
+    def unlikely(s: Floats, mean: Floats) -> NDArray[np.bool_]:
+        return np.asarray(_term(s, mean) - s + mean > least)
+
+    first = halve(lambda mean: unlikely(low, mean), low, np.zeros_like(low), _HALVINGS)[1]
+    far = 2 * high + 4 * least  # where mean - s - s log(mean / s) is above `least`
+    last = halve(lambda mean: unlikely(high, mean), high, far, _HALVINGS)[1]
+    return _outward(Interval(first, last))
+
+
+def bennett(varies: Floats, tail: float) -> Floats:
+    """Return how far a sum of a Poisson number of values from -1 to 1 is from what it is on average.
+
+    Args:
+        varies: the largest that the sum of their squares may be on average.
+        tail: how probably it is further off, at either end.
+
+    Source:
+        Bennett 1962, with the moments of a Poisson number of values.
+    """
+    least = -np.log(tail)
+
+    def unlikely(far: Floats) -> NDArray[np.bool_]:
+        with np.errstate(divide="ignore"):
+            return np.asarray((varies + far) * np.log1p(far / varies) - far > least)
+
+    end = 2 * least + 2 * np.sqrt(least * varies)
+    return np.asarray(halve(unlikely, np.zeros_like(varies), end, _HALVINGS)[1])
+
+
+def clopper_pearson(ones: Interval, zeros: Interval, tail: float) -> Interval:
+    """Return the share of ones in the population, by exact tests; more zeros make it smaller.
+
+    Args:
+        ones, zeros: what their numbers in the sample are between.
+        tail: how probably each end may fail.
+
+    Source:
+        Clopper and Pearson 1934.
+    """
+
+    def least(ones: Floats, zeros: Floats) -> Floats:
+        there = ones > 0
+        return np.where(there, betaincinv(np.where(there, ones, 1.0), zeros + 1, tail), 0.0)
+
+    (low, high), (few, many) = _ends(ones), _ends(zeros)
+    return _outward(Interval(least(low, many), 1 - least(few, high)), 1.0)
+
+
+def entropy(above: Interval, below: Interval, tail: float) -> Interval:
+    """Return the mean of values from 0 to 1, by how far it is from the sample's in relative entropy.
+
+    Args:
+        above: what the sum of values is between.
+        below: the same of the sum of what they lack of 1.
+        tail: how probably each end may fail.
+
+    Source:
+        Hoeffding 1963, "Probability inequalities for sums of bounded random variables", theorem 1.
+    """
+    least = -np.log(tail)
+
+    def lowest(s: Floats, r: Floats) -> Floats:
+        """Return the least mean, of sums s and r."""
+        count = np.maximum(s + r, np.finfo(float).tiny)
+
+        def unlikely(p: Floats) -> NDArray[np.bool_]:
+            return np.asarray(_term(s, count * p) + _term(r, count * (1 - p)) > least)
+
+        return np.asarray(halve(unlikely, s / count, np.zeros_like(s), _HALVINGS)[1])
+
+    (low, high), (few, many) = _ends(above), _ends(below)
+    return _outward(Interval(lowest(low, many), 1 - lowest(few, high)), 1.0)
+
+
+def of_parts(above: Interval, below: Interval, tail: float) -> Interval:
+    """Return the mean of values from 0 to 1 of a Poisson number of units, each of which counts in part.
+
+    Args:
+        above, below: as of `entropy`, with each value times the part that its unit counts.
+        tail: how probably each end may fail, and that units may count more on average than is found.
+
+    Sums of distances from the true mean p are off by Bennett's bound; their squares add up to at most
+    p (1 - p) times what all units count.
+    """
+    (low, high), (few, many) = _ends(above), _ends(below)
+    largest = poisson_sum(Interval(high + many, high + many), tail).high
+
+    def lowest(s: Floats, r: Floats) -> Floats:
+        """Return the least mean, of sums s and r."""
+
+        def unlikely(p: Floats) -> NDArray[np.bool_]:
+            return np.asarray(s * (1 - p) - r * p > bennett(largest * p * (1 - p), tail))
+
+        start = s / np.maximum(s + r, np.finfo(float).tiny)
+        return np.asarray(halve(unlikely, start, np.zeros_like(s), _HALVINGS)[1])
+
+    return _outward(Interval(lowest(low, many), 1 - lowest(few, high)), 1.0)
+
+
+def bernstein(above: Interval, below: Interval, variance: Floats, tail: float) -> Interval:
+    """Return the mean of values from 0 to 1, by their variance in the sample.
+
+    Args:
+        above, below: as of `entropy`.
+        variance: the largest that the sample's may be, divided by the count.
+        tail: how probably each end may fail.
+
+    Source:
+        Maurer and Pontil 2009, "Empirical Bernstein bounds and sample variance penalization", theorem 4.
+    """
+    (low, high), (few, many) = _ends(above), _ends(below)
+    count, least = low + few, np.log(2 / tail)
+    known = count > 1
+    less = np.where(known, count - 1, 1.0)
+    half = np.sqrt(2 * variance * least / less) + 7 * least / (3 * less)
+    half = np.where(known, half, np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first = np.where(low > 0, low / (low + many), 0.0) - half
+        last = np.where(few > 0, high / (high + few), 1.0) + half
+    return _outward(Interval(first, last), 1.0)
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """Return an interval times a number."""
+    low, high = interval.low * factor, interval.high * factor
+    return Interval(low, high) if factor >= 0 else Interval(high, low)
+
+
+def _term(s: Floats, mean: Floats) -> Floats:
+    """Return s log(s / mean), which is 0 at 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(s > 0, s * np.log(np.where(s > 0, s, 1.0) / mean), 0.0))
+
+
+def _ends(interval: Interval) -> tuple[Floats, Floats]:
+    """Return the ends of what is not negative; almost nothing is nothing below, a little above."""
+    low = np.where(interval.low > _ALMOST_NOTHING, interval.low, 0.0)
+    return low, np.maximum(interval.high, _ALMOST_NOTHING)
+
+
+def _outward(interval: Interval, most: float = np.inf) -> Interval:
+    """Return an interval from 0 a little wider, but within what is possible."""
+    low, high = interval.low * (1 - _OUTWARD), interval.high * (1 + _OUTWARD)
+    return Interval(np.maximum(low, 0.0), np.minimum(high, most))
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Error bars of a plan's outputs, with what the sample leaves open.
+
+    Args:
+        plan: of the release.
+    Raises:
+        QueryError: units are no simple random sample of what is counted, or no output has such a bar.
+    """
+
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        query = self.plan.query
+        if query.series is not None or query.grouping is not None:
+            raise QueryError(
+                "errors: sampling=True is for groups by themselves, not for cumulative totals or totals of "
+                "groups; ask for those in a release of their own, or leave sampling out"
+            )
+        if query.total_rows is not None:
+            raise QueryError(
+                "errors: with sampling=True rows are limited in each group, by groups= and rows=, not by "
+                "total_rows; or leave sampling out"
+            )
+        if not any(self._has(e) for e in self.plan.requirements.estimates):
+            raise QueryError(
+                "errors: sampling=True is for counts, sums, means and proportions, of units with one row "
+                f"each (rows=1; here rows={query.rows}) where rows are counted, as rows of one unit are no "
+                "independent sample; sums of units may have any. A sum of units that may be below 0 needs "
+                "count_units() beside it. Ask for one of these, or leave sampling out"
+            )
+
+    def half_widths(self, batch: NoisyBatch, confidence: float, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's bar; NULL where it has none.
+
+        Args:
+            batch: released groups.
+            confidence: in (0, 1), that all of so many bars hold.
+            among: how many.
+        """
+        found = {}
+        for e in self.plan.requirements.estimates:
+            if not self._has(e):
+                found[e.name] = pa.nulls(batch.keys.num_rows, e.error_type)
+                continue
+            shown = e.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
+            bar = self.interval(e, batch.numbers, (1 - confidence) / among)
+            found[e.name] = arrow_column(np.maximum(np.maximum(bar.high - shown, shown - bar.low), 0.0))
+        return batch.with_keys(found)
+
+    def _has(self, estimate: Estimate) -> bool:
+        """Whether an output has such a bar."""
+        asked, one = self._asked.get(estimate.name), self.plan.query.rows == 1
+        match asked:
+            case CountPrivacyUnits():
+                return True
+            case CountRows() | Mean():
+                return one
+            case Sum():
+                signed = asked.lower < 0 < asked.upper
+                return (one or asked.per != "row") and not (signed and not estimate.count)
+        return False
+
+    def interval_of(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
+        """Return what makes an output's intervals, of noisy numbers and a failure.
+
+        Raises:
+            QueryError: it has none.
+        """
+        if not self._has(estimate):
+            raise QueryError(
+                f"sampling=True: {estimate.name} has no interval with the sampling error; counts, sums, "
+                "means and proportions have one, of units with one row each (rows=1; here "
+                f"rows={self.plan.query.rows})"
+            )
+        return partial(self.interval, estimate)
+
+    def parts(
+        self, estimate: Estimate, own: Interval, rest: Interval, failure: float
+    ) -> tuple[Interval, Interval]:
+        """Return what a group and all others have on average, over samples like this one.
+
+        Args:
+            estimate: of a count or a sum.
+            own, rest: what the group and the others have in the sample, within the noise.
+            failure: how probably each of the two may fail.
+        Raises:
+            QueryError: the output has no such interval, or may be below 0.
+
+        Of a unit the group has at most `largest`, and the others together as much for each further group.
+        """
+        self.interval_of(estimate)
+        asked, query = self._asked[estimate.name], self.plan.query
+        largest = 1.0
+        if isinstance(asked, Sum):
+            if asked.lower < 0 < asked.upper:
+                raise QueryError(
+                    f"share_of_total: with sampling=True, {estimate.name} needs bounds of one sign, and has "
+                    f"{float(asked.lower):g} and {float(asked.upper):g}"
+                )
+            largest = float(asked.upper if asked.lower >= 0 else asked.lower)
+        whole = not query.scaled and (not isinstance(asked, Sum) or self._zero_or_one(asked))
+        limits = poisson if whole else poisson_sum
+        of_group = scaled(limits(scaled(own, 1 / largest), failure / 2), largest)
+        most = largest * query.groups
+        if query.groups > 1:
+            limits = poisson_sum
+        return of_group, scaled(limits(scaled(rest, 1 / most), failure / 2), most)
+
+    @property
+    def _asked(self) -> Mapping[str, Aggregate]:
+        return dict(self.plan.query.aggregates)
+
+    def interval(self, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return an interval that holds what the population has but with probability `failure`.
+
+        Of counts and sums that is what a sample like this one has on average.
+        """
+        asked = self._asked[estimate.name]
+        if isinstance(asked, Mean):
+            return self._mean(asked, estimate, numbers, failure)
+        if isinstance(asked, Sum):
+            return self._sum(asked, estimate, numbers, failure)
+        limits = poisson_sum if self.plan.query.scaled else poisson
+        return limits(estimate.interval(numbers, failure / 2), failure / 4)
+
+    def _sum(self, asked: Sum, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(asked.lower), float(asked.upper)
+        total = estimate.interval(numbers, failure / 4)
+        if self._zero_or_one(asked):
+            return poisson(total, 3 * failure / 8)
+        largest = max(abs(lower), abs(upper))
+        # How much the sum varies: by the squares where a variance is released, or by the count, or itself.
+        spread = self._spread(asked) if self.plan.query.rows == 1 else None
+        if spread is not None:
+            assert isinstance(spread, VarianceEstimate)
+            squares = linear_interval(numbers, spread.sum_of_squares, failure / 4)
+        elif lower < 0 < upper:
+            count = linear_interval(numbers, estimate.signs, failure / 4)
+            squares = scaled(count, largest**2)
+        else:
+            sign = 1.0 if lower >= 0 else -1.0
+            return scaled(poisson_sum(scaled(total, sign / largest), 3 * failure / 8), sign * largest)
+        varies = poisson_sum(scaled(squares, 1 / largest**2), failure / 8).high
+        half = largest * bennett(varies, failure / 8)
+        return Interval(total.low - half, total.high + half)
+
+    def _mean(self, asked: Mean, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(asked.lower), float(asked.upper)
+        width = upper - lower
+        # The sum of what each value has above the lower bound, and of what it has below the upper one.
+        above = linear_interval(numbers, _less(estimate, lower), failure / 4)
+        below = linear_interval(numbers, _less(estimate, upper), failure / 4)
+        low, high = scaled(above, 1 / width), scaled(below, -1 / width)
+        spread = self._spread(asked)
+        if self.plan.query.scaled:
+            share = of_parts(low, high, failure / 6)
+        elif self._zero_or_one(asked):
+            share = clopper_pearson(low, high, failure / 4)
+        elif spread is None:
+            share = entropy(low, high, failure / 4)
+        else:
+            share = entropy(low, high, failure / 8)
+            of_variance = spread.interval(numbers, failure / 16).high
+            variance = of_variance**2 if isinstance(spread, StandardDeviationEstimate) else of_variance
+            narrow = bernstein(low, high, variance / width**2, failure / 8 - failure / 32)
+            share = Interval(np.maximum(share.low, narrow.low), np.minimum(share.high, narrow.high))
+        return share.map(lambda x: lower + width * x)
+
+    def _spread(self, asked: Mean | Sum) -> Estimate | None:
+        """Return the variance of the same values, where it is released too."""
+        same = [
+            name
+            for name, a in self._asked.items()
+            if isinstance(a, Variance | StandardDeviation)
+            and (a.column, a.lower, a.upper) == (asked.column, asked.lower, asked.upper)
+        ]
+        return next((e for e in self.plan.requirements.estimates if e.name in same), None)
+
+    def _zero_or_one(self, asked: Sum | Mean) -> bool:
+        """Whether each counts 0 or 1 and nothing between, as units do not that are in too many groups."""
+        whole = not self.plan.query.scaled and self.plan.query.schema[asked.column].kind in (
+            Kind.INTEGER,
+            Kind.BOOLEAN,
+        )
+        return whole and (asked.lower, asked.upper) == (Fraction(0), Fraction(1))
+
+
+def _less(estimate: Estimate, bound: float) -> dict[str, float]:
+    """Return the weights of numbers in the sum of what values have above a bound."""
+    return {estimate.total: 1.0} | {n: sign * (estimate.centre - bound) for n, sign in estimate.signs.items()}

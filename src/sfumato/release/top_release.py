@@ -1,0 +1,207 @@
+"""The largest groups, released: drawn once, here, when they are first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.budget.amounts import ExactCost
+from sfumato.display.cards import Card
+from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.errors import QueryError, RefusalError, in_own_words
+from sfumato.noise import Words
+from sfumato.plan.descriptions import Described, certified
+from sfumato.plan.plan import Plan
+from sfumato.plan.serialization import stream, table
+from sfumato.plan.top_measurement import RANK, TopMeasurement
+from sfumato.query import sizes
+from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.bars import Bars, Bias, checked_confidence
+from sfumato.query.cards import release_card, top_facts
+from sfumato.release.canonical_form import canonical_top
+from sfumato.release.noisy_table import NoisyTable, stopped
+
+if TYPE_CHECKING:
+    from sfumato.api.largest_groups import Top, TopExplanation
+    from sfumato.release.chart import Chart
+
+
+_OF_THE_LARGEST = (
+    "errors: bars with sampling are of groups that were named before; the largest groups of a sample are "
+    "large by chance too. Leave sampling out, for bars of the noise"
+)
+
+
+class TopRelease(NoisyTable):
+    """The largest groups, safe to publish: ranks, keys, and noisy numbers of units.
+
+    Drawn when it is first looked at, and once. Made by `Top.release`.
+
+    Attributes:
+        question: the `Top` that was released.
+        plan: what it draws, and what that costs.
+    """
+
+    def __init__(self, plan: Plan[Top, TopMeasurement], words: Words | None = None) -> None:
+        certified([plan])
+        super().__init__(plan.query._engine)
+        self.question = plan.query
+        self.plan = plan
+        self._words = words
+        self._started = False
+
+    @property
+    def _plans(self) -> tuple[Described, ...]:
+        """The plan of all that it draws."""
+        return (self.plan,)
+
+    @property
+    def _spent(self) -> ExactCost:
+        return self.plan.spent
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its noise was drawn."""
+        return self._table is not None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell what was drawn: ranks and groups."""
+        return (RANK, *self.question.keys)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for.
+
+        Raises:
+            RefusalError: it is looked at in another process than that which made it, before it was drawn
+                there.
+        """
+        if self._table is None:
+            self._check_home()
+            with self._lock:
+                if self._table is None:
+                    with NotebookBar("Reading rows, drawing groups", fraction_of(self._engine)):
+                        self._table = self._draw()
+                    self._drew(self._table.num_rows)
+        self._table = self._described(self._table)
+        return self._table
+
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
+    ) -> pa.Table:
+        """Return half-widths of error bars of the numbers, beside ranks and keys.
+
+        Args:
+            confidence: in (0, 1): the chance that a group's number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+            sampling: must be left out: the largest groups of a sample are large by chance too.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: bars of what a population has are asked for.
+            RefusalError: numbers were left out.
+        """
+        self._check_sampling(self._bars(checked_confidence(confidence), simultaneous, sampling))
+        width = self.plan.measurement.half_width(confidence, simultaneous)
+        table = self.to_arrow()
+        widths = arrow_column(np.full(table.num_rows, width))
+        return table.set_column(table.num_columns - 1, self.question.measured, widths)
+
+    def _noisy_numbers(self) -> Any:
+        """Return the noisy table."""
+        return self._table
+
+    def _restore(self, kept: Any) -> None:
+        """Have the noisy table that a release of the same question had."""
+        self._table, self._started = kept, True
+
+    def _state(self) -> dict[str, Any]:
+        """Return its noisy table and its plan."""
+        plan = replace(self.plan, query=self.question._detached())
+        return super()._state() | {"plan": plan, "drawn": stream(self.to_arrow())}
+
+    def _set_state(self, state: Mapping[str, Any]) -> None:
+        """Be a finished release of what was passed on."""
+        TopRelease.__init__(self, state["plan"])
+        super()._set_state(state)
+        self._table, self._started = table(state["drawn"]), True
+
+    @property
+    def _unsafe(self) -> bool:
+        return self._words is not None or self._was_unsafe
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the canonical form of what was asked."""
+        return canonical_top(self.plan)
+
+    @property
+    def bias(self) -> Bias:
+        """What the bounds of what it is by can change in its numbers, which no error bar includes."""
+        return self.question.bias
+
+    def _check_sampling(self, bars: Bars) -> None:
+        """Refuse error bars that are to hold a sampling error: no output has such bars."""
+        if bars.sampling:
+            raise QueryError(_OF_THE_LARGEST)
+
+    def _check_bars(self, bars: Bars) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
+        self._check_sampling(bars)
+        self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
+        name = f"{self.question.measured}_error"
+        if name in {key.casefold() for key in self.question.keys}:
+            raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
+
+    def _with_bars(self, bars: Bars) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        widths = bars._widths(self)
+        bars = widths.column(widths.num_columns - 1)
+        return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
+
+    def _chart(self, bars: Bars) -> Chart:
+        """Return what a picture shows, as plain data."""
+        from sfumato.release.chart import Chart
+
+        if not self.measured:
+            raise QueryError(
+                "plot: the numbers of the largest groups were left out, so that there is nothing"
+            )
+        return Chart.of_largest(self, bars)
+
+    def explain(self) -> TopExplanation:
+        """Return each step with its noise and cost; nothing in it depends on rows."""
+        return self.plan.explain()
+
+    @property
+    def measured(self) -> list[str]:
+        """The column with error bars; none where numbers were left out."""
+        return list(self.plan.laws)
+
+    def _card(self) -> Card:
+        groups = None if self.made is None else self.made.num_rows
+        bars = self.bars if self.made is not None and self.measured else None
+        notes = [("note", note) for note in self.explain().notes]
+        return release_card(self, [*top_facts(self, groups, bars), *notes], self.keys)
+
+    @property
+    def _subject(self) -> str:
+        return f"{self.question.k} by {', '.join(self.question.keys)}"
+
+    def _draw(self) -> pa.Table:
+        if self._started:
+            raise RefusalError(
+                "this release is being drawn, or failed while it was drawn; a second draw would spend a "
+                "second budget. Ask for a new release"
+            )
+        self._started = True
+        with self._telling(), in_own_words(stopped, Exception):
+            batches = list(self._engine.statistics(self.plan.exact, sizes.BATCH_GROUPS))
+            drawn = self._drawn(pa.Table.from_batches(batches))
+            self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+        return drawn
+
+    def _drawn(self, exact: pa.Table) -> pa.Table:
+        return self.plan.measurement.draw(exact, self._words)
