@@ -17,6 +17,7 @@ No text of an error, and not whether it comes, depends on private rows.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -257,3 +258,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[found[0]] if found else None
+
+
+def require(module: str, extra: str) -> None:
+    """Raise the error that a part is not installed, with the command that installs it.
+
+    Args:
+        module: that is imported later.
+        extra: of this package, which installs it.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise EngineError(f"{module} is not installed; install it with: pip install 'sfumato[{extra}]'")

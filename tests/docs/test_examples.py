@@ -68,11 +68,11 @@ def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch
 def test_what_a_page_shows_of_a_class_above_has_an_example_too(
     pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.release.noisy_table import Tabular
+    from sfumato.display.result_table import ResultTable
 
     page = pages["releases.md"]
     assert without_their_own(shown([page])) == set()
-    monkeypatch.setattr(Tabular.to_polars, "__doc__", "Return the table as a Polars data frame.")
+    monkeypatch.setattr(ResultTable.to_polars, "__doc__", "Return the table as a Polars data frame.")
     kinds = ("NoisyTable", "Release", "TopRelease", "ProcessedRelease")
     assert without_their_own(shown([page])) == {f"sfumato.{kind}.to_polars" for kind in kinds}
     assert without_their_own(shown([page.replace("   :inherited-members: object\n", "")])) == set()

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
 # named here.
 INSIDE = {"names"}  # for other rooms alone
-DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "shown", "with_article")}
+DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "require", "shown", "with_article")}
 GIVES = re.compile(r"(Return|Yield|Whether)\b")  # the first word, where the first line says what comes back
 ERROR = re.compile(r"\b\w+(?:Error|Raised|Warning)\b")
 # Errors that lines below a callable raise, and that it cannot give.

@@ -18,11 +18,11 @@ from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.formatting import Spelled
+from sfumato.display.result_table import pandas_frame
 from sfumato.errors import QueryError
 from sfumato.plan.plan import Plan
 from sfumato.query.choices import titled
 from sfumato.query.inferred_parameters import Found
-from sfumato.release import output
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import payment
 from sfumato.release.pictures import checked_picture, save
@@ -322,8 +322,7 @@ class Advice(Told):
         0      all     0.25            5.66        2.83
         1     long     0.75            1.89        2.83
         """
-        output.require("pandas", "pandas")
-        return self.to_arrow().to_pandas()
+        return pandas_frame(self.to_arrow())
 
     def curves(self) -> pa.Table:
         """Return the numbers of the picture.

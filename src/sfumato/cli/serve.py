@@ -30,7 +30,7 @@ def serve(
     threads: Annotated[int | None, option("threads.serve")] = None,
 ) -> None:
     """Answer questions over HTTP, for those who have a token: noisy tables, and never a row."""
-    from sfumato.release.output import require
+    from sfumato.errors import require
 
     with answering():
         for part in ("uvicorn", "starlette"):

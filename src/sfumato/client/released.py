@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed
+from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
+from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign
-from sfumato.release.noisy_table import Tabular
-from sfumato.release.output import require, schema_metadata
+from sfumato.release.output import schema_metadata
 
 if TYPE_CHECKING:
     import pandas
@@ -111,7 +111,7 @@ class Asked:
     repeats: int | None = None
 
 
-class RemoteRelease(Helpful, Tabular, Displayed):
+class RemoteRelease(Helpful, ResultTable):
     """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
 
     Made by `Client.sql`, of what `connect` gives.
@@ -219,7 +219,6 @@ class RemoteRelease(Helpful, Tabular, Displayed):
         """
         if not truth_value(errors, "errors"):
             return self.to_pandas()
-        require("pandas", "pandas")
         self._check_confidence(confidence)
         if not self._widths:
             raise RefusalError("errors: this answer has no error bars; write frame() for its numbers alone")
@@ -229,9 +228,7 @@ class RemoteRelease(Helpful, Tabular, Displayed):
             if column in taken:
                 raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
             made = made.add_column(made.column_names.index(name) + 1, column, width)
-        frame = made.to_pandas()
-        frame.attrs["sfumato"] = self._attributes(bars=True)
-        return frame
+        return pandas_frame(made, self._attributes(bars=True))
 
     def errors(self, confidence: float | None = None) -> pa.Table:
         """Return half-widths of error bars, row by row; NULL for what has none.

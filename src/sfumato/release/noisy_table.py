@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import pyarrow as pa
 
 from sfumato.budget.amounts import ExactCost
-from sfumato.display.cards import Card, Displayed
+from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
+from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.errors import (
-    ColumnError,
     EngineError,
-    ParameterError,
     RefusalError,
     SfumatoError,
     in_own_words,
+    require,
     with_article,
 )
 from sfumato.exact import truth_value
@@ -39,7 +39,6 @@ from sfumato.release.payment import Paid, answered
 
 if TYPE_CHECKING:
     import pandas
-    import polars
     from matplotlib.figure import Figure
 
     from sfumato.api.largest_groups import TopExplanation
@@ -51,87 +50,7 @@ if TYPE_CHECKING:
     from sfumato.release.release import Release
 
 
-class Tabular:
-    """Base of what has a table: a release beside its rows, or one that a service made."""
-
-    @abstractmethod
-    def to_arrow(self) -> pa.Table:
-        """Return the table."""
-
-    @abstractmethod
-    def _attributes(self) -> dict[str, Any]:
-        """Return what goes with the numbers into frames and files."""
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
-
-        `frame.attrs["sfumato"]` has what it cost, and whether limits and bounds may bias the numbers.
-
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id")
-        >>> frame = visits.bound(rows=1).agg(n=sf.count()).release(epsilon=1).to_pandas()
-        >>> frame.attrs["sfumato"]["bias"]
-        'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
-        """
-        output.require("pandas", "pandas")
-        frame = self.to_arrow().to_pandas()
-        frame.attrs["sfumato"] = self._attributes()
-        return frame
-
-    def __getitem__(self, name: str) -> list[Any]:
-        """Return a column as a list of Python's values.
-
-        Args:
-            name: of a column of the table.
-        Raises:
-            QueryError: there is none of that name.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> len(release), release["people"] == [row["people"] for row in release]
-        (1, True)
-        """
-        table = self.to_arrow()
-        if not isinstance(name, str):
-            raise ParameterError("[...]", name, "the name of a column, as text; rows are list(release)")
-        if name not in table.column_names:
-            raise ColumnError._unknown(name, table.column_names, "release[...]")
-        values: list[Any] = table[name].to_pylist()
-        return values
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Go through the rows, each a dict of Python's values."""
-        for batch in self.to_arrow().to_batches(max_chunksize=1 << 14):
-            yield from batch.to_pylist()
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        return int(self.to_arrow().num_rows)
-
-    def __bool__(self) -> bool:
-        """Return True: it is there, however many rows it has; nothing is drawn to say so."""
-        return True
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the table as a Polars data frame; needs `pip install 'sfumato[polars]'`.
-
-        Raises:
-            EngineError: Polars is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> dict(release.to_polars().schema)
-        {'people': Int64}
-        """
-        return output.to_polars(self.to_arrow())
-
-
-class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
+class NoisyTable(Helpful, ResultTable, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
@@ -343,14 +262,12 @@ class NoisyTable(Helpful, Tabular, Displayed, Owned, ABC):
         >>> list(release.frame(errors=True))
         ['people', 'people_error']
         """
-        output.require("pandas", "pandas")
+        require("pandas", "pandas")
         bars = self._bars(confidence, simultaneous, sampling)
         if not truth_value(errors, "errors"):
             return self.to_pandas()
         self._check_bars(bars)
-        made = self._with_bars(bars).to_pandas()
-        made.attrs["sfumato"] = self._attributes(bars)
-        return made
+        return pandas_frame(self._with_bars(bars), self._attributes(bars))
 
     def _bars(
         self, confidence: float | None = None, simultaneous: bool = False, sampling: bool | None = None

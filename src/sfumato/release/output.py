@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -17,14 +16,12 @@ import pyarrow as pa
 
 from sfumato import __version__
 from sfumato.display.formatting import FORMULA, exact, guarded, unguarded
-from sfumato.errors import EngineError, QueryError, RefusalError
+from sfumato.errors import QueryError, RefusalError, require
 from sfumato.files import checked_place, identity, replacing
 from sfumato.query.bars import Bars
 from sfumato.release.canonical_form import canonical_digest
 
 if TYPE_CHECKING:
-    import polars
-
     from sfumato.release.noisy_table import NoisyTable
 
 
@@ -183,22 +180,6 @@ def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType])
         table = pa.Table.from_pylist([json.loads(line) for line in file])
         fields = [pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]
         return table.cast(pa.schema(fields))
-
-
-def require(module: str, extra: str) -> None:
-    """Raise an error that says what to install, if a module is not there."""
-    if importlib.util.find_spec(module) is None:
-        raise EngineError(f"{module} is not installed; install it with: pip install 'sfumato[{extra}]'")
-
-
-def to_polars(table: pa.Table) -> polars.DataFrame:
-    """Return a table as a Polars data frame, if Polars is installed."""
-    require("polars", "polars")
-    import polars
-
-    frame = polars.from_arrow(table)
-    assert isinstance(frame, polars.DataFrame)
-    return frame
 
 
 def _write_parquet(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:

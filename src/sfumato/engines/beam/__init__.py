@@ -1,5 +1,5 @@
 """Releases on Apache Beam."""
 
-from sfumato.release.output import require
+from sfumato.errors import require
 
 require("apache_beam", "beam")

@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sfumato.errors import EngineError
-from sfumato.release.output import require
+from sfumato.errors import EngineError, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
 from sfumato.guidance.analysis.limit_grid import Limits
 from sfumato.noise.laws import Floats
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.release import output
 from sfumato.release.pictures import checked_picture, save
 
 if TYPE_CHECKING:
@@ -261,8 +261,7 @@ class NonPrivateAnalysis(Displayed):
         1     2   1.0    2.8    3.0
         2     3   0.0    4.2    4.2
         """
-        output.require("pandas", "pandas")
-        return self.to_arrow(by_group=by_group).to_pandas()
+        return pandas_frame(self.to_arrow(by_group=by_group))
 
     def to_polars(self, *, by_group: bool = False) -> polars.DataFrame:
         """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE.
@@ -276,7 +275,7 @@ class NonPrivateAnalysis(Displayed):
         >>> analysis.to_polars().select("rows", "bias").rows()
         [(1, 2.0), (2, 1.0), (3, 0.0)]
         """
-        return output.to_polars(self.to_arrow(by_group=by_group))
+        return polars_frame(self.to_arrow(by_group=by_group))
 
     def plot(self, path: str | Path) -> None:
         """Draw a heat map of the errors for each output, NOT PRIVATE, to .png or .svg.

@@ -11,13 +11,13 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import visible
+from sfumato.display.result_table import pandas_frame
 from sfumato.guidance.diagnostics.distribution import Distribution, distributions
 from sfumato.guidance.diagnostics.shifts import Noisy, Shift
 from sfumato.noise import Words
 from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
-from sfumato.release import output
 from sfumato.release.payment import telling
 from sfumato.release.release import Release, check_error_columns
 
@@ -215,8 +215,7 @@ class Diagnostics(Displayed, Owned):
         0  rows=1   rows        0.95
         1  rows=1  units        0.95
         """
-        output.require("pandas", "pandas")
-        return self.to_arrow(confidence).to_pandas()
+        return pandas_frame(self.to_arrow(confidence))
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
         """Return a sentence for each limit and bound, and what its shares are of.

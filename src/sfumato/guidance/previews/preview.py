@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.guidance.expected_error import chance_shown
@@ -20,7 +21,6 @@ from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.engine import Engine
 from sfumato.query.query import Query
-from sfumato.release import output
 from sfumato.release.pictures import checked_picture, save
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ class Preview(Told):
         0      1.0   1000    1.0  6.0      6.0
         1      2.0   1000    1.0  3.0      3.0
         """
-        output.require("pandas", "pandas")
-        return self.table.to_pandas()
+        return pandas_frame(self.table)
 
     def to_polars(self) -> polars.DataFrame:
         """Return the numbers as a Polars data frame.
@@ -96,7 +95,7 @@ class Preview(Told):
         >>> preview.to_polars().select("epsilon", "units", "n").rows()
         [(1.0, 1000, 6.0), (2.0, 1000, 3.0)]
         """
-        return output.to_polars(self.table)
+        return polars_frame(self.table)
 
     @property
     def outputs(self) -> list[str]:
