@@ -38,7 +38,7 @@ import sfumato.testing
 import sfumato.transformations
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
-from sfumato.names import foreign
+from sfumato.names import foreign_names
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
 
@@ -182,16 +182,16 @@ def test_a_budget_pays_for_no_mistake() -> None:
 def test_foreign_names_are_of_nothing_that_is_here() -> None:
     made = names()
     places = {
-        "sf": foreign.MODULE,
-        "people": foreign.TABLE | foreign.ASKED,
-        "question": foreign.QUESTION,
-        "release": foreign.RELEASE,
-        "budget": foreign.BUDGET,
+        "sf": foreign_names.MODULE,
+        "people": foreign_names.TABLE | foreign_names.ASKED,
+        "question": foreign_names.QUESTION,
+        "release": foreign_names.RELEASE,
+        "budget": foreign_names.BUDGET,
     }
     for place, table in places.items():
         hidden = set(table) & {name for name in dir(made[place]) if not name.startswith("_")}
         assert not hidden - ({"noise", "testing", "audit", "errors", "framework"} | _rooms()), (place, hidden)
-    assert set(foreign.AGGREGATES.values()) <= set(sf.__all__)
+    assert set(foreign_names.AGGREGATES.values()) <= set(sf.__all__)
 
 
 def _rooms() -> set[str]:
@@ -203,7 +203,7 @@ def test_what_is_told_to_write_can_be_written() -> None:
     """Each example of a call runs, on a table with its columns."""
     rows = ROWS.append_column("week", pa.array([1, 2, 3, 4])).append_column("steps", [[[1.0] * 7] * 4])
     people = sf.scan(rows, privacy_unit="id")
-    for name, example in foreign.examples().items():
+    for name, example in foreign_names.examples().items():
         made = eval(example, {"sf": sf})
         by = people.group_by("week", keys=[1, 2, 3]) if name == "cumulative" else people
         assert by.bound(groups=1, rows=1).agg(x=made).output_names
@@ -293,7 +293,7 @@ def test_a_type_error_within_a_function_is_its_own() -> None:
     "place",
     [
         "__init__.py",
-        "names/helpful.py",
+        "names/suggestions.py",
         "api/table.py",
         "beam.py",
         *(

@@ -249,7 +249,7 @@ print(len(opened), *sys.modules)
     databases, *modules = done.stdout.split()
     loaded = set(modules)
     assert databases == "1" and "sfumato.release.release" in loaded
-    ours = "audit cli client service testing snapping dialect.inside.select budget.ledger.ledger"
+    ours = "audit cli client service testing snapping dialect.subquery_select budget.ledger.ledger"
     ours += " measurements.stratified_survey guidance.previews.preview guidance.analysis.analyse transformations.records.record_sums"
     slow = {"scipy", "pandas", "mpmath", "dp_accounting", "typer", "rich", "matplotlib"}
     slow |= {"pyarrow.compute", "numpy.polynomial", "sqlite3", "difflib"}

@@ -195,7 +195,7 @@ BASE = (
             "engines/duckdb/expressions/*.py",
             "engines/duckdb/row_steps.py",
             "engines/duckdb/harmless.py",
-            "dialect/tree.py",
+            "dialect/syntax_tree.py",
             "dialect/tokens.py",
             "dialect/overloads.py",
             "query/schema.py",
@@ -366,7 +366,6 @@ APART = (
         "They look up what a question names. What they make, Python can ask as well, and the base judges it",
         (
             "dialect/*.py",
-            "dialect/inside/*.py",
             "catalogs/*.py",
             "engines/sql.py",
             "engines/scan.py",

@@ -163,7 +163,7 @@ def _looked_up(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
         from sfumato.names import unknown_name
-        from sfumato.names.foreign import MODULE
+        from sfumato.names.foreign_names import MODULE
 
         raise unknown_name("sfumato", name, __all__, MODULE)
     # What modules make stays: looking for garbage in it would take a tenth of the time.

@@ -100,8 +100,8 @@ def test_an_owners_odd_limit_is_refused(given: Any) -> None:
 
 @pytest.mark.long
 def test_a_text_that_lost_its_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.dialect.inside import scope
+    from sfumato.dialect import subquery_columns
 
-    real = scope.Scope.__init__
-    monkeypatch.setattr(scope.Scope, "__init__", lambda self, *given: real(self, *given[:5]))
+    real = subquery_columns.Scope.__init__
+    monkeypatch.setattr(subquery_columns.Scope, "__init__", lambda self, *given: real(self, *given[:5]))
     assert asked(JOINS[1], ", max_joined_rows = 50") == [100_000]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.dialect import overloads, tree
+from sfumato.dialect import overloads, syntax_tree
 from sfumato.dialect.overloads import Overload, catalog, classify, functions
-from sfumato.dialect.tree import children, descendants, statements, written
+from sfumato.dialect.syntax_tree import children, descendants, statements, written
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import binding
 from sfumato.engines.duckdb.expressions.judge import judged
@@ -188,7 +188,7 @@ def test_types_match_the_overloads_that_they_could_be_meant_for():
 
 
 def test_an_optimizer_that_is_not_known_is_off():
-    running = [name for (name,) in tree.ask("SELECT name FROM duckdb_optimizers()")]
+    running = [name for (name,) in syntax_tree.ask("SELECT name FROM duckdb_optimizers()")]
     moving = {"common_subexpressions", "scalar_fn_pushdown", "type_pushdown"}
     assert moving <= {*unknown_optimizers(running)}
     assert unknown_optimizers([*running, "evaluate_early"]) == [
@@ -205,7 +205,7 @@ def test_an_optimizer_that_is_not_known_is_off():
 
 
 def test_a_part_of_the_syntax_tree_that_is_not_known_is_refused_by_name(monkeypatch):
-    answer = tree.ask
+    answer = syntax_tree.ask
 
     def newer(sql: str, parameters=()):
         rows = answer(sql, parameters)
@@ -218,7 +218,7 @@ def test_a_part_of_the_syntax_tree_that_is_not_known_is_refused_by_name(monkeypa
                 node["sorted_by"] = new
         return [(json.dumps(found),)]
 
-    monkeypatch.setattr(tree, "ask", newer)
+    monkeypatch.setattr(syntax_tree, "ask", newer)
     new = ""
     assert judge("round(x) > 1")
     new = "x"
@@ -238,7 +238,7 @@ def test_a_deep_tree_is_written_in_parts(text):
         named = one.get("function_name"), one.get("column_names"), one.get("literal")
         return one["class"], *named, *map(shape, children(one))
 
-    again = tree._written_in_parts([node])
+    again = syntax_tree._written_in_parts([node])
     ((found,),) = (one["select_list"] for one in statements(f"SELECT {again}"))
     assert shape(found) == shape(node)
     assert "_part1_" not in again

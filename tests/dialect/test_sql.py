@@ -18,8 +18,8 @@ from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.dialect import SqlQuery, parse
 from sfumato.dialect.from_clause import From
+from sfumato.dialect.keywords import NOT_PRIVATE, PRIVATE
 from sfumato.dialect.tokens import tokenize
-from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
 from sfumato.query.engine import ExactQuery

@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.dialect import parse
-from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
+from sfumato.dialect.keywords import NOT_PRIVATE, PRIVATE
 from sfumato.query import aggregates as ask
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import parse
+from sfumato.dialect.syntax_tree import NotSql, statements
 from sfumato.dialect.tokens import LONGEST, MOST_WORDS, tokenize
-from sfumato.dialect.tree import NotSql, statements
 from sfumato.errors import SqlError
 
 PIECES = [
@@ -178,7 +178,7 @@ def test_hostile_sizes() -> None:
 
 
 def test_nothing_is_opened_and_nothing_loaded(tmp_path, monkeypatch) -> None:
-    from sfumato.dialect.tree import ask
+    from sfumato.dialect.syntax_tree import ask
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("id,x\n1,2\n")

@@ -424,7 +424,7 @@ def test_deep_brackets_crash_nothing(awkward):
 @pytest.mark.long
 def test_long_expressions_are_judged_in_linear_time():
     """Counted, not timed: each part of an expression is bound once."""
-    import sfumato.dialect.tree as tree
+    import sfumato.dialect.syntax_tree as tree
 
     def questions(parts: int) -> int:
         asked, real = [], tree._judge

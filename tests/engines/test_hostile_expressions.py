@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.dialect import tree
+from sfumato.dialect import syntax_tree
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
@@ -194,7 +194,7 @@ def test_brackets_in_patterns_may_be_many():
 )  # fmt: skip
 def test_long_lists_of_constants_are_judged_together(monkeypatch, text):
     """Each was asked about four times: 20,000 took a minute, in which nobody else's were judged."""
-    asked, real = [], tree._judge
+    asked, real = [], syntax_tree._judge
 
     class Counting:
         def __init__(self, connection):
@@ -204,7 +204,7 @@ def test_long_lists_of_constants_are_judged_together(monkeypatch, text):
             asked.append(1)
             return self.connection.execute(*arguments)
 
-    monkeypatch.setattr(tree, "_judge", lambda process: (Counting(real(process)[0]), real(process)[1]))
+    monkeypatch.setattr(syntax_tree, "_judge", lambda process: (Counting(real(process)[0]), real(process)[1]))
     schema = {"a": Column(Kind.INTEGER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
     judged("filter", text, schema)
     assert len(asked) < 400

@@ -21,7 +21,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.directed import exp_bounds
 from sfumato.measurements.candidates import MOST_PEELS, checked_k, margin_for
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.serialization import LeftBehind
@@ -172,7 +172,7 @@ class Top(Helpful, Displayed):
     <Top: the 2 largest groups by product>
     """
 
-    _foreign = foreign.QUESTION
+    _foreign = foreign_names.QUESTION
 
     _engine: Engine[Any]
     schema: Schema

@@ -20,7 +20,7 @@ from sfumato.guidance.automatic.look_budget import AUTO_SHARE, AUTO_SHARE_OF_LIM
 from sfumato.guidance.automatic.looking import stood_in
 from sfumato.guidance.automatic.resolve import Automatically, check_nothing_left
 from sfumato.guidance.diagnostics import Diagnostics, diagnosis, share_of
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.descriptions import Claim
@@ -54,7 +54,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         aggregates: what is asked, by name.
     """
 
-    _foreign = foreign.QUESTION
+    _foreign = foreign_names.QUESTION
 
     table: Table[Released]
     aggregates: tuple[tuple[str, Aggregate], ...]

@@ -15,7 +15,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
-from sfumato.names import Helpful, foreign, not_a_column
+from sfumato.names import Helpful, foreign_names, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.cards import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
@@ -71,7 +71,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         notes: what whoever asks should know of the table.
     """
 
-    _foreign = foreign.TABLE | foreign.ASKED
+    _foreign = foreign_names.TABLE | foreign_names.ASKED
 
     _engine: Engine[Released]
     unit: str
@@ -109,7 +109,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     if not TYPE_CHECKING:
 
         def __getitem__(self, _: object) -> Any:
-            raise ArgumentError(foreign.INDEXED)
+            raise ArgumentError(foreign_names.INDEXED)
 
     @cached_property
     def schema(self) -> Schema:

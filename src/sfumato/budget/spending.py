@@ -18,7 +18,7 @@ from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.display.formatting import Spelled, exact, spelled_fields
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import one_of, round_down, round_up, written_up
-from sfumato.names import Helpful, foreign, helpful
+from sfumato.names import Helpful, foreign_names, helpful
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class Budget(Helpful, Displayed, Owned):
         Thakurta 2022; Whitehouse, Ramdas, Rogers and Wu 2023.
     """
 
-    _foreign = foreign.BUDGET
+    _foreign = foreign_names.BUDGET
     _elsewhere = (
         "what is spent in two places would be counted in neither; give each place a budget of its own"
     )

@@ -16,7 +16,7 @@ from typing import Any, cast
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, in_own_words, nearest, shown
 from sfumato.exact import as_int
-from sfumato.names.foreign import ARGUMENTS
+from sfumato.names.foreign_names import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
 from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 from sfumato.files import whole_place
-from sfumato.names.foreign import COMMAND_LINE
+from sfumato.names.foreign_names import COMMAND_LINE
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from sfumato.display.formatting import visible
 from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign_names
 from sfumato.release.output import schema_metadata
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class RemoteRelease(Helpful, ResultTable):
     ((1.0, 0.0), False, None, ())
     """
 
-    _foreign: ClassVar[Mapping[str, str]] = foreign.RELEASE | {
+    _foreign: ClassVar[Mapping[str, str]] = foreign_names.RELEASE | {
         **dict.fromkeys(_FILES, "write to_pandas().to_csv('table.csv'), or what else pandas and Arrow write"),
         **dict.fromkeys(_NUMBERS, "a service sends numbers and half-widths: frame(errors=True) has both"),
     }

@@ -20,7 +20,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign_names
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
@@ -175,7 +175,7 @@ class RemoteTable(Remote):
     sfumato.errors.ColumnError: filter: 'agee > 40': there is no column 'agee'; did you mean 'age'? ...
     """
 
-    _foreign = foreign.TABLE | foreign.ASKED | _NOT_HERE
+    _foreign = foreign_names.TABLE | foreign_names.ASKED | _NOT_HERE
 
     _local: Table[Any]
 
@@ -234,7 +234,7 @@ class RemoteQuestion(Remote):
     (ExactCost(epsilon=0.5, delta=0), 0.3034)
     """
 
-    _foreign = foreign.QUESTION | _NOT_HERE
+    _foreign = foreign_names.QUESTION | _NOT_HERE
 
     _local: Question[Any]
 
@@ -349,7 +349,7 @@ class RemoteTop(Remote):
     (<RemoteTop of visits: the 3 largest groups by age>, ExactCost(epsilon=1, delta=1e-06))
     """
 
-    _foreign = foreign.QUESTION | _NOT_HERE
+    _foreign = foreign_names.QUESTION | _NOT_HERE
 
     _local: Top
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.dialect.parser import parse
+    from sfumato.dialect.binder import parse
     from sfumato.dialect.sql_query import SqlQuery
 
 __all__ = ["SqlQuery", "parse"]
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "dialect.parser": "parse",
+    "dialect.binder": "parse",
     "dialect.sql_query": "SqlQuery",
 }
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from sfumato.api.table import Table
 from sfumato.dataclass import dataclass
+from sfumato.dialect.keywords import refusals
+from sfumato.dialect.syntax_tree import Node, byte_of, in_scope
 from sfumato.dialect.tokens import Place, refusal
-from sfumato.dialect.tree import Node, byte_of, in_scope
-from sfumato.dialect.vocabulary import refusals
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import quoted
 from sfumato.query.tables.combining import JoinKind

@@ -7,12 +7,12 @@ from math import prod
 
 from sfumato.catalogs.declarations import TableDeclaration, check_size, groups_note
 from sfumato.dataclass import dataclass
+from sfumato.dialect.keywords import meant
 from sfumato.dialect.options_clause import Options
 from sfumato.dialect.public_groups import PublicGroups
-from sfumato.dialect.statement import Expression, Item, OfStatement, Statement
+from sfumato.dialect.select_statement import Expression, Item, OfStatement, Statement
+from sfumato.dialect.syntax_tree import Node
 from sfumato.dialect.tokens import Cursor, refusal
-from sfumato.dialect.tree import Node
-from sfumato.dialect.vocabulary import meant
 from sfumato.errors import QueryError, SqlError, listed, nearest
 from sfumato.query.group_totals import MOST_SETS, GroupingSets
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration, beyond
 from sfumato.dataclass import dataclass
-from sfumato.dialect.statement import Statement
+from sfumato.dialect.keywords import CLAUSES, STRATEGY
+from sfumato.dialect.select_statement import Statement
 from sfumato.dialect.tokens import Cursor, Literal, Place, Token, positive, refusal
-from sfumato.dialect.vocabulary import CLAUSES, STRATEGY
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
-from sfumato.names.foreign import ARGUMENTS, section
+from sfumato.names.foreign_names import ARGUMENTS, section
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combining import MOST_UNIT_ROWS
 from sfumato.query.tables.units import checked_parts, unit_name

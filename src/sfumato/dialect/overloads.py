@@ -16,7 +16,7 @@ from typing import NamedTuple
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import ask
+from sfumato.dialect.syntax_tree import ask
 
 _KNOWN = Path(__file__).with_suffix(".txt")
 _ZONED = re.compile("TIME ZONE|TIMESTAMPTZ")

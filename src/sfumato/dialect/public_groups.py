@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Reference, read_from, tables_of
-from sfumato.dialect.source_map import Pieces, place_of
-from sfumato.dialect.statement import Expression, Item, Statement
+from sfumato.dialect.keywords import STRATEGY
+from sfumato.dialect.post_processing import check_outside
+from sfumato.dialect.released_sql import Pieces, place_of
+from sfumato.dialect.select_statement import Expression, Item, Statement
+from sfumato.dialect.syntax_tree import Node, NotSql, statements
 from sfumato.dialect.tokens import Cursor, Place, Token, refusal
-from sfumato.dialect.tree import Node, NotSql, statements
-from sfumato.dialect.vocabulary import STRATEGY
 from sfumato.errors import QueryError, SqlError
 
 _FORM = (

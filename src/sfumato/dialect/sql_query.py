@@ -16,12 +16,12 @@ from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, Query, Source, opened, tables_of
 from sfumato.dialect.group_keys import NotSelected
-from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.options_clause import Settings
 from sfumato.dialect.post_processing import Outside
 from sfumato.dialect.public_groups import PublicGroups
+from sfumato.dialect.subqueries import Inside
+from sfumato.dialect.syntax_tree import Node
 from sfumato.dialect.top_groups import Largest
-from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.group_totals import GroupingSets

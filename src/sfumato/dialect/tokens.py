@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.vocabulary import NO_NUMBER, slips
+from sfumato.dialect.keywords import NO_NUMBER, slips
 from sfumato.errors import SqlError
 
 # BigQuery takes texts of 1 MB, too. DuckDB's trees have hundreds of bytes for a word.

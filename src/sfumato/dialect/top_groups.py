@@ -9,11 +9,10 @@ from typing import NoReturn
 
 from sfumato.api.largest_groups import MOST_CANDIDATES
 from sfumato.dataclass import dataclass
-from sfumato.dialect.source_map import FreeNames, Pieces
-from sfumato.dialect.statement import Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.keywords import LARGEST, SHARED, STRATA, STRATEGY
+from sfumato.dialect.released_sql import FreeNames, Pieces, Writer
+from sfumato.dialect.select_statement import Expression, Item, OfStatement, Statement, WrittenAggregate
 from sfumato.dialect.tokens import Literal, Token, positive, refusal
-from sfumato.dialect.vocabulary import LARGEST, SHARED, STRATA, STRATEGY
-from sfumato.dialect.writer import Writer
 from sfumato.measurements.candidates import MOST_PEELS
 from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask

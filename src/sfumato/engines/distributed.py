@@ -212,7 +212,7 @@ class DistributedEngine:
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
-        from sfumato.dialect.inside.compiler import table_of
+        from sfumato.dialect.subqueries import table_of
 
         return table_of(text, tables)
 

@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.framework.core import Linear, Measurement, Transformation, derived
 from sfumato.framework.domains import ProductDomain, check_length
 from sfumato.framework.metrics import ProductMetric
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 
 
 @helpful

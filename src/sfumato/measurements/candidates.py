@@ -34,7 +34,7 @@ from sfumato.framework import (
 from sfumato.framework.domains import check_length
 from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.independent_noise import is_exact
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Words, bernoulli_each
 from sfumato.noise.random_bits import Enclosures, pick, source_of
 

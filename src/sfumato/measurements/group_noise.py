@@ -34,7 +34,7 @@ from sfumato.framework import (
     TimeStepsDistance,
     TreeDistance,
 )
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise.centred_noise import FINE as CENTRED_FINE
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise

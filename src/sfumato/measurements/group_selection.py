@@ -32,7 +32,7 @@ from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_whole_near
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.record_keys import group_key, ordered_bytes
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 from sfumato.noise.k_norm.marginals import ErlangMixture
 from sfumato.noise.noise_sums import log10_outside

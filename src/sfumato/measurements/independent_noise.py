@@ -33,7 +33,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.rounding import largest_scale
 from sfumato.transformations.grid import Grid

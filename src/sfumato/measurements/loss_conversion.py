@@ -19,7 +19,7 @@ from sfumato.framework import (
     ZeroConcentratedDP,
 )
 from sfumato.framework.core import derived
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 
 Pair = tuple[Fraction, Fraction]
 NOTHING = (Fraction(0), Fraction(0))

@@ -23,7 +23,7 @@ from sfumato.exact import Number, as_fraction, positive
 from sfumato.exact.directed import exp_bounds
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
 from sfumato.measurements.candidates import uniform_below
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Words
 from sfumato.noise.random_bits import pick
 from sfumato.transformations.quantile_lattice import Lattice

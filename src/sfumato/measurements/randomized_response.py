@@ -12,7 +12,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.directed import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP
 from sfumato.measurements.candidates import uniform_below
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Words, bernoulli
 
 LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as never told

@@ -11,7 +11,7 @@ from sfumato.exact import as_int, positive, positive_int
 from sfumato.exact.directed import whole_root
 from sfumato.exact.isolation import Isolated
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Laplace, Words
 from sfumato.ownership import Owned, Turn
 

@@ -36,7 +36,7 @@ from sfumato.exact import Number, as_fraction, one_of, written_up
 from sfumato.exact.isolation import Isolated
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, VectorDomain
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.noise import Gaussian
 from sfumato.noise.laws import Floats, RoundedNoise
 from sfumato.transformations import Norm

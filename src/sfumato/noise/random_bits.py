@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, whole_number
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.ownership import Owned
 
 Words64 = NDArray[np.uint64]

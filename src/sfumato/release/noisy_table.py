@@ -26,7 +26,7 @@ from sfumato.errors import (
 )
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
-from sfumato.names import Helpful, foreign
+from sfumato.names import Helpful, foreign_names
 from sfumato.ownership import Owned
 from sfumato.plan.descriptions import Described, describe
 from sfumato.plan.serialization import packed, rebuilt, unpacked
@@ -71,7 +71,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
     True
     """
 
-    _foreign = foreign.RELEASE
+    _foreign = foreign_names.RELEASE
     _elsewhere = (
         "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
         "what to_arrow() gives, or make another release there"

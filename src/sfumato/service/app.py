@@ -27,11 +27,11 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.dataclass import dataclass
+from sfumato.dialect.keywords import BOUNDS, PRIVATE
 from sfumato.dialect.options_clause import OPTION_NAMES
-from sfumato.dialect.vocabulary import BOUNDS, PRIVATE
 from sfumato.engines.duckdb.expressions.total import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
-from sfumato.names.foreign import sql_example
+from sfumato.names.foreign_names import sql_example
 from sfumato.service.answers import JSON, MEDIA, as_json
 from sfumato.service.desk import Job, Outcome, refused
 from sfumato.service.openapi import FIELDS, admits, document

@@ -11,7 +11,7 @@ from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up, w
 from sfumato.exact.directed import convert, exactly, exp_bounds, log_bounds, nearest, to_float
 from sfumato.exact.isolation import Isolated
 from sfumato.exact.roots import first_float, first_whole
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.snapping.snapping_parameters import Parameters, derive, largest_epsilon, statistic
 
 

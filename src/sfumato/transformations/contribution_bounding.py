@@ -19,7 +19,7 @@ from sfumato.framework import (
     Transformation,
 )
 from sfumato.framework.record_keys import digest, group_key, ordered_bytes, record_key
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 
 Values = Mapping[str, Any]
 

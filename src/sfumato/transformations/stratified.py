@@ -24,7 +24,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 
 SIDE_BY_SIDE = ProductMetric(AbsoluteDistance())
 PER_STRATUM = "the input, which has one entry for each stratum,"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, parsed, written
+from sfumato.dialect.syntax_tree import Node, NotSql, parsed, written
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.ordering import order_by

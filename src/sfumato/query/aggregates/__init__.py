@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
-from sfumato.names import foreign
+from sfumato.names import foreign_names
 from sfumato.query.aggregates.aggregate import (
     AUTO,
     Aggregate,
@@ -87,9 +87,9 @@ def _instead(given: object) -> str:
     """Say what to write, of a function that was not called, or of what other libraries call one."""
     called = given if isinstance(given, str) else getattr(given, "__name__", "")
     known = {function.__name__ for function in FUNCTIONS}
-    ours = called if called in known else foreign.AGGREGATES.get(called)
+    ours = called if called in known else foreign_names.AGGREGATES.get(called)
     if ours is not None:
-        return f"write {foreign.example(ours)}"
+        return f"write {foreign_names.example(ours)}"
     *first, last = (function.__name__ for function in FUNCTIONS)
     return f"there are {', '.join(first)} and {last}"
 

@@ -15,7 +15,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.display.formatting import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
-from sfumato.names import Suggesting, foreign, helpful, not_a_column
+from sfumato.names import Suggesting, foreign_names, helpful, not_a_column
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Aggregate(Suggesting, Spelled, ABC):
     True
     """
 
-    _foreign = foreign.AGGREGATE
+    _foreign = foreign_names.AGGREGATE
 
     def _in_messages(self) -> str | None:
         call = call_of(self)

@@ -21,7 +21,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.transformations.grid import has_value
 from sfumato.transformations.records.record_space import (
     ADD_REMOVE,

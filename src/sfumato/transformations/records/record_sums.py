@@ -20,7 +20,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.transformations.records.record_space import (
     ADD_REMOVE,
     Bounds,

@@ -29,7 +29,7 @@ from sfumato.framework import (
     RowsBody,
     Transformation,
 )
-from sfumato.names.helpful import helpful
+from sfumato.names.suggestions import helpful
 from sfumato.transformations.contribution_bounding import Contributions, Parts
 from sfumato.transformations.statistics.statistic import Statistic
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfumato.dialect.tree import Node, ask, made
+from sfumato.dialect.syntax_tree import Node, ask, made
 from sfumato.engines.duckdb.expressions.parts import (
     SPANS,
     Form,

@@ -15,7 +15,7 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
-from sfumato.dialect.tree import (
+from sfumato.dialect.syntax_tree import (
     NULL,
     Node,
     NotSql,

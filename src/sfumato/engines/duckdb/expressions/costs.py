@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sfumato.dialect.tree import Node, children, descendants
+from sfumato.dialect.syntax_tree import Node, children, descendants
 
 # How many texts of 4,096 characters, or as much else, the expressions of one question may hold for a row:
 # 2,048 of each take a gigabyte for a thread.

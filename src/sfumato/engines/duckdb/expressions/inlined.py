@@ -14,7 +14,7 @@ from types import MappingProxyType
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, NotSql, column_node, descendants, parsed, slots, written
+from sfumato.dialect.syntax_tree import Node, NotSql, column_node, descendants, parsed, slots, written
 from sfumato.query.schema import Derive, Filter, Step
 from sfumato.sql_text import same_name
 

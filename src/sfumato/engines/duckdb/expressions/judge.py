@@ -18,8 +18,8 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
+from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants, made, parsed, written
 from sfumato.dialect.tokens import hostile, scan, slip, with_slip
-from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, made, parsed, written
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.parts import NotTotal, Span

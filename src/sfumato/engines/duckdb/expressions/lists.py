@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sfumato.dialect.tree import Node, ask, made
+from sfumato.dialect.syntax_tree import Node, ask, made
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.parts import Form, NotTotal, Part, once, tried
 from sfumato.query.schema import FLOATS, INTEGERS

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.tree import Node, ask, made, said, with_children, written
+from sfumato.dialect.syntax_tree import Node, ask, made, said, with_children, written
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, check_cast, local, type_of
 from sfumato.engines.duckdb.harmless import JSON_BYTES
 from sfumato.query.schema import INTEGERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.dialect.tree import Node, ask
+from sfumato.dialect.syntax_tree import Node, ask
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.costs import LARGEST_PATTERN, pattern_size
 from sfumato.engines.duckdb.expressions.parts import (

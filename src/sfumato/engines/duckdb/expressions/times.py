@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
-from sfumato.dialect.tree import Node, ask
+from sfumato.dialect.syntax_tree import Node, ask
 from sfumato.engines.duckdb.expressions.parts import (
     DATED,
     Form,

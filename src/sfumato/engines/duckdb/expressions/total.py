@@ -13,7 +13,7 @@ from itertools import islice
 
 import duckdb
 
-from sfumato.dialect.tree import Node, ask, children, descendants, made, said, with_children, written
+from sfumato.dialect.syntax_tree import Node, ask, children, descendants, made, said, with_children, written
 from sfumato.engines.duckdb.expressions import arithmetic, lists, texts, times
 from sfumato.engines.duckdb.expressions.binding import (
     DoesNotBind,

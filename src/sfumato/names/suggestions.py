@@ -17,7 +17,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from sfumato.errors import ArgumentError, SfumatoError, UnknownNameError, nearest, shown
-from sfumato.names.foreign import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST, OF_RELEASE, section
+from sfumato.names.foreign_names import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST, OF_RELEASE, section
 
 LOG = logging.getLogger("sfumato.names")
 LOG.addHandler(logging.NullHandler())

@@ -11,7 +11,6 @@ from typing import Any
 
 from sfumato.api.table import Table, chosen, computed, looked_up, with_value
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
-from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.from_clause import (
     DEEPEST,
     CommonTables,
@@ -22,12 +21,13 @@ from sfumato.dialect.from_clause import (
     Written,
     tables_of,
 )
-from sfumato.dialect.inside.declared_columns import declared
-from sfumato.dialect.inside.select import Select
-from sfumato.dialect.source_map import NotUnderstood, PlainSelect
+from sfumato.dialect.keywords import refusals
+from sfumato.dialect.post_processing import check_outside
+from sfumato.dialect.private_selects import NotUnderstood, PlainSelect
+from sfumato.dialect.subquery_columns import declared
+from sfumato.dialect.subquery_select import Select
+from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, rewritten, written
 from sfumato.dialect.tokens import Cursor
-from sfumato.dialect.tree import Node, ask, column_node, fresh, rewritten, written
-from sfumato.dialect.vocabulary import refusals
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted

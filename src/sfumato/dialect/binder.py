@@ -13,21 +13,27 @@ from fractions import Fraction
 from typing import Literal
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_note
-from sfumato.dialect.aggregates import Aggregates
+from sfumato.dialect.aggregate_arguments import Aggregates
 from sfumato.dialect.group_keys import Groups, NotSelected
-from sfumato.dialect.inside.declared_columns import of_tables
 from sfumato.dialect.options_clause import Advised, Options, read_options
 from sfumato.dialect.post_processing import names_in, put_together
 from sfumato.dialect.private_selects import inner_tables, private_parts
 from sfumato.dialect.public_groups import PublicGroups, form
-from sfumato.dialect.reader import read
-from sfumato.dialect.source_map import FreeNames
+from sfumato.dialect.released_sql import FreeNames, Writer
+from sfumato.dialect.select_parser import read
+from sfumato.dialect.select_statement import (
+    Computed,
+    Expression,
+    Item,
+    OfStatement,
+    Statement,
+    WrittenAggregate,
+)
 from sfumato.dialect.sql_query import SqlQuery
-from sfumato.dialect.statement import Computed, Expression, Item, OfStatement, Statement, WrittenAggregate
+from sfumato.dialect.subquery_columns import of_tables
 from sfumato.dialect.tokens import Cursor, refusal
 from sfumato.dialect.top_groups import NOTE as COUNTS_UNITS
 from sfumato.dialect.top_groups import LargestGroups, LargestWriter
-from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
 from sfumato.query.query import checked_weights

@@ -8,7 +8,17 @@ from fractions import Fraction
 
 import duckdb
 
-from sfumato.dialect.tree import WINDOW, Node, aggregates, ask, column_of, made, parts, unknown, written
+from sfumato.dialect.syntax_tree import (
+    WINDOW,
+    Node,
+    aggregates,
+    ask,
+    column_of,
+    made,
+    parts,
+    unknown,
+    written,
+)
 from sfumato.errors import SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.tables.distance import Distance

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.statement import Bounds, Expression, Truth, WrittenAggregate
-from sfumato.dialect.tokens import Cursor, Literal, Place, refusal
-from sfumato.dialect.vocabulary import (
+from sfumato.dialect.keywords import (
     BOUNDS,
     COLUMN,
     CUMULATIVE,
@@ -26,8 +24,10 @@ from sfumato.dialect.vocabulary import (
     TRUTH,
     VALUES,
 )
+from sfumato.dialect.select_statement import Bounds, Expression, Truth, WrittenAggregate
+from sfumato.dialect.tokens import Cursor, Literal, Place, refusal
 from sfumato.errors import nearest
-from sfumato.names import foreign
+from sfumato.names import foreign_names
 
 _BOUNDS_FORM = f"bounds are written {BOUNDS[1]} => (lower, upper)"
 _CLAMPED = "write CLAMPED BETWEEN lower AND upper"
@@ -357,7 +357,7 @@ def _named_bounds(words: Cursor, function: str) -> Bounds:
         known = (*BOUNDS, *SHARED, *NAMED.get(function, ()))
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-        of_bounds = foreign.ARGUMENTS.get(name, name) in ("lower and upper", "bounds", "lower", "upper")
+        of_bounds = foreign_names.ARGUMENTS.get(name, name) in ("lower and upper", "bounds", "lower", "upper")
         raise words.refuse(f"there is no argument {token.text}; {_BOUNDS_FORM if of_bounds else hint}")
     words.at += 2
     more: list[tuple[Literal, Literal]] = []

@@ -9,8 +9,8 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, qualified
+from sfumato.dialect.syntax_tree import Node, descendants
 from sfumato.dialect.tokens import Literal, Place, Token, refusal
-from sfumato.dialect.tree import Node, descendants
 from sfumato.errors import SqlError
 from sfumato.query.schema import quoted
 

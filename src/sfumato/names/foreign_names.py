@@ -1,4 +1,4 @@
-"""Names that newcomers bring along, and what to write in their place: `foreign.toml`, read when needed."""
+"""Foreign names: what to write for the names of other libraries; `foreign_names.toml`, read when needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_A_COLUMN = ("sum", "mean", "median", "variance", "stddev", "min", "max")
 
 @cache
 def _read() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("foreign.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8"))
 
 
 class Advice(Mapping[str, str]):

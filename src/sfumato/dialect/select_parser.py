@@ -9,16 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection
 
-from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
+from sfumato.dialect.aggregate_calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, read_from
 from sfumato.dialect.group_keys import is_grouping, sets_of, spans_of_keys
-from sfumato.dialect.options_clause import read_clause
-from sfumato.dialect.public_groups import PublicGroups, public_groups
-from sfumato.dialect.source_map import NotUnderstood, PlainSelect, is_query, select_list
-from sfumato.dialect.statement import Computed, Expression, Item, Statement
-from sfumato.dialect.tokens import Cursor, Place, refusal, with_slip
-from sfumato.dialect.tree import Node, aggregates, descendants
-from sfumato.dialect.vocabulary import (
+from sfumato.dialect.keywords import (
     AFTER,
     GROUPINGS,
     INTERVALS,
@@ -29,6 +23,12 @@ from sfumato.dialect.vocabulary import (
     STRATEGY,
     meant,
 )
+from sfumato.dialect.options_clause import read_clause
+from sfumato.dialect.private_selects import NotUnderstood, PlainSelect, is_query, select_list
+from sfumato.dialect.public_groups import PublicGroups, public_groups
+from sfumato.dialect.select_statement import Computed, Expression, Item, Statement
+from sfumato.dialect.syntax_tree import Node, aggregates, descendants
+from sfumato.dialect.tokens import Cursor, Place, refusal, with_slip
 from sfumato.errors import SqlError, nearest
 
 _WINDOW = "a window function: not private here"

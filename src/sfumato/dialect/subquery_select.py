@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sfumato.api.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import From, Query, Reference
-from sfumato.dialect.inside.scope import Scope, traced
-from sfumato.dialect.inside.window_calls import window_call
-from sfumato.dialect.tree import (
+from sfumato.dialect.subquery_columns import Scope, traced
+from sfumato.dialect.syntax_tree import (
     CLAUSES,
     PLACES,
     STAR,
@@ -26,6 +25,7 @@ from sfumato.dialect.tree import (
     unknown,
     written,
 )
+from sfumato.dialect.window_functions import window_call
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.tables.public_table import PublicTable
@@ -33,7 +33,7 @@ from sfumato.query.tables.shaping import WindowCall
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table
-    from sfumato.dialect.inside.compiler import Inside
+    from sfumato.dialect.subqueries import Inside
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import nearest
-from sfumato.names import foreign
-from sfumato.names.foreign import Advice
+from sfumato.names import foreign_names
+from sfumato.names.foreign_names import Advice
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.aggregates.aggregate import sql_names
@@ -124,7 +124,7 @@ def meant(name: str, anonymization: bool = False) -> str | None:
     """
     known = {n: make.__name__ for n, make in FUNCTIONS.items() if n.startswith("ANON_") == anonymization}
     bare = name.lower().removeprefix("anon_")
-    ours = foreign.AGGREGATES.get(bare, bare)
+    ours = foreign_names.AGGREGATES.get(bare, bare)
     ours = "quantiles" if ours == "quantile" else ours
     same = [n for n, made in known.items() if made == ours]
     preferred = [n for n in same if n.endswith("PERCENTILE_CONT")] or same

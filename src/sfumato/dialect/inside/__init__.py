@@ -1,1 +1,0 @@
-"""SQL inside a private SELECT: each step unit-local, compiled to the plain data of `query`."""
