@@ -32,7 +32,7 @@ FIRST_ENTRIES = 6  # of a list
 FOOT = 0.65  # inches for the lines below the panels
 WIDE = 6.0  # inches for the longest of these lines
 INK, PALE, FILL = "#1f2933", "#6b7785", "#8fb3d9"
-# Okabe and Ito's blue, vermillion, green, purple, orange: apart for every kind of sight.
+# Okabe and Ito's blue, vermilion, green, purple, orange: apart for every kind of sight.
 MARKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 
 
