@@ -35,7 +35,7 @@ from boundary import (
 )
 
 from sfumato.audit import HistogramMethod, approximate, audit, gaussian
-from sfumato.audit.pair_test import Wager
+from sfumato.audit.bets import Wager
 from sfumato.noise import Laplace, SeededWords
 
 PAIR = [([1.0], [])]

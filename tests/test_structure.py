@@ -28,7 +28,7 @@ BELOW = {
     "names": "errors exact",
     "exact": "errors",
     "ownership": "errors",
-    "display": "errors",
+    "display": "errors files",
     "files": "errors ownership",
     "noise": "errors names exact ownership display",
     "framework": "errors names exact ownership display",

@@ -359,7 +359,7 @@ APART = (
     ),
     Apart(
         "They say what goes on, and hand values on as they are: progress, logs, names in messages, cards",
-        ("names/*.py", "display/*.py", "release/payment.py", "query/cards.py", "release/pictures.py"),
+        ("names/*.py", "display/*.py", "release/payment.py", "query/cards.py"),
         near=True,
     ),
     Apart(

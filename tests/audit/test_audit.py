@@ -39,7 +39,7 @@ from sfumato.audit import (
 from sfumato.audit.auditor import epsilon_lower, half_line_excess, ladder, visible_epsilon
 from sfumato.audit.claims import Pair
 from sfumato.audit.mechanisms import Mechanism
-from sfumato.audit.pair_test import PairTest
+from sfumato.audit.pair_audit import PairTest
 
 PAIR = [([1.0], [])]
 # On correct mechanisms the tests below fail with probability at most this, each.

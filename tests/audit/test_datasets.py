@@ -13,7 +13,7 @@ import pytest
 
 from sfumato.audit import edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.mechanisms import fingerprint
-from sfumato.audit.wording import literal
+from sfumato.audit.python_code import literal
 from sfumato.errors import ParameterError
 
 

@@ -12,12 +12,12 @@ import pytest
 from boundary import gaussian_sum, geometric_count, laplace_sum, peeking, randomized_response
 from scipy import stats
 
-import sfumato.audit.pair_test as pair_test
+import sfumato.audit.pair_audit as pair_audit
 from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
-from sfumato.audit.bets import best_bet, log_factors
+from sfumato.audit.bets import Wager, best_bet, log_factors
 from sfumato.audit.claims import Pair
-from sfumato.audit.outputs import Draws
-from sfumato.audit.pair_test import PairTest, Wager
+from sfumato.audit.output_columns import Draws
+from sfumato.audit.pair_audit import PairTest
 
 pytestmark = pytest.mark.long
 
@@ -184,7 +184,7 @@ def test_wealth_of_vectorised_calls_is_lost_when_one_raises():
         test.advance(48)
     assert test.log_wealth > 10
     test.advance(48)
-    assert test.log_wealth == test.log_share == pytest.approx(math.log(1 - pair_test._VECTORISED))
+    assert test.log_wealth == test.log_share == pytest.approx(math.log(1 - pair_audit._VECTORISED))
     assert "OverflowError" in test.notes[0]
     test.advance(48)
     assert set(calls[10:]) == {1}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
-from sfumato.audit.buckets import Buckets, Comparison
+from sfumato.audit.histogram_buckets import Buckets, Comparison
 from sfumato.audit.histogram_method import Kept, SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords

@@ -27,8 +27,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
-from sfumato.audit.output_parts import leaves
-from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined
+from sfumato.audit.output_columns import MISSING, ZERO_BITS, Reader, joined
+from sfumato.audit.output_leaves import leaves
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

@@ -162,8 +162,7 @@ def releases() -> Any:
     import pyarrow as pa
 
     import sfumato as sf
-    from sfumato.audit.wording import digits
-    from sfumato.display.formatting import exact
+    from sfumato.display.formatting import exact, rounded_bound
     from sfumato.noise import SeededWords
 
     rows = [(i, "abcd"[i % 4], float(i % 30), {"a": [i % 3, None]}) for i in range(2000)]
@@ -184,7 +183,7 @@ def releases() -> Any:
     yield str(counts.preview(epsilon=[0.1, 1], units=[100, 10_000]))
     yield sf.explain_epsilon(1).__str__()
     yield str(counts.release(epsilon=1, unsafe_words=SeededWords(2)))
-    yield [exact(Fraction(1, 7)), exact(Fraction(10**40 + 1, 3**40)), digits(0.12341, "ROUND_CEILING")]
+    yield [exact(Fraction(1, 7)), exact(Fraction(10**40 + 1, 3**40)), rounded_bound(0.12341, "ROUND_CEILING")]
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/rows.ndjson"
         with open(path, "w", encoding="utf-8") as file:

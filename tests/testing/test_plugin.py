@@ -16,7 +16,7 @@ import sfumato as sf
 import sfumato.release.release
 from sfumato.errors import ParameterError
 from sfumato.testing import assert_approx_equal, noise_free, recording, seeded_words
-from sfumato.testing.assertions.noisy import assert_noisy  # noqa: F401
+from sfumato.testing.assertions.noise_assertions import assert_noisy  # noqa: F401
 from sfumato.testing.flakiness import Account, charge, checked_k, log10_sum, running
 
 pytestmark = pytest.mark.long

@@ -18,6 +18,7 @@ from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.formatting import Spelled
+from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import pandas_frame
 from sfumato.errors import QueryError
 from sfumato.plan.plan import Plan
@@ -25,7 +26,6 @@ from sfumato.query.choices import titled
 from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import payment
-from sfumato.release.pictures import checked_picture, save
 
 if TYPE_CHECKING:
     import pandas

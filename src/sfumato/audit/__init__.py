@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sfumato.audit.audit_task import Progress, Task
 from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
-from sfumato.audit.evidence import Excluded, Histogram, Point, Witness
-from sfumato.audit.falsifier.search import Falsification, falsify
+from sfumato.audit.falsifier.falsification import Falsification, falsify
 from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
-from sfumato.audit.report import Report
-from sfumato.audit.task import Progress, Task
+from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
 from sfumato.names import face
 
 __all__ = [

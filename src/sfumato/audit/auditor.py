@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.bets import Floats, best_bet, estimates, growth, log_factors
+from sfumato.audit.audit_task import Progress, Task, checked_task
+from sfumato.audit.bets import best_bet, estimates, growth, log_factors
 from sfumato.audit.claims import Claim, Pair
-from sfumato.audit.evidence import Excluded, Point
 from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
-from sfumato.audit.pair_test import LEAST_BATCH, PairTest
-from sfumato.audit.report import Report
-from sfumato.audit.task import Progress, Task, checked_task
-from sfumato.audit.witness import witness
+from sfumato.audit.output_columns import Floats
+from sfumato.audit.pair_audit import LEAST_BATCH, PairTest, witness
+from sfumato.audit.report import Excluded, Point, Report
 from sfumato.display.progress import NotebookBar
 from sfumato.errors import ParameterError
 from sfumato.exact.roots import halve

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.mechanisms import fingerprint
-from sfumato.audit.wording import literal, shown
+from sfumato.audit.python_code import literal, shown
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from sfumato.audit.buckets import Buckets, Codes, Column, Comparison
+from sfumato.audit.audit_task import Progress, Task
 from sfumato.audit.datasets import halton, without
-from sfumato.audit.evidence import Histogram, Witness
+from sfumato.audit.histogram_buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.mechanisms import BatchRaised
-from sfumato.audit.output_parts import RAISES
-from sfumato.audit.outputs import Draws, Reader
-from sfumato.audit.report import Report
-from sfumato.audit.task import Progress, Task
-from sfumato.audit.witness import replay
-from sfumato.audit.wording import shown
+from sfumato.audit.output_columns import Draws, Reader
+from sfumato.audit.output_leaves import RAISES
+from sfumato.audit.python_code import replay, shown
+from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.wording import shown
+from sfumato.audit.python_code import shown
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
@@ -126,6 +126,22 @@ class Mechanism:
         """What the mechanism is called in reports."""
         found = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return "mechanism" if "<" in found else str(found)
+
+    @property
+    def _code(self) -> tuple[str, str]:
+        """The mechanism in a line of Python code, and what imports it there.
+
+        A function of the prompt, of a notebook or of the program that runs has its own name there.
+        """
+        module, name = (getattr(self.function, a, "") for a in ("__module__", "__qualname__"))
+        if not module or not name.isidentifier():
+            return "mechanism", ""
+        imported = ""
+        if module != "__main__":
+            name, imported = "mechanism", f"from {module} import {name} as mechanism; "
+        if self.vectorised != takes_size(self.function):
+            name = f"Mechanism({name}, vectorised={self.vectorised})"
+        return name, imported
 
     def _raises_always(self, kinds: str, where: str) -> MechanismError:
         """Return the error of a mechanism that never gave an output.

@@ -142,7 +142,7 @@ class Job:
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.release.pictures import checked_picture
+            from sfumato.display.pictures import checked_picture
 
             checked_picture(self.plot, "plot path")
 

@@ -223,7 +223,7 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         checked_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.release.pictures import checked_picture
+    from sfumato.display.pictures import checked_picture
 
     checked_picture(plot, "plot path")
     return [*((path, "--output") for path in outputs), (plot, "--plot")]

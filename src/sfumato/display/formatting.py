@@ -134,6 +134,24 @@ def _align(texts: Sequence[str]) -> list[str]:
     return [f"{whole:>{left}}{point + rest:<{right}}" for whole, point, rest in parts]
 
 
+def rounded_bound(bound: float, rounding: str, count: int = 4) -> str:
+    """Format a bound with `count` digits, rounded away from what it excludes, so that it still holds.
+
+    Args:
+        bound: any float.
+        rounding: a rounding mode of `decimal`.
+        count: significant digits.
+
+    >>> rounded_bound(0.12341, "ROUND_CEILING"), rounded_bound(1.35, "ROUND_FLOOR")
+    ('0.1235', '1.35')
+    """
+    if not math.isfinite(bound):
+        return str(bound)
+    written = Decimal(repr(float(bound)))
+    last = Decimal(1).scaleb(written.adjusted() - count + 1, _CONTEXT)
+    return f"{float(written.quantize(last, rounding, _CONTEXT)):.{count}g}"
+
+
 def exact(number: Fraction | int | float) -> str:
     """Write a number as one would: as a decimal that is exactly it, else as a fraction.
 

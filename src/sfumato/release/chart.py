@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
+from sfumato.display.pictures import check_matplotlib, checked_picture, new_picture
 from sfumato.files import replacing
 from sfumato.query.bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.choices import titled
 from sfumato.query.group_totals import shown_keys
-from sfumato.release.pictures import check_matplotlib, checked_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -261,13 +261,11 @@ def _plain_style() -> Iterator[None]:
 
 
 def _figure(chart: Chart) -> Figure:
-    from sfumato.display.picture import Picture
-
     across = min(len(chart.panels), 3 if len(chart.panels) != 4 else 2)
     down = math.ceil(len(chart.panels) / across)
     tall = max(2.4, 0.9 + 0.2 * len(chart.labels)) if chart.lying else 2.5
     high = tall * down + FOOT
-    figure = Picture(figsize=(max(3.4 * across, WIDE), high), layout="constrained")
+    figure = new_picture(figsize=(max(3.4 * across, WIDE), high), layout="constrained")
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(w_pad=0.1, h_pad=0.1, rect=(0, FOOT / high, 1, 1 - FOOT / high))  # type: ignore[call-arg]

@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING
 
 from sfumato.names import face
 from sfumato.snapping.rounding_lattice import power_of_two_at_least, to_lattice
+from sfumato.snapping.snapped_statistics import (
+    BoundedStatistic,
+    Histogram,
+    Mean,
+    SampleCovariance,
+    SampleVariance,
+)
 from sfumato.snapping.snapping_law import LaplaceComparison, SnappedLaw, epsilon_for_accuracy
 from sfumato.snapping.snapping_mechanism import SecretAccuracy, SnappingMechanism
-from sfumato.snapping.statistics import BoundedStatistic, Histogram, Mean, SampleCovariance, SampleVariance
 
 __all__ = [
     "BoundedStatistic",

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.audit import assert_private
-    from sfumato.testing.assertions.noisy import assert_approx_equal, assert_noisy
-    from sfumato.testing.discrete import DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Pmf
+    from sfumato.testing.assertions.noise_assertions import assert_approx_equal, assert_noisy
+    from sfumato.testing.discrete_laws import DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Pmf
     from sfumato.testing.flakiness import Account
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
     from sfumato.testing.repeated_release import release_mechanism
-    from sfumato.testing.tolerances.means import (
+    from sfumato.testing.tolerances.mean_tolerances import (
         complementary_mean_tolerance,
         mean_failure_probability,
         mean_tolerance,
     )
-    from sfumato.testing.tolerances.ratios import Interval, Probability, RatioTolerance
-    from sfumato.testing.tolerances.single_values import (
+    from sfumato.testing.tolerances.noise_tolerances import (
         complementary_gaussian_tolerance,
         complementary_laplace_tolerance,
         gaussian_tolerance,
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
         laplace_tolerance,
         per_partition_k,
     )
-    from sfumato.testing.tolerances.variances import (
+    from sfumato.testing.tolerances.ratio_tolerances import Interval, Probability, RatioTolerance
+    from sfumato.testing.tolerances.variance_tolerances import (
         complementary_variance_tolerance,
         variance_failure_probability,
         variance_tolerance,
@@ -35,18 +35,20 @@ if TYPE_CHECKING:
 # wherever sfumato is installed.
 _HOMES = {
     "audit": "assert_private",
-    "testing.assertions.noisy": "assert_approx_equal assert_noisy",
-    "testing.discrete": "DiscreteGaussian DiscreteLaplace DiscreteLaw Pmf",
+    "testing.assertions.noise_assertions": "assert_approx_equal assert_noisy",
+    "testing.discrete_laws": "DiscreteGaussian DiscreteLaplace DiscreteLaw Pmf",
     "testing.flakiness": "Account",
     "testing.recorder": "Recorder noise_free recording seeded_words",
     "testing.repeated_release": "release_mechanism",
-    "testing.tolerances.means": "complementary_mean_tolerance mean_failure_probability mean_tolerance",
-    "testing.tolerances.ratios": "Interval Probability RatioTolerance",
-    "testing.tolerances.single_values": (
+    "testing.tolerances.mean_tolerances": (
+        "complementary_mean_tolerance mean_failure_probability mean_tolerance"
+    ),
+    "testing.tolerances.ratio_tolerances": "Interval Probability RatioTolerance",
+    "testing.tolerances.noise_tolerances": (
         "complementary_gaussian_tolerance complementary_laplace_tolerance gaussian_tolerance "
         "integer_tolerance laplace_tolerance per_partition_k"
     ),
-    "testing.tolerances.variances": (
+    "testing.tolerances.variance_tolerances": (
         "complementary_variance_tolerance variance_failure_probability variance_tolerance"
     ),
 }

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.audit import falsify
-from sfumato.audit.falsifier.members import Draw, member, near
-from sfumato.audit.falsifier.neighbours import pairs_of
-from sfumato.audit.falsifier.search import _Search
+from sfumato.audit.falsifier.domain_members import Draw, member, near
+from sfumato.audit.falsifier.falsification import _Search
+from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import (
     AbsoluteDistance,

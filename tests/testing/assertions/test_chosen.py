@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
-from sfumato.testing.assertions.quantile_ranges import Chosen
+from sfumato.testing.assertions.quantile_tolerances import Chosen
 from tests.changed_plans import without_certificate
 
 from .test_noisy import text_of

@@ -14,7 +14,7 @@ from sfumato.noise import SeededWords
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.release.top_release import TopRelease
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free
-from sfumato.testing.assertions import top_groups as largest
+from sfumato.testing.assertions import top_group_assertions as largest
 
 SIZES = {"a": 900, "b": 700, "c": 500, "d": 2, "e": 0}
 K = 23

@@ -16,9 +16,9 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
-from sfumato.testing.assertions.releases import ReleasedCells
+from sfumato.testing.assertions.released_values import ReleasedCells
 from sfumato.testing.flakiness import Account, running
-from sfumato.testing.tolerances.single_values import log10_gamma_deviation, log10_many
+from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many
 from tests.changed_plans import scaled, without_certificate
 
 K = 23

@@ -20,8 +20,8 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.noise.noise_sums import rounded_tolerance
 from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
-from sfumato.testing.assertions.quantile_ranges import NOISES, Walk
-from sfumato.testing.tolerances.single_values import per_partition_k
+from sfumato.testing.assertions.quantile_tolerances import NOISES, Walk
+from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 K = 23

@@ -15,10 +15,10 @@ from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_laws import marginals, upper_tail
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
-from sfumato.testing.assertions import spread as together
-from sfumato.testing.assertions.places import Residue
-from sfumato.testing.assertions.releases import ReleasedCells
-from sfumato.testing.assertions.spread import KNormLaw
+from sfumato.testing.assertions import noise_spread as together
+from sfumato.testing.assertions.noise_spread import KNormLaw
+from sfumato.testing.assertions.output_tolerances import Residue
+from sfumato.testing.assertions.released_values import ReleasedCells
 from tests.changed_plans import scaled, without_certificate
 
 from .test_noisy import text_of

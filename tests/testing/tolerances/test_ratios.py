@@ -22,7 +22,8 @@ from sfumato.testing import (
     variance_failure_probability,
     variance_tolerance,
 )
-from sfumato.testing.tolerances import means, variances
+from sfumato.testing.tolerances import mean_tolerances as means
+from sfumato.testing.tolerances import variance_tolerances as variances
 from sfumato.testing.tolerances.ratio_noises import log_law
 
 DRAWS = 10**7

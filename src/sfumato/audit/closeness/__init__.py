@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sfumato.audit.closeness.checks import closeness
-from sfumato.audit.closeness.reference import VectorLaw
-from sfumato.audit.closeness.results import Check, Closeness
+from sfumato.audit.closeness.closeness_result import Check, Closeness
+from sfumato.audit.closeness.law_checks import closeness
+from sfumato.audit.closeness.reference_law import VectorLaw
 
 __all__ = ["Check", "Closeness", "VectorLaw", "closeness"]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.closeness.reference import CELLS
-from sfumato.audit.closeness.results import RESIDUES, Check
+from sfumato.audit.closeness.closeness_result import RESIDUES, Check
+from sfumato.audit.closeness.reference_law import CELLS
 from sfumato.dataclass import dataclass
 
 # Sums of logarithms are widened by this share of what is added up: float64 errs by far less.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.falsifier.members import Draw, finite, member, near, pattern, some_size, to_float
+from sfumato.audit.falsifier.domain_members import Draw, finite, member, near, pattern, some_size, to_float
 from sfumato.dataclass import dataclass
 from sfumato.exact import root_down
 from sfumato.framework.domains import AtomDomain, Domain

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
 from sfumato.guidance.analysis.limit_grid import Limits
 from sfumato.noise.laws import Floats
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.release.pictures import checked_picture, save
 
 if TYPE_CHECKING:
     import pandas

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
@@ -21,7 +22,6 @@ from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.engine import Engine
 from sfumato.query.query import Query
-from sfumato.release.pictures import checked_picture, save
 
 if TYPE_CHECKING:
     import pandas

@@ -13,7 +13,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.directed import log_tail
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.testing.tolerances.integration import Floats, log_difference, roundoff
+from sfumato.testing.tolerances.log_integrals import Floats, log_difference, roundoff
 
 
 class LogLaw(ABC):

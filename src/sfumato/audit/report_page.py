@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato import __version__
-from sfumato.audit.buckets import Comparison
 from sfumato.audit.claims import Pair
-from sfumato.audit.evidence import Histogram, Point, Witness
-from sfumato.audit.wording import excess, lower_bound, shown, sight, visible
+from sfumato.audit.histogram_buckets import Comparison
+from sfumato.audit.python_code import shown
+from sfumato.audit.report_text import excess, lower_bound, sight
 from sfumato.dataclass import dataclass
+from sfumato.display.formatting import visible
 
 if TYPE_CHECKING:
-    from sfumato.audit.report import Report
+    from sfumato.audit.report import Histogram, Point, Report, Witness
 
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
@@ -327,7 +328,7 @@ def page(report: Report) -> str:
 @cache
 def style() -> str:
     """Return the style sheet of pages and pictures."""
-    return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return Path(__file__).with_name("report_page.css").read_text(encoding="utf-8")
 
 
 def _header(report: Report) -> str:

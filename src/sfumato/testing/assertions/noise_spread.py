@@ -22,11 +22,11 @@ from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import Gaussian, Law
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.noise_sums import log10_outside
-from sfumato.testing.assertions.cells import ONLY, Group, label
-from sfumato.testing.assertions.places import Residue, each_k, log10_beyond
-from sfumato.testing.discrete import DiscreteLaw
+from sfumato.testing.assertions.compared_values import ONLY, Group, label
+from sfumato.testing.assertions.output_tolerances import Residue, each_k, log10_beyond
+from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import probability_text
-from sfumato.testing.tolerances.single_values import log10_gamma_deviation, log10_many, per_partition_k
+from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many, per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise.k_norm import JointNoise, SeparateNoise

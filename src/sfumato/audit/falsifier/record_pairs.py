@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.audit.falsifier.members import (
+from sfumato.audit.falsifier.domain_members import (
     EACH,
     LENGTHS,
     LONGEST,

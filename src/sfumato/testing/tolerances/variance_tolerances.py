@@ -13,9 +13,10 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
-from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.log_integrals import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
-from sfumato.testing.tolerances.ratios import (
+from sfumato.testing.tolerances.ratio_tolerances import (
     Interval,
     Probability,
     RatioTolerance,
@@ -32,7 +33,6 @@ from sfumato.testing.tolerances.ratios import (
     smallest_tolerance,
     whole_at_least_0,
 )
-from sfumato.testing.tolerances.single_values import per_partition_k
 
 _outer, _inner = 1e-11, 1e-12
 _batch = 256

@@ -12,7 +12,7 @@ from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.laws import Gaussian
 from sfumato.noise.series_noise import SeriesGaussian
-from sfumato.testing.assertions.cells import (
+from sfumato.testing.assertions.compared_values import (
     Cells,
     Group,
     by_entry,
@@ -27,8 +27,8 @@ from sfumato.testing.assertions.cells import (
     rows,
     written_out,
 )
-from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue, log10_beyond
-from sfumato.testing.assertions.spread import KNormLaw
+from sfumato.testing.assertions.noise_spread import KNormLaw
+from sfumato.testing.assertions.output_tolerances import LINEAR, Judgement, Place, Residue, log10_beyond
 
 if TYPE_CHECKING:
     from sfumato.plan.plan import Plan
@@ -147,7 +147,7 @@ class ReleasedCells:
             return given
         # Loaded here, as they need what a release has loaded already.
         from sfumato.query.aggregates.order_statistics import ChosenQuantile
-        from sfumato.testing.assertions.quantile_ranges import Chosen, Walk, leaf_counts
+        from sfumato.testing.assertions.quantile_tolerances import Chosen, Walk, leaf_counts
 
         e = self.estimates[output]
         name = f"{name} of {label(group)} {output}"

@@ -16,9 +16,9 @@ from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.marginals import DependentSum, Marginal
 from sfumato.noise.level_noise import LevelSum
 from sfumato.noise.noise_sums import NoiseSum, log10_outside
-from sfumato.testing.assertions.cells import Group
+from sfumato.testing.assertions.compared_values import Group
 from sfumato.testing.flakiness import log10_sum
-from sfumato.testing.tolerances.single_values import per_partition_k
+from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law

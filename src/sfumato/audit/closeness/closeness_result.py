@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.audit.wording import digits
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
+from sfumato.display.formatting import rounded_bound
 
 Floats = NDArray[np.float64]
 
@@ -165,6 +165,6 @@ class Closeness(Told):
         lines = [f"{verdict}: {draws}, false alarms with probability at most {self.alpha:g}"]
         for check in self.checks:
             mark = "FAILS" if check in self.failed else "passes"
-            most = digits(check.probability, ROUND_CEILING, 2)
+            most = rounded_bound(check.probability, ROUND_CEILING, 2)
             lines.append(f"  {check.name:9} {mark:6}  {check.finding} (probability at most {most})")
         return "\n".join(lines)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.bets import Mask
-from sfumato.audit.outputs import NO_BITS, ZERO_BITS, Codes, Draws, Floats, Reader
+from sfumato.audit.output_columns import NO_BITS, ZERO_BITS, Codes, Draws, Floats, Mask, Reader
 from sfumato.dataclass import dataclass
 
 _MOST_ATOMS = 64

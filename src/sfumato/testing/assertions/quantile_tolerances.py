@@ -18,9 +18,9 @@ from sfumato.exact.roots import first_whole
 from sfumato.noise import Words
 from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
 from sfumato.plan.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
-from sfumato.testing.assertions.cells import is_number, is_whole
-from sfumato.testing.assertions.places import Judgement
-from sfumato.testing.tolerances.single_values import per_partition_k
+from sfumato.testing.assertions.compared_values import is_number, is_whole
+from sfumato.testing.assertions.output_tolerances import Judgement
+from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Where pictures of questions go, and how they are written: the same numbers give the same file."""
+"""Pictures by matplotlib: where their files go, and how they are written; equal numbers give equal files."""
 
 from __future__ import annotations
 
 import importlib.util
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
@@ -15,8 +16,27 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 
 
+def new_picture(**options: Any) -> Figure:
+    """Return an empty matplotlib figure that notebooks show by itself.
+
+    Args:
+        options: of `matplotlib.figure.Figure`.
+    """
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A matplotlib picture that a notebook shows as PNG."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=110)
+            return file.getvalue()
+
+    return Picture(**options)
+
+
 def checked_picture(path: str | Path, called: str = "picture path") -> Path:
-    """Return where a picture goes, before it is drawn.
+    """Return the path of a picture file, checked before the picture is drawn.
 
     Args:
         path: ends in .png or .svg.
@@ -32,13 +52,13 @@ def checked_picture(path: str | Path, called: str = "picture path") -> Path:
 
 
 def check_matplotlib() -> None:
-    """Refuse to draw where matplotlib is not installed."""
+    """Refuse to draw a picture where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise EngineError("matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
 
 
 def save(figure: Figure, target: Path) -> None:
-    """Write a picture to a path that `checked_picture` gave, in the place of what is there."""
+    """Write a picture to a path from `checked_picture`, and replace the file that is there."""
     kind = target.suffix[1:].lower()
     with replacing(target, lambda: None) as file:
         figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)

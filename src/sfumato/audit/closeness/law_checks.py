@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, VectorLaw, of_cdf, of_law
-from sfumato.audit.closeness.results import Check, Closeness, as_far, repeats, residues
+from sfumato.audit.closeness.closeness_result import Check, Closeness, as_far, repeats, residues
+from sfumato.audit.closeness.reference_law import FLOAT_ATOM, Cdf, Reference, VectorLaw, of_cdf, of_law
 from sfumato.audit.closeness.two_samples import compared
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import rows
-from sfumato.audit.output_parts import MOST_LEAVES, Exact, Unread, key_word, leaves, word
+from sfumato.audit.output_leaves import MOST_LEAVES, Exact, Unread, key_word, leaves, word
 from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 # Valuations of what has no lowest set bit.
 NO_BITS, ZERO_BITS = 2000, 1100

@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import combinations, islice
 from typing import Any
 
-from sfumato.audit.falsifier.members import Draw, finite
-from sfumato.audit.falsifier.neighbours import pairs_of
+from sfumato.audit.falsifier.domain_members import Draw, finite
 from sfumato.audit.falsifier.number_pairs import Pairs, State
+from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
 from sfumato.errors import ParameterError, QueryError

@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
 from sfumato.noise.k_norm.marginals import Marginal
-from sfumato.testing.assertions.cells import (
+from sfumato.testing.assertions.compared_values import (
     Cells,
     Group,
     Off,
@@ -28,10 +28,7 @@ from sfumato.testing.assertions.cells import (
     report,
     too_near,
 )
-from sfumato.testing.assertions.given_tolerances import Given, Limits, Tolerance
-from sfumato.testing.assertions.places import Residue, each_k
-from sfumato.testing.assertions.releases import SHOWN, ReleasedCells, is_release
-from sfumato.testing.assertions.spread import (
+from sfumato.testing.assertions.noise_spread import (
     PARTS,
     check_discrete,
     check_k_norm,
@@ -40,8 +37,11 @@ from sfumato.testing.assertions.spread import (
     require_power,
     where_text,
 )
-from sfumato.testing.assertions.top_groups import approx_largest, is_largest, noisy_largest
-from sfumato.testing.discrete import DiscreteLaw
+from sfumato.testing.assertions.output_tolerances import Residue, each_k
+from sfumato.testing.assertions.released_values import SHOWN, ReleasedCells, is_release
+from sfumato.testing.assertions.stated_tolerances import Given, Limits, Tolerance
+from sfumato.testing.assertions.top_group_assertions import approx_largest, is_largest, noisy_largest
+from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import charge, note_uncounted
 
 

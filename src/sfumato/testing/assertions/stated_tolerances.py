@@ -10,9 +10,9 @@ from sfumato.errors import ParameterError
 from sfumato.noise import Law
 from sfumato.noise.k_norm.marginals import Marginal
 from sfumato.noise.noise_sums import NoiseSum
-from sfumato.testing.assertions.cells import ONLY, Group, is_number, label, number, read
-from sfumato.testing.assertions.places import each_k, log10_beyond
-from sfumato.testing.discrete import DiscreteLaw
+from sfumato.testing.assertions.compared_values import ONLY, Group, is_number, label, number, read
+from sfumato.testing.assertions.output_tolerances import each_k, log10_beyond
+from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import charge, charge_given, checked_k
 
 Tolerance = Any

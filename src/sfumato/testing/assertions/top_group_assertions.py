@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise.noise_sums import NoiseSum
-from sfumato.testing.assertions.cells import (
+from sfumato.testing.assertions.compared_values import (
     Cells,
     Group,
     Off,
@@ -31,8 +31,8 @@ from sfumato.testing.assertions.cells import (
     report,
     rows,
 )
-from sfumato.testing.assertions.places import Residue
-from sfumato.testing.assertions.spread import check_spread
+from sfumato.testing.assertions.noise_spread import check_spread
+from sfumato.testing.assertions.output_tolerances import Residue
 from sfumato.testing.flakiness import charge, probability_text
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.isolation import isolated
 from sfumato.noise import Law
-from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.log_integrals import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
-from sfumato.testing.tolerances.ratios import (
+from sfumato.testing.tolerances.ratio_tolerances import (
     Interval,
     Probability,
     RatioTolerance,
@@ -38,7 +39,6 @@ from sfumato.testing.tolerances.ratios import (
     smallest_tolerance,
     whole_at_least_0,
 )
-from sfumato.testing.tolerances.single_values import per_partition_k
 
 _rules = ("joint", "exact", "2020")
 _relative = 1e-10
