@@ -41,7 +41,7 @@ from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Ro
 from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
 from sfumato.noise import FixedWords, Laplace
-from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
 from sfumato.testing import per_partition_k
 from sfumato.transformations import clamp

@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey
 from sfumato.plan import planning
-from sfumato.plan.descriptions import Claim, certified, describe
+from sfumato.plan.plan_description import Claim, certified, describe
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
 from tests.changed_plans import changed_top, scaled, without_certificate

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.release.chart import Chart
 
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id"

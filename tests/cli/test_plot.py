@@ -14,7 +14,7 @@ from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.derived import CombinationEstimate
 from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.release.chart import (
     FIRST_ENTRIES,
     MOST_GROUPS,

@@ -11,7 +11,7 @@ from rich.console import Console
 import sfumato as sf
 from sfumato.cli.answer import check_processed, print_table
 from sfumato.errors import QueryError
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.release.chart import Chart, bar_chart
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")

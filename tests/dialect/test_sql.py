@@ -22,7 +22,7 @@ from sfumato.dialect.keywords import NOT_PRIVATE, PRIVATE
 from sfumato.dialect.tokens import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from sfumato.query.bars import Bias
-from sfumato.release.comparing import Comparison
+from sfumato.query.error_bars import Bias
+from sfumato.release.group_comparison import Comparison
 
 from .pages import Entry, function, hidden, members, reference, shown
 

@@ -30,10 +30,10 @@ import pytest
 
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
-from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.plan.noisy_statistics import NoisyTree
 from sfumato.query import sizes
-from sfumato.release.payment import free
+from sfumato.release.payment import no_charge
 from sfumato.release.release import Release
 from sfumato.sql_text import identifier
 
@@ -122,7 +122,7 @@ class StagedEngine:
         self.timezone, self.reads_zone = self._local.timezone, self._local.reads_zone
         self._random = random.Random(rows.num_rows)
 
-    def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+    def release(self, plan, *, confidence=None, unsafe_words=None, pay=no_charge) -> Release:
         pay()
         return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
 
@@ -290,7 +290,7 @@ def on_spark(folder: str) -> Opener:
     from sfumato.engines.spark.spark_engine import SparkEngine
 
     class Engine(SparkEngine):
-        def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None, pay=no_charge) -> Release:
             pay()
             return Collected(self, plan, unsafe_words)
 
@@ -420,7 +420,7 @@ def on_beam(folder: str) -> Opener:
             parts = [data for datas in results_on_beam(build) for data in datas]
             return stages.merged(None, parts, batch_rows)
 
-        def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None, pay=no_charge) -> Release:
             pay()
             return CollectedOnBeam(self, plan, unsafe_words)
 

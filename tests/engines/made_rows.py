@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, tables_of
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.table_part import Part
 
 
 def table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:

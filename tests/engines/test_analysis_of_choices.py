@@ -16,7 +16,7 @@ from sfumato.engines.duckdb import analysis_sql
 from sfumato.errors import QueryError
 from sfumato.guidance.analysis import quantile_errors
 from sfumato.guidance.analysis.unit_contributions import Share, ValuesCounted
-from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.planning import make_plan
 
 RNG = np.random.default_rng(5)

@@ -21,7 +21,7 @@ from sfumato.engines.beam.planned_release import exact_parts, public_keys
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.engine import BroughtKeys
+from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.query import Query
 
 from .tiers import some

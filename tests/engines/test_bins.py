@@ -10,7 +10,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import (
     Edges,
     Listed,

@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, ParameterError
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 
 ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})

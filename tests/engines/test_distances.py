@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import shaped
-from sfumato.query.tables.distance import LARGEST, Distance
+from sfumato.query.tables.shaped_tables import LARGEST, Distance
 
 from .made_rows import rows_of
 from .tiers import some

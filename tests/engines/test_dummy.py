@@ -20,7 +20,7 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb import sources
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.query.tables.dummy import MADE_UP
+from sfumato.query.tables.dummy_rows import MADE_UP
 from sfumato.query.tables.public_table import PublicTable
 
 pytestmark = pytest.mark.noise_cannot_matter(

@@ -32,7 +32,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError, SqlError
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
 

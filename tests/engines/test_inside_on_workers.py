@@ -14,8 +14,8 @@ import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
-from sfumato.query.tables.combining import PerUnit
-from sfumato.query.tables.shaping import Window
+from sfumato.query.tables.combined_tables import PerUnit
+from sfumato.query.tables.shaped_tables import Window
 from sfumato.testing import recording
 
 from .test_combined_on_workers import LocalEngine

@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.harmless import described, harmless, within_types
 from sfumato.errors import ColumnError, SfumatoError
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count
 

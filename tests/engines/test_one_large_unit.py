@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import ordering, shaped
 from sfumato.engines.duckdb.ordering import peers, rows_apart, told_apart
 from sfumato.engines.duckdb.row_steps import column_of
-from sfumato.query.tables.shaping import PLACES, RANKS, WindowCall
+from sfumato.query.tables.shaped_tables import PLACES, RANKS, WindowCall
 
 from .made_rows import rows_of
 from .tiers import some

@@ -18,8 +18,8 @@ from sfumato.engines.duckdb.stages import Hop
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query import sizes
-from sfumato.query.tables.combining import Reached
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.combined_tables import Reached
+from sfumato.query.tables.table_part import Part
 
 from .conftest import as_arrow
 from .made_rows import table

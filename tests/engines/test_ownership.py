@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import BudgetError, RefusalError
 from sfumato.query import sizes
-from sfumato.release import output
+from sfumato.release import release_files
 from sfumato.release.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter(
@@ -145,7 +145,7 @@ def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, mo
 
     monkeypatch.setattr(Release, "_noisy", forks)
     monkeypatch.setattr(sizes, "BATCH_GROUPS", 3)
-    monkeypatch.setattr(output, "ROW_GROUP", 3)
+    monkeypatch.setattr(release_files, "ROW_GROUP", 3)
     assert fork.told(lambda: LOOKS[look](asked, tmp_path), RefusalError) == ("refused", "went on")
     assert seen == [3, 3, 1]
     assert len(shown(asked)["k"]) == 7

@@ -19,7 +19,7 @@ from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, checked_resources, machine_memory
 from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 
 ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
@@ -188,7 +188,7 @@ SPILLS = """
 import os, sys
 import pyarrow as pa
 import sfumato as sf
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 import duckdb
 rows = "rows.parquet"

@@ -12,7 +12,7 @@ import pytest
 import sfumato
 from sfumato.engines.duckdb import contribution_limits
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import Count, CountUnits, DistinctMatched, UnitSum
 
 from .conftest import SMALL

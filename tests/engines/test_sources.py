@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, RefusalError
-from sfumato.release import output
+from sfumato.release import release_files
 from sfumato.testing import assert_approx_equal
 
 from .made_rows import rows_of
@@ -282,7 +282,7 @@ def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(output, "write_csv", fails)
+    monkeypatch.setattr(release_files, "write_csv", fails)
     with pytest.raises(OSError, match="disk full"):
         release.write(tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
@@ -339,17 +339,17 @@ def test_a_killed_process_leaves_nothing_that_looks_complete(tmp_path):
 
 def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):
     """Batches of a release have the lengths that selection left; a file's row groups must not."""
-    monkeypatch.setattr(output, "ROW_GROUP", 10)
+    monkeypatch.setattr(release_files, "ROW_GROUP", 10)
     schema = pa.schema([("k", pa.int64())])
     lengths = [3, 0, 14, 9, 1, 8]
     start = [sum(lengths[:i]) for i in range(len(lengths))]
     batches = [
         pa.record_batch([list(range(s, s + n))], schema=schema) for s, n in zip(start, lengths, strict=True)
     ]
-    cut = list(output.regular(iter(batches)))
+    cut = list(release_files.regular(iter(batches)))
     assert [b.num_rows for b in cut] == [10, 10, 10, 5]
     assert pa.Table.from_batches(cut)["k"].to_pylist() == list(range(35))
-    assert [b.num_rows for b in output.regular(iter(batches[1:2]))] == [0]
+    assert [b.num_rows for b in release_files.regular(iter(batches[1:2]))] == [0]
 
 
 LABELLED = {

@@ -26,9 +26,9 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb import bounding_sql, scaled
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.restricted import PhysicalOrder, rearranged
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.table_part import Part
 from sfumato.transformations import (
     Axis,
     Ball,

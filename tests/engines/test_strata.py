@@ -7,7 +7,7 @@ from datetime import date
 
 import pyarrow as pa
 
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import Listed, Row, Statistic, YesInStrata, bound_groups, per_group
 
 TEXTS = ["a", "A", "é", "it's", "", "; --", None]

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.contribution_limits import counted_rows, joined_coun
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import (
     Count,
     CountUnits,

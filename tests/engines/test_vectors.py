@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics import vector_sum
 from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES

@@ -18,7 +18,7 @@ from sfumato.engines.duckdb import source_reader
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql, each_of
 from sfumato.engines.duckdb.row_steps import column_of
 from sfumato.query import sizes
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.sql_text import identifier
 from sfumato.transformations import (
     Axis,

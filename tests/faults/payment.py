@@ -14,7 +14,7 @@ CLAIMS = "tests/query/test_claims.py"
 FAULTS = [
     # Who pays, and for what.
     Fault("nothing is paid", "release/payment.py",
-          "    if made_up:\n        return free\n", "    if True:\n        return free\n", f"{BUDGET}::test_each_kind_of_release_pays_once"),
+          "    if made_up:\n        return no_charge\n", "    if True:\n        return no_charge\n", f"{BUDGET}::test_each_kind_of_release_pays_once"),
     Fault("several SELECTs are paid as one", "release/payment.py",
           "(epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))",
           "(epsilon, delta), loss = total(plans[:1]), plans[0].charge", f"{BUDGET}::test_a_text_of_two_questions_pays_for_both_or_for_none"),
@@ -63,9 +63,9 @@ FAULTS = [
           "raise _refused(str(refusal)) from None", "return None", "tests/certificate/test_release.py"),
     Fault("less may be paid than is proved", "budget/proved_loss.py",
           "if least is not None and paid < least:", "if False:", f"{CLAIMS}::test_less_than_is_proved_is_not_paid"),
-    Fault("looks have no certificate", "plan/descriptions.py",
+    Fault("looks have no certificate", "plan/plan_description.py",
           "        proved(_described(self.unit, self.spent, parts))\n", "", f"{CLAIMS}::test_parts_that_are_drawn_one_after_another_are_within_their_claim_together"),
-    Fault("looks before are left out of a claim", "plan/descriptions.py",
+    Fault("looks before are left out of a claim", "plan/plan_description.py",
           "parts = [*self._drawn, *_parts(plans)]", "parts = _parts(plans)", f"{CLAIMS}::test_parts_that_are_drawn_one_after_another_are_within_their_claim_together"),
     Fault("what goes beside a release is not described", "plan/plan.py",
           "beside = () if self.diagnostics is None else self.diagnostics.drawn_parts", "beside = ()", "tests/query/test_described_receipts.py::test_all_that_is_drawn_is_described"),

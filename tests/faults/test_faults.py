@@ -61,7 +61,7 @@ def test_what_is_released_is_seen(after, says):
     before = {"one": {"described": "a", "drawn": "1", "paid": "1"}}
     told = run.judged(FAULTS[0], before, {"one": after})
     assert told.startswith(says) and bool(told) == bool(says)
-    kept = Fault("none", "query/engine.py", "a", "b", f"{HARMLESS}it is within the claim")
+    kept = Fault("none", "query/engine_protocol.py", "a", "b", f"{HARMLESS}it is within the claim")
     assert not run.judged(kept, before, {"one": {"described": "b", "drawn": "2", "paid": "1"}})
     assert run.judged(kept, before, {"one": {"refused": "QueryError"}})
 

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.bars import NO_BIAS, Bars, Bias
+from sfumato.query.error_bars import NO_BIAS, Bars, Bias
 
 SAID = NO_BIAS.removeprefix("does ")
 NOTHING = pytest.mark.noise_cannot_matter("what is said of the numbers is looked at")
@@ -143,7 +143,7 @@ def test_the_metadata_of_a_csv_is_as_safe_as_the_file(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("sfumato.release.output._metadata", fails)
+    monkeypatch.setattr("sfumato.release.release_files._metadata", fails)
     with pytest.raises(OSError, match="No space"):
         cut().release(epsilon=2).write(tmp_path / "towns.csv", errors=True)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}

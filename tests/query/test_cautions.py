@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.query.cautions import HIGH_DELTA, HIGH_EPSILON
+from sfumato.plan.explanation import HIGH_DELTA, HIGH_EPSILON
 
 TABLE = pa.table({"id": [1, 2], "price": [0.1, 0.2], "city": ["a", "b"]})
 

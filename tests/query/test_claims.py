@@ -12,7 +12,7 @@ from sfumato.budget import Loss
 from sfumato.budget.amounts import ExactCost
 from sfumato.budget.proved_loss import proved
 from sfumato.errors import RefusalError
-from sfumato.plan.descriptions import Claim, certified, describe
+from sfumato.plan.plan_description import Claim, certified, describe
 from tests.changed_plans import scaled
 
 pytestmark = pytest.mark.noise_cannot_matter("plans are made, and nothing is drawn")

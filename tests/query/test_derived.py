@@ -10,7 +10,7 @@ import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.noise_sums import Interval, Noises
 from sfumato.query.aggregates.derived import RatioEstimate
-from sfumato.release import comparing
+from sfumato.release import group_comparison
 from sfumato.testing import assert_approx_equal, recording
 
 GROUPS = 400
@@ -174,8 +174,8 @@ def test_comparisons_hold_as_often_as_they_say(noise):
 @pytest.mark.flakiness(k=13, because="an eighth of the tolerance holds for one pair in five")
 def test_a_comparison_with_too_narrow_intervals_is_found(monkeypatch):
     asked = question().table.agg(n=sf.count(), m=ASKED["m"])
-    honest = comparing._tolerance
-    monkeypatch.setattr(comparing, "_tolerance", lambda *given: honest(*given) / 8)
+    honest = group_comparison._tolerance
+    monkeypatch.setattr(group_comparison, "_tolerance", lambda *given: honest(*given) / 8)
     assert failed(asked.release(epsilon=2, noise="laplace"), "n", 0.8)[0] > 88
 
 

@@ -123,7 +123,7 @@ def test_nothing_in_a_workbook_is_a_formula(tmp_path: Path) -> None:
 
 def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
-    from sfumato.release import output
+    from sfumato.release import release_files
 
     day, moment = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 13, 59, 59, 250_000)
     columns = {
@@ -136,7 +136,7 @@ def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
         "true": pa.array([True, False, None]),
         "long": pa.array(["x" * 40_000, "", None]),
     }  # fmt: skip
-    output.write_workbook(tmp_path / "v.xlsx", pa.table(columns), [("a", "b")])
+    release_files.write_workbook(tmp_path / "v.xlsx", pa.table(columns), [("a", "b")])
     rows, _, _ = read(tmp_path / "v.xlsx")
     found = dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
     assert found["whole"] == (2**53, str(2**53 + 1), None) and found["real"] == (0.1, "inf", "nan")
@@ -150,9 +150,7 @@ def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
 def test_workbooks_are_refused_before_anything_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.release import output
-
-    monkeypatch.setattr(output.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     release = released()
     with pytest.raises(EngineError, match=r"sfumato\[excel\]"):
         release.write(tmp_path / "n.xlsx")

@@ -17,7 +17,7 @@ from sfumato.guidance.previews.preview import plain
 from sfumato.guidance.previews.simulated_groups import SimulatedGroups, bars, made_up_rows, width
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.plan.measurement import SideBySide
+from sfumato.plan.group_measurement import SideBySide
 from sfumato.testing import release_mechanism
 
 SIZE = 400

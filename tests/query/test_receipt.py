@@ -17,7 +17,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.noise import FixedWords
-from sfumato.release.answer import Answer
+from sfumato.release.answer_digest import Answer
 from sfumato.release.receipt import Receipt
 from sfumato.release.table_digest import column_digest, table_digest
 

@@ -12,7 +12,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.noise_sums import Interval
-from sfumato.release import sampling
+from sfumato.release import sampling_error
 
 TAILS = (0.2, 0.05, 1e-3)
 
@@ -55,37 +55,37 @@ SHARES = [(n, p) for n in (1, 2, 7, 60, 900) for p in (1e-6, 0.003, 0.1, 0.5, 0.
 @pytest.mark.parametrize("tail", TAILS)
 def test_ends_fail_no_more_often_than_stated(tail):
     for mean in MEANS:
-        for limits in (sampling.poisson, sampling.poisson_sum):
+        for limits in (sampling_error.poisson, sampling_error.poisson_sum):
             assert max(fails_of_poisson(limits, tail, mean)) <= tail * (1 + 1e-9), (limits, mean)
     for count, share in SHARES:
-        for limits in (sampling.clopper_pearson, sampling.entropy):
+        for limits in (sampling_error.clopper_pearson, sampling_error.entropy):
             assert max(fails_of_shares(limits, tail, count, share)) <= tail * (1 + 1e-9), (
                 limits,
                 count,
                 share,
             )
         k = np.arange(count + 1)
-        found = sampling.bernstein(exact(*k), exact(*(count - k)), k * (count - k) / count**2, tail)
+        found = sampling_error.bernstein(exact(*k), exact(*(count - k)), k * (count - k) / count**2, tail)
         law = stats.binom.pmf(k, count, share)
         assert max(law[found.low > share].sum(), law[found.high < share].sum()) <= tail, (count, share)
     for mean, share, part in product((0.5, 15), (0.01, 0.5), (1, 0.25)):
-        assert max(fails_of_parts(sampling.of_parts, tail, mean, share, part)) <= tail, (
+        assert max(fails_of_parts(sampling_error.of_parts, tail, mean, share, part)) <= tail, (
             mean,
             share,
             part,
         )
     for mean in MEANS:
         k = np.arange(0, int(mean + 40 * np.sqrt(mean) + 60))
-        half = sampling.bennett(np.array([mean]), tail)
+        half = sampling_error.bennett(np.array([mean]), tail)
         law = stats.poisson.pmf(k, mean)
         assert max(law[k - half > mean].sum(), law[k + half < mean].sum()) <= tail * (1 + 1e-9)
 
 
 def test_exact_tests_are_no_wider_than_they_must_be():
     """Garwood's and Clopper and Pearson's ends reach the tail at the values that they are made of."""
-    low = sampling.poisson(exact(7), 0.025).low[0]
+    low = sampling_error.poisson(exact(7), 0.025).low[0]
     assert stats.poisson.sf(6, low) == pytest.approx(0.025, rel=1e-6)
-    ends = sampling.clopper_pearson(exact(7), exact(13), 0.025)
+    ends = sampling_error.clopper_pearson(exact(7), exact(13), 0.025)
     assert stats.binom.sf(6, 20, ends.low[0]) == pytest.approx(0.025, rel=1e-6)
     assert stats.binom.cdf(7, 20, ends.high[0]) == pytest.approx(0.025, rel=1e-6)
 
@@ -93,8 +93,8 @@ def test_exact_tests_are_no_wider_than_they_must_be():
 @pytest.mark.parametrize(
     "limits",
     [
-        lambda counted, tail: sampling.poisson(counted, 3 * tail),
-        lambda counted, tail: Interval(sampling.poisson(counted, tail).low, sampling.poisson(exact(*counted.low - 1), tail).high),
+        lambda counted, tail: sampling_error.poisson(counted, 3 * tail),
+        lambda counted, tail: Interval(sampling_error.poisson(counted, tail).low, sampling_error.poisson(exact(*counted.low - 1), tail).high),
         lambda counted, tail: Interval(counted.low - 1.6 * np.sqrt(counted.low), counted.low + 1.6 * np.sqrt(counted.low)),
     ],
     ids=["three times the tail", "one too few", "the normal law"],
@@ -106,9 +106,9 @@ def test_planted_defects_of_counts_are_found(limits):
 @pytest.mark.parametrize(
     "limits",
     [
-        lambda ones, zeros, tail: sampling.clopper_pearson(ones, exact(*zeros.low - 1), tail),
-        lambda ones, zeros, tail: sampling.entropy(ones, zeros, 9 * tail),
-        lambda ones, zeros, tail: sampling.entropy(exact(*ones.low * 2), exact(*zeros.low * 2), tail),
+        lambda ones, zeros, tail: sampling_error.clopper_pearson(ones, exact(*zeros.low - 1), tail),
+        lambda ones, zeros, tail: sampling_error.entropy(ones, zeros, 9 * tail),
+        lambda ones, zeros, tail: sampling_error.entropy(exact(*ones.low * 2), exact(*zeros.low * 2), tail),
     ],
     ids=["one zero too few", "nine times the tail", "twice as many"],
 )
@@ -124,10 +124,10 @@ def test_more_noise_makes_no_interval_narrower(ones, zeros, more, less, tail):
         Interval(np.array([zeros - more]), np.array([zeros + less])),
     )
     near = 1 + 1e-8
-    for limits in (sampling.clopper_pearson, sampling.entropy):
+    for limits in (sampling_error.clopper_pearson, sampling_error.entropy):
         narrow, found = limits(exact(ones), exact(zeros), tail), limits(*wide, tail)
         assert found.low[0] <= narrow.low[0] * near and found.high[0] * near >= narrow.high[0]
-    for limits in (sampling.poisson, sampling.poisson_sum):
+    for limits in (sampling_error.poisson, sampling_error.poisson_sum):
         narrow, found = limits(exact(ones), tail), limits(wide[0], tail)
         assert found.low[0] <= narrow.low[0] * near and found.high[0] * near >= narrow.high[0]
 

@@ -17,7 +17,7 @@ from sfumato.measurements.independent_noise import NOISES
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.plan.noise_error import factors, split
 from sfumato.plan.plan import Plan
-from sfumato.plan.requirements import requirements
+from sfumato.plan.required_statistics import requirements
 from tests.changed_plans import with_scales
 
 COLUMNS = [

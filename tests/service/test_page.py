@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.release.output import _metadata
+from sfumato.release.release_files import _metadata
 from sfumato.service.answers import CSV, JSON, Answer, encoded
 from sfumato.service.serving import PAGE
 

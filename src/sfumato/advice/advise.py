@@ -33,7 +33,7 @@ from sfumato.query.aggregates import Automatic
 from sfumato.query.choices import Amount
 from sfumato.query.inferred_parameters import Found
 from sfumato.query.query import Query
-from sfumato.release.payment import check_budget, free, payment, telling
+from sfumato.release.payment import check_budget, journaled, no_charge, payment
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table
@@ -308,10 +308,10 @@ def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> A
     what = f"advice for {len(budgeted.asked)} questions"
     made_up = all(one.question.table._engine.made_up for one in budgeted.asked)
     check_budget(budget)
-    pay = free if looks.claim is None else payment(budget, [looks.claim], what, made_up=made_up)
+    pay = no_charge if looks.claim is None else payment(budget, [looks.claim], what, made_up=made_up)
     if budget is not None:
         _check_enough(budgeted, budget)
-    with telling(pay()):
+    with journaled(pay()):
         models, found = _seen(budgeted, looks)
         start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
         found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)

@@ -16,7 +16,7 @@ from sfumato.guidance.automatic.looking import check_looks
 from sfumato.noise import Words
 from sfumato.plan.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
-from sfumato.query.tables.combining import units_of
+from sfumato.query.tables.combined_tables import units_of
 
 # What looking takes of epsilon where nobody says; measured in docs/accuracy.md.
 SHARE = Fraction(1, 5)

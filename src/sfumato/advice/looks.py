@@ -21,8 +21,8 @@ from sfumato.guidance.automatic.looking import Looking, Values, open_values
 from sfumato.guidance.automatic.tail import Floats
 from sfumato.guidance.expected_error import SeenUnits
 from sfumato.noise import Words
-from sfumato.plan.descriptions import Claim
 from sfumato.plan.plan import Plan
+from sfumato.plan.plan_description import Claim
 
 # What a look at values costs, of one at contributions: it has two or three histograms.
 _OF_VALUES = 2

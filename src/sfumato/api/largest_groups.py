@@ -15,25 +15,25 @@ from sfumato.budget.amounts import admissible_epsilon, released_delta
 from sfumato.budget.calibration import ROOM, threshold_delta
 from sfumato.budget.closed_forms import zcdp_rho
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Told
-from sfumato.display.formatting import visible
+from sfumato.display.cards import Card, Displayed, Sentences, Steps, Told
+from sfumato.display.formatting import price, visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.directed import exp_bounds
 from sfumato.measurements.candidates import MOST_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Gaussian, Laplace, Words
+from sfumato.plan.explanation import cautions
 from sfumato.plan.plan import Plan
-from sfumato.plan.serialization import LeftBehind
+from sfumato.plan.serialization import DetachedEngine
 from sfumato.plan.top_measurement import RANK, SUM, UNITS, TopMeasurement
 from sfumato.query.aggregates.sum_mean_variance import Sum
-from sfumato.query.bars import Bias
-from sfumato.query.cards import top_card, top_explanation_card
-from sfumato.query.cautions import cautions
-from sfumato.query.engine import ALL_GROUPS, BroughtKeys, Engine, ExactQuery
+from sfumato.query.engine_protocol import ALL_GROUPS, BroughtKeys, Engine, ExactQuery
+from sfumato.query.error_bars import Bias
 from sfumato.query.schema import Kind, Schema, Step
+from sfumato.query.table_display import top_card
 from sfumato.release.canonical_form import canonical_top
-from sfumato.release.payment import payment, planned, same_question
+from sfumato.release.payment import log_planned, payment, question_key
 from sfumato.release.top_release import TopRelease
 from sfumato.transformations import CountUnits, Grid, Statistic, UnitSum, ValueGrid
 
@@ -137,7 +137,8 @@ class TopExplanation(Told):
         return lines
 
     def _card(self) -> Card:
-        return top_explanation_card(self)
+        title = f"How the answer is made, for {price(self.plan.epsilon, self.plan.delta)}"
+        return Card(title, [Steps(self.steps), Sentences([f"Note: {note}" for note in self.notes])])
 
     def __str__(self) -> str:
         return "\n".join([*self.steps, *self.notes])
@@ -277,7 +278,7 @@ class Top(Helpful, Displayed):
 
     def _detached(self) -> Top:
         """Return the question for another process: it says what reads the rows, and reads none."""
-        engine: Any = LeftBehind.of(self._engine, self._steps)
+        engine: Any = DetachedEngine.of(self._engine, self._steps)
         return replace(self, _engine=engine)
 
     def _explanation(self, plan: Plan[Top, TopMeasurement]) -> TopExplanation:
@@ -378,9 +379,9 @@ class Top(Helpful, Displayed):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
         form = partial(canonical_top, plan)
-        same = None if unsafe_words is not None else same_question(form, [self._engine])
+        same = None if unsafe_words is not None else question_key(form, [self._engine])
         pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self._engine.made_up)
-        planned(self._engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
+        log_planned(self._engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
         released: TopRelease = self._engine.top(plan, unsafe_words=unsafe_words, pay=pay)
         return released
 

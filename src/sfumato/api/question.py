@@ -23,16 +23,16 @@ from sfumato.guidance.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
-from sfumato.plan.descriptions import Claim
 from sfumato.plan.plan import Plan
+from sfumato.plan.plan_description import Claim
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import Aggregate, Automatic
-from sfumato.query.cards import question_card
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.query import Query
+from sfumato.query.table_display import question_card
 from sfumato.release.canonical_form import canonical
-from sfumato.release.payment import Paid, Pay, looking, payment, planned, same_question
+from sfumato.release.payment import Charge, ChargeBudget, log_planned, payment, question_key, without_log
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table
@@ -411,12 +411,12 @@ class Question(Helpful, Displayed, Generic[Released]):
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table, looks = self.table, self._auto_share if auto_share is None else auto_share
         made_up = table._engine.made_up
-        paid: list[Paid] = []  # by what pays before the first look
+        paid: list[Charge] = []  # by what pays before the first look
         form = partial(canonical, engine=table._engine)
 
-        def pay(one: Plan) -> Pay:
+        def pay(one: Plan) -> ChargeBudget:
             asked = partial(form, one)
-            same = None if unsafe_words is not None else same_question(asked, [table._engine], [self.query])
+            same = None if unsafe_words is not None else question_key(asked, [table._engine], [self.query])
             return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
 
         if share is not None:
@@ -425,8 +425,8 @@ class Question(Helpful, Displayed, Generic[Released]):
             del options["delta"]
             if self.automatic:
                 means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
-                planned(self._engine.name, len(self.aggregates), share=share)
-                with looking():
+                log_planned(self._engine.name, len(self.aggregates), share=share)
+                with without_log():
                     found = Automatically(table, self.query, self.aggregates).plan(
                         means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
                     )
@@ -445,8 +445,8 @@ class Question(Helpful, Displayed, Generic[Released]):
 
             means = of_epsilon(whole, beside, looks, options, pay_all)
             check = partial(self._beside, beside=beside, sampling=sampling)
-            planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
-            with looking():
+            log_planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
+            with without_log():
                 plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
             return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
         plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
@@ -459,7 +459,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         return visible(f"<Question: {self.told}>")
 
     def _released(self, plan: Plan, **drawing: Any) -> Released:
-        planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
+        log_planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
         return self.table._engine.release(plan, **drawing)
 
     def _check_nothing_left(self, what: str) -> None:
@@ -473,7 +473,7 @@ class Question(Helpful, Displayed, Generic[Released]):
     def _beside(self, plan: Plan, beside: Fraction, sampling: bool) -> Plan:
         """Return the plan with diagnostics that cost so much, if anything, and what its bars are to hold."""
         if truth_value(sampling, "sampling"):
-            from sfumato.release.sampling import Sampled  # SciPy's laws take long to import
+            from sfumato.release.sampling_error import Sampled  # SciPy's laws take long to import
 
             plan = Sampled(replace(plan, sampling=True)).plan  # which refuses where no output has such bars
         return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan

@@ -17,9 +17,8 @@ from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryErro
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.names import Helpful, foreign_names, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
-from sfumato.query.cards import table_card, told_table
 from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
-from sfumato.query.engine import BroughtKeys, Engine
+from sfumato.query.engine_protocol import BroughtKeys, Engine
 from sfumato.query.group_totals import GroupingSets, grouping_sets
 from sfumato.query.schema import (
     IN_PLACE,
@@ -30,7 +29,8 @@ from sfumato.query.schema import (
     check_flat,
     checked_expression,
 )
-from sfumato.query.tables.combining import (
+from sfumato.query.table_display import table_card, told_table
+from sfumato.query.tables.combined_tables import (
     MOST_ROWS,
     Combination,
     JoinKind,
@@ -40,11 +40,11 @@ from sfumato.query.tables.combining import (
     per_unit,
     union,
 )
-from sfumato.query.tables.dummy import MADE_UP, Known, Making
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.composite_unit import UnitPart
+from sfumato.query.tables.dummy_rows import MADE_UP, Known, Making
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.tables.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
-from sfumato.query.tables.units import UnitPart
+from sfumato.query.tables.shaped_tables import Computed, Renamed, Select, Window, WindowCall, WithValue
+from sfumato.query.tables.table_part import Part
 
 LARGEST_LIMIT = 10**9
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.

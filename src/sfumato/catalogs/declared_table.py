@@ -24,7 +24,7 @@ from sfumato.errors import QueryError
 from sfumato.exact import as_int
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.schema import Derive
-from sfumato.query.tables.combining import (
+from sfumato.query.tables.combined_tables import (
     MOST_ROWS,
     Combination,
     JoinKind,
@@ -32,7 +32,7 @@ from sfumato.query.tables.combining import (
     pairs_of,
     with_units,
 )
-from sfumato.query.tables.dummy import Known
+from sfumato.query.tables.dummy_rows import Known
 from sfumato.query.tables.public_table import PublicTable
 
 Origin = tuple[TableDeclaration, str]

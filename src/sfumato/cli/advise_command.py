@@ -136,8 +136,8 @@ def _advise(
 
     from sfumato.advice.advise import advise as advised
     from sfumato.cli.terminal import Watch
-    from sfumato.release.output import write
     from sfumato.release.payment import LOG, NOT_CHARGED
+    from sfumato.release.release_files import write
 
     LOG.addHandler(NullHandler())  # each command is a process; it is said below
     table = next(iter(questions.values())).table
@@ -196,7 +196,7 @@ def _release(console: Console, advice: Advice) -> None:
     from sfumato.cli.answer import print_any
     from sfumato.cli.terminal import Watch
     from sfumato.display.formatting import visible
-    from sfumato.query.bars import Bars
+    from sfumato.query.error_bars import Bars
 
     bars = Bars()
     released = advice.release()

@@ -36,7 +36,7 @@ def analyze(
 ) -> None:
     """Compare limits and bounds on the rows. What is printed is NOT PRIVATE: for the owner alone."""
     from sfumato.cli.terminal import Watch
-    from sfumato.release.output import write
+    from sfumato.release.release_files import write
 
     with answering() as console:
         if not not_private:

@@ -16,8 +16,12 @@ from sfumato.api.largest_groups import TopExplanation
 from sfumato.cli.terminal import Watch
 from sfumato.display.formatting import Shown, aligned, shown, visible
 from sfumato.errors import EngineError, QueryError, SqlError
-from sfumato.query.bars import REMEDY, Bars
-from sfumato.query.cards import (
+from sfumato.query.choices import titled
+from sfumato.query.error_bars import REMEDY, Bars
+from sfumato.query.group_totals import ALL, shown_keys
+from sfumato.release.processed_release import ProcessedRelease
+from sfumato.release.release import Release
+from sfumato.release.release_display import (
     cost,
     error_bars,
     groups_told,
@@ -25,10 +29,6 @@ from sfumato.query.cards import (
     release_facts,
     top_facts,
 )
-from sfumato.query.choices import titled
-from sfumato.query.group_totals import ALL, shown_keys
-from sfumato.release.processed_release import ProcessedRelease
-from sfumato.release.release import Release
 from sfumato.release.top_release import TopRelease
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sfumato.query.explanation import Explanation
+    from sfumato.plan.explanation import Explanation
     from sfumato.release.noisy_table import NoisyTable
 
 _TIMES = (0.5, 1, 2)  # of the budget that is asked for

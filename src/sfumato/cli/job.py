@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sfumato.cli.ledger_command import Payer
     from sfumato.engines.sql import Asked
-    from sfumato.query.bars import Bars
+    from sfumato.query.error_bars import Bars
     from sfumato.release.noisy_table import NoisyTable
 
 SHARE = "0.05"  # of epsilon, for diagnostics
@@ -132,7 +132,7 @@ class Job:
         return alone and not (self.errors and self.bars.simultaneous)
 
     def _check_paths(self) -> None:
-        from sfumato.release.output import checked_path
+        from sfumato.release.release_files import checked_path
 
         for path in self.outputs:
             checked_path(path, workbook=True)
@@ -193,7 +193,7 @@ class Job:
     @property
     def _files(self) -> list[tuple[Path, str]]:
         """All that is written, each with its option."""
-        from sfumato.release.output import written_files
+        from sfumato.release.release_files import written_files
 
         tables = [(file, "--output") for path in self.outputs for file in written_files(path)]
         found = [*tables, (self.plot, "--plot"), (self.receipt, "--receipt")]

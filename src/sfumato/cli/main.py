@@ -120,7 +120,7 @@ def sql(
 
     The noise is drawn once: table, files and chart show the same numbers.
     """
-    from sfumato.query.bars import Bars
+    from sfumato.query.error_bars import Bars
 
     with answering() as console:
         wanted = bool(output or plot or receipt or explain or dry_run or preview)

@@ -216,7 +216,7 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         QueryError, ParameterError: one cannot be written, by its name, or is named twice.
         EngineError: matplotlib is not installed.
     """
-    from sfumato.release.output import checked_path
+    from sfumato.release.release_files import checked_path
 
     check_distinct([*outputs, *filter(None, [plot])])
     for path in outputs:

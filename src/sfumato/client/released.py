@@ -13,7 +13,7 @@ from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.names import Helpful, foreign_names
-from sfumato.release.output import schema_metadata
+from sfumato.release.release_files import schema_metadata
 
 if TYPE_CHECKING:
     import pandas
@@ -273,7 +273,7 @@ class RemoteRelease(Helpful, ResultTable):
         return str(self._about["explanation"])
 
     def _card(self) -> Card:
-        from sfumato.query.cards import far_card
+        from sfumato.release.release_display import far_card
 
         about = self._about
         labels, said = {"error_bars": "±", "bias": "bias"}, self._attributes(bars=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.catalogs.declarations import ColumnDeclaration, ForeignKey, TableDeclaration
 from sfumato.engines.catalog import Catalog
-from sfumato.query.tables.dummy import DummyRows, Making
+from sfumato.query.tables.dummy_rows import DummyRows, Making
 
 NAME = "catalog"  # as errors of the service call it
 _ONE = Making(1, 1, 0)

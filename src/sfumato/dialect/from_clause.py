@@ -13,7 +13,7 @@ from sfumato.dialect.syntax_tree import Node, byte_of, in_scope
 from sfumato.dialect.tokens import Place, refusal
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import quoted
-from sfumato.query.tables.combining import JoinKind
+from sfumato.query.tables.combined_tables import JoinKind
 from sfumato.query.tables.public_table import PublicTable
 
 DEEPEST = 30  # SELECTs in SELECTs

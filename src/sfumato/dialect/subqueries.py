@@ -29,7 +29,7 @@ from sfumato.dialect.subquery_select import Select
 from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, rewritten, written
 from sfumato.dialect.tokens import Cursor
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
 from sfumato.query.tables.public_table import PublicTable
 

@@ -24,7 +24,7 @@ from sfumato.dialect.from_clause import (
 from sfumato.dialect.syntax_tree import Node, fresh
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import FLOATS, quoted, spelled
-from sfumato.query.tables.combining import with_units
+from sfumato.query.tables.combined_tables import with_units
 from sfumato.query.tables.public_table import PublicTable
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]

@@ -29,7 +29,7 @@ from sfumato.dialect.window_functions import window_call
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import spelled
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.tables.shaping import WindowCall
+from sfumato.query.tables.shaped_tables import WindowCall
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table

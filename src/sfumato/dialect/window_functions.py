@@ -21,8 +21,7 @@ from sfumato.dialect.syntax_tree import (
 )
 from sfumato.errors import SqlError
 from sfumato.query.schema import spelled
-from sfumato.query.tables.distance import Distance
-from sfumato.query.tables.shaping import NO_FRAME, PLACES, RANKS, Frame, Order, WindowCall
+from sfumato.query.tables.shaped_tables import NO_FRAME, PLACES, RANKS, Distance, Frame, Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
 # How many arguments each takes: a column, a whole number, another value.

@@ -241,3 +241,13 @@ def spelled(value: object) -> str:
     if type(value) is dict:
         return f"{{{', '.join(f'{spelled(k)}: {spelled(v)}' for k, v in value.items())}}}"
     return repr(value)
+
+
+def price(epsilon: Fraction | float, delta: Fraction | float) -> str:
+    """Write a budget as text: its epsilon and delta.
+
+    >>> from fractions import Fraction
+    >>> price(Fraction(1, 3), Fraction(1, 10**6))
+    'epsilon 1/3, delta 1e-06'
+    """
+    return f"epsilon {exact(epsilon)}, delta {exact(delta)}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import EngineError
+from sfumato.errors import require
 from sfumato.files import checked_place, replacing
 
 if TYPE_CHECKING:
@@ -47,18 +47,19 @@ def checked_picture(path: str | Path, called: str = "picture path") -> Path:
         OSError: no file can have the name.
     """
     target = checked_place(path, called, FORMATS)
-    check_matplotlib()
+    require("matplotlib", "plot")
     return target
 
 
-def check_matplotlib() -> None:
-    """Refuse to draw a picture where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise EngineError("matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
+def save(figure: Figure, target: Path, check: Callable[[], object] = lambda: None) -> None:
+    """Write a picture to a path from `checked_picture`, and replace the file that is there.
 
-
-def save(figure: Figure, target: Path) -> None:
-    """Write a picture to a path from `checked_picture`, and replace the file that is there."""
+    Args:
+        figure: the picture.
+        target: the path.
+        check: raises an error if a file of that name must not be replaced.
+    """
     kind = target.suffix[1:].lower()
-    with replacing(target, lambda: None) as file:
-        figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with replacing(target, check) as file:
+        figure.savefig(file, format=kind, dpi=160, metadata=metadata)

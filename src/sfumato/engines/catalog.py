@@ -15,7 +15,7 @@ from sfumato.engines.declared_tables import opened, opened_public, said_where
 from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
 from sfumato.names import helpful
-from sfumato.query.tables.dummy import Making
+from sfumato.query.tables.dummy_rows import Making
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:

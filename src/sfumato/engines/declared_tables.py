@@ -22,12 +22,12 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resour
 from sfumato.engines.duckdb.sources import guesses, takes_types, without_rows
 from sfumato.engines.scan import public, read_elsewhere, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import Column, check_flat
-from sfumato.query.tables.combining import Reached, alike
-from sfumato.query.tables.dummy import UNIT, DummyRows, Known, Making, Reference
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.combined_tables import Reached, alike
+from sfumato.query.tables.dummy_rows import UNIT, DummyRows, Known, Making, Reference
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.table_part import Part
 
 
 def opened(

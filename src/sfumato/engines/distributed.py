@@ -19,13 +19,13 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Hop, Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.engine import BroughtKeys, ExactQuery
+from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
-from sfumato.query.tables.combining import Combination, Reached, over_parts
-from sfumato.query.tables.dummy import Known, Making
-from sfumato.query.tables.part import Part
-from sfumato.query.tables.shaping import Computed
-from sfumato.query.tables.units import UnitPart, unit_name
+from sfumato.query.tables.combined_tables import Combination, Reached, over_parts
+from sfumato.query.tables.composite_unit import UnitPart, unit_name
+from sfumato.query.tables.dummy_rows import Known, Making
+from sfumato.query.tables.shaped_tables import Computed
+from sfumato.query.tables.table_part import Part
 
 if TYPE_CHECKING:
     from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions

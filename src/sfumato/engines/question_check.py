@@ -31,7 +31,7 @@ from sfumato.framework.record_keys import group_key
 from sfumato.names import helpful
 from sfumato.plan.plan import Plan
 from sfumato.query.schema import Schema
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.table_part import Part
 from sfumato.sql_text import identifier
 from sfumato.transformations import Leaves, Statistic, per_group
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES

@@ -20,12 +20,12 @@ from sfumato.engines.scan import SparkFrame, as_collection, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
 from sfumato.guidance.automatic.resolve import check_nothing_left
 from sfumato.names import helpful
-from sfumato.plan.descriptions import Claim, Described
-from sfumato.query.bars import Bars
+from sfumato.plan.plan_description import Claim, Described
+from sfumato.query.error_bars import Bars
 from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.noisy_table import NoisyTable
-from sfumato.release.payment import Form, Same, payment, same_question
+from sfumato.release.payment import CanonicalForm, QuestionKey, payment, question_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -238,13 +238,13 @@ class Asked:
         asked = None if self.looks else self._same(trial.canonical)()
         return None if asked is None else budget.known(asked).entry
 
-    def _same(self, form: Form) -> Same:
+    def _same(self, form: CanonicalForm) -> QuestionKey:
         """Return by what the text is known again, as `Question.release` knows one question."""
         read: list[Any] = [question._engine for question in self.questions]
         if self.query.outside is not None:
             read += [table._engine for table in self.public.values()]
         queries = [question.query for question in self.questions if isinstance(question, Question)]
-        return same_question(form, read, queries)
+        return question_key(form, read, queries)
 
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""

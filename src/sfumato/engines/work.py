@@ -25,14 +25,14 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
-from sfumato.plan.descriptions import certified
-from sfumato.plan.measurement import GroupMeasurement, NoisyBatch
+from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch
 from sfumato.plan.plan import Plan
+from sfumato.plan.plan_description import certified
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
-from sfumato.query.bars import UNBIASED, Bars, Bias
-from sfumato.release.output import regular
+from sfumato.query.error_bars import UNBIASED, Bars, Bias
 from sfumato.release.release import check_error_columns
+from sfumato.release.release_files import regular
 
 
 @dataclass(frozen=True)

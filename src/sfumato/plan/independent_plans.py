@@ -26,10 +26,10 @@ from sfumato.measurements.group_selection import (
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.noise import Laplace
 from sfumato.noise.laws import Floats
-from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split
 from sfumato.plan.plan import Plan
-from sfumato.plan.requirements import Requirements, requirements
+from sfumato.plan.required_statistics import Requirements, requirements
 from sfumato.query.choices import SELECTIONS
 from sfumato.query.query import Query
 from sfumato.transformations import cone_of

@@ -11,14 +11,14 @@ from sfumato.budget.calibration import threshold_delta
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.measurements.group_noise import K_NORM, k_norm_noise
 from sfumato.measurements.group_selection import KNormThreshold
-from sfumato.plan.measurement import GroupMeasurement, laws_of
+from sfumato.plan.group_measurement import GroupMeasurement, laws_of
 from sfumato.plan.noise_error import ratio
 from sfumato.plan.plan import Plan
 from sfumato.plan.quantile_candidates import (
     choices_of,
     share_of,
 )
-from sfumato.plan.requirements import requirements
+from sfumato.plan.required_statistics import requirements
 from sfumato.query.aggregates import Quantiles
 from sfumato.query.query import Query
 from sfumato.transformations import cone_of

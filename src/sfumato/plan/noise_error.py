@@ -12,7 +12,7 @@ from typing import TypeVar
 from sfumato.exact import root_up
 from sfumato.framework import Norm
 from sfumato.measurements.group_selection import GroupSelection
-from sfumato.plan.requirements import Requirements
+from sfumato.plan.required_statistics import Requirements
 from sfumato.query.aggregates import Estimate
 from sfumato.query.aggregates.order_statistics import ChosenQuantile, QuantileEstimate
 from sfumato.transformations import Role

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from sfumato.budget import Loss
 from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed
-from sfumato.display.formatting import visible
+from sfumato.display.cards import Card, Displayed, Sentences
+from sfumato.display.formatting import price, visible
 from sfumato.framework import (
     CentredDistance,
     KNormDistance,
@@ -24,16 +24,16 @@ from sfumato.framework import (
 from sfumato.measurements.group_selection import GroupSelection
 from sfumato.measurements.independent_noise import Law, NoiseKind
 from sfumato.noise import Words
-from sfumato.plan.descriptions import KEPT
-from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.explanation import Explanation, plan_content
+from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors
+from sfumato.plan.plan_description import CERTIFICATE_ATTRIBUTE
 from sfumato.plan.quantile_candidates import counted
-from sfumato.plan.requirements import Requirements
-from sfumato.plan.serialization import ToldBeside
-from sfumato.query.bars import Bias
-from sfumato.query.cards import plan_card, price
+from sfumato.plan.required_statistics import Requirements
+from sfumato.plan.serialization import DetachedDiagnostics
 from sfumato.query.choices import titled
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
+from sfumato.query.error_bars import Bias
 from sfumato.query.inferred_parameters import Found
 from sfumato.query.query import Query
 from sfumato.transformations import (
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from sfumato.api.largest_groups import Top, TopExplanation
     from sfumato.plan.top_measurement import TopMeasurement
-    from sfumato.query.explanation import Explanation
 
     Asked = TypeVar("Asked", bound=Query | Top, default=Query)
     Measured = TypeVar("Measured", bound=GroupMeasurement | TopMeasurement, default=GroupMeasurement)
@@ -59,7 +58,7 @@ else:
     Asked, Measured = TypeVar("Asked"), TypeVar("Measured")
 
 
-class Beside(Protocol):
+class PlannedDiagnostics(Protocol):
     """What is asked of the same rows beside a release."""
 
     @property
@@ -119,7 +118,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
     errors: Errors | None = field(default=None, kw_only=True)
     noise_notes: tuple[str, ...] = field(default=(), kw_only=True)
     others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
-    diagnostics: Beside | None = field(default=None, kw_only=True)
+    diagnostics: PlannedDiagnostics | None = field(default=None, kw_only=True)
     found: tuple[Found, ...] = field(default=(), kw_only=True)
     sampling: bool = field(default=False, kw_only=True)
 
@@ -247,17 +246,20 @@ class Plan(Displayed, Generic[Asked, Measured]):
     def __getstate__(self) -> dict[str, Any]:
         """Return all of it but what reads rows, and what is asked beside: what that costs goes along."""
         one, state = self.diagnostics, dict(self.__dict__)
-        state.pop(KEPT, None)
+        state.pop(CERTIFICATE_ATTRIBUTE, None)
         if not isinstance(self.query, Query):
             state["query"] = self.query._detached()
         if one is not None:
-            state["diagnostics"] = ToldBeside(
+            state["diagnostics"] = DetachedDiagnostics(
                 one.epsilon, one.delta, one.loss, one.content(), one.drawn_parts
             )
         return state
 
-    def _card(self) -> Card:
-        return plan_card(self)
+    def _card(self: Plan[Any, Any]) -> Card:
+        title = f"Plan: {self.query.told}; it would cost {price(*self.spent)}"
+        return Card(
+            title, [Sentences(["Nothing was read or spent for this."]), *self.explain()._card().parts]
+        )
 
     def __repr__(self) -> str:
         noise = f", {titled(self.noise.name)} noise" if self.laws else ""
@@ -280,6 +282,8 @@ class Plan(Displayed, Generic[Asked, Measured]):
         4. Compute the outputs from the noisy numbers alone, which costs nothing more.
         ...
         """
+        if isinstance(self.query, Query):
+            return Explanation(plan_content(self))
         return self.query._explanation(self)
 
 

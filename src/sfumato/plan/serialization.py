@@ -26,7 +26,7 @@ from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
     from sfumato.noise import Words
-    from sfumato.query.engine import Evaluator, ExactQuery
+    from sfumato.query.engine_protocol import Evaluator, ExactQuery
 
 
 _COUNT = 8  # bytes, of how many rows there are where there are no columns
@@ -34,7 +34,7 @@ _GONE = "this was passed on from where it was made, with what was drawn there an
 
 
 @dataclass(frozen=True)
-class LeftBehind:
+class DetachedEngine:
     """In the place of what reads the rows: it says what that was, and reads nothing.
 
     Args:
@@ -51,7 +51,7 @@ class LeftBehind:
     addresses: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, engine: Evaluator, steps: Sequence[Step]) -> LeftBehind:
+    def of(cls, engine: Evaluator, steps: Sequence[Step]) -> DetachedEngine:
         """Return what stands for an engine in the release of a question with these steps."""
         return cls(engine.name, engine.made_up, engine.content(steps))
 
@@ -65,7 +65,7 @@ class LeftBehind:
 
 
 @dataclass(frozen=True)
-class ToldBeside:
+class DetachedDiagnostics:
     """In the place of diagnostics in a plan: what they cost and draw, and of what they are."""
 
     epsilon: Fraction
@@ -84,7 +84,7 @@ class ToldBeside:
 
 
 @dataclass(frozen=True)
-class Computed:
+class DetachedComputation:
     """In the place of what was computed with releases: what it was."""
 
     text: str

@@ -23,7 +23,7 @@ from sfumato.measurements.candidates import peel, peel_limited
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.noise import Words
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits, UnitSum
 
 RANK, UNITS, SUM = "rank", "units", "sum"

@@ -21,10 +21,10 @@ from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
 from sfumato.measurements.group_noise import levels_noise, series_noise, tree_noise
 from sfumato.noise.level_noise import LevelsGaussian, of_complete, variances
 from sfumato.noise.series_noise import TreeLaplace, inverse
-from sfumato.plan.measurement import GroupMeasurement
+from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split
 from sfumato.plan.plan import Plan
-from sfumato.plan.requirements import Requirements, requirements
+from sfumato.plan.required_statistics import Requirements, requirements
 from sfumato.query.aggregates import Estimate, Sum, Weighted
 from sfumato.query.aggregates.cumulative_totals import CumulativeEstimate
 from sfumato.query.group_totals import Series, Totals

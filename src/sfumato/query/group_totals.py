@@ -30,7 +30,7 @@ from sfumato.query.aggregates import (
     Variance,
     Weighted,
 )
-from sfumato.query.engine import BroughtKeys
+from sfumato.query.engine_protocol import BroughtKeys
 
 if TYPE_CHECKING:
     from sfumato.query.query import Query

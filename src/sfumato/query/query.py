@@ -20,16 +20,15 @@ from sfumato.query.aggregates import (
     Unbounded,
     check_aggregates,
 )
-from sfumato.query.bars import REMEDY, Bias
 from sfumato.query.choices import BeyondChoice
-from sfumato.query.engine import BroughtKeys, ExactQuery
-from sfumato.query.explanation import Explanation, plan_content
+from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
+from sfumato.query.error_bars import REMEDY, Bias
 from sfumato.query.group_totals import GROUPING, GroupingSets, Series, Totals, series_of, totals_of
 from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:
-    from sfumato.plan.plan import Plan
+    pass
 
 # An output that matters less than this beside another one is better left out.
 LARGEST_WEIGHT = 1000
@@ -323,10 +322,6 @@ class Query:
             self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
             self.total_rows,
         )  # fmt: skip
-
-    def _explanation(self, plan: Plan) -> Explanation:
-        """Return each step of a plan of this question."""
-        return Explanation(plan_content(plan))
 
 
 def checked_weights(

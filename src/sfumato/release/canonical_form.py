@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from sfumato.exact.rationals import canonical_bytes
 from sfumato.measurements.group_selection import TruncatedGeometric
-from sfumato.query.engine import BroughtKeys, Evaluator
-from sfumato.query.tables.part import Part
+from sfumato.query.engine_protocol import BroughtKeys, Evaluator
+from sfumato.query.tables.table_part import Part
 from sfumato.release.table_digest import table_digest
 
 if TYPE_CHECKING:

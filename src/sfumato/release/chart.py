@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.pictures import check_matplotlib, checked_picture, new_picture
-from sfumato.files import replacing
-from sfumato.query.bars import NO_BIAS, UNBIASED, Bars
+from sfumato.display.pictures import checked_picture, new_picture, save
+from sfumato.errors import require
 from sfumato.query.choices import titled
+from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.group_totals import shown_keys
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def bar_chart(
         EngineError: matplotlib is not installed.
     """
     if path is None:
-        check_matplotlib()
+        require("matplotlib", "plot")
         with _plain_style():
             return _figure(release._chart(release.bars if bars is None else bars))
     target = checked_picture(path, "plot path")
@@ -63,11 +63,7 @@ def bar_chart(
     check()
     chart = release._chart(release.bars if bars is None else bars)
     with _plain_style():
-        figure = _figure(chart)
-        kind = target.suffix.lower().removeprefix(".")
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        with replacing(target, check) as file:
-            figure.savefig(file, format=kind, dpi=160, metadata=metadata)
+        save(_figure(chart), target, check)
     return None
 
 

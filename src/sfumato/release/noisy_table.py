@@ -28,14 +28,14 @@ from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign_names
 from sfumato.ownership import Owned
-from sfumato.plan.descriptions import Described, describe
+from sfumato.plan.plan_description import Described, describe
 from sfumato.plan.serialization import packed, rebuilt, unpacked
-from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.engine import Evaluator
+from sfumato.query.engine_protocol import Evaluator
+from sfumato.query.error_bars import Bars, Bias, checked_confidence
 from sfumato.query.inferred_parameters import Found
-from sfumato.release import output
-from sfumato.release.comparing import Comparison
-from sfumato.release.payment import Paid, answered
+from sfumato.release import release_files
+from sfumato.release.group_comparison import Comparison
+from sfumato.release.payment import Charge, log_answered
 
 if TYPE_CHECKING:
     import pandas
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sfumato.api.largest_groups import TopExplanation
     from sfumato.guidance.diagnostics.findings import Diagnostics
-    from sfumato.query.explanation import Explanation
+    from sfumato.plan.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.release.chart import Chart
     from sfumato.release.receipt import Receipt
@@ -84,7 +84,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         self._from_ledger: list[Any] | None = None
         # What a ledger entered for it, which only whoever paid knows; and whether what comes of it is written
         # there as soon as it is drawn.
-        self._paid: tuple[Paid, ...] = ()
+        self._paid: tuple[Charge, ...] = ()
         self._journals = True
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._table: pa.Table | None = None
@@ -153,16 +153,16 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         Args:
             bars: the error bars beside the numbers; None without any.
         """
-        if output.METADATA in (made.schema.metadata or {}):
+        if release_files.METADATA in (made.schema.metadata or {}):
             return made
-        return made.replace_schema_metadata(output.schema_metadata(self._attributes(bars)))
+        return made.replace_schema_metadata(release_files.schema_metadata(self._attributes(bars)))
 
     @property
     def repeats(self) -> int | None:
         """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
         return next((one.entry.number for one in self._paid if one.again.body is not None), None)
 
-    def _take(self, paid: Sequence[Paid]) -> None:
+    def _take(self, paid: Sequence[Charge]) -> None:
         """Keep what a ledger has entered; of a question that its journal answers, take the answer.
 
         Raises:
@@ -464,10 +464,10 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         ...     print((Path(folder) / "people.csv").read_text().split()[0])
         "people","people_error"
         """
-        target = output.checked_path(path, workbook=True)
+        target = release_files.checked_path(path, workbook=True)
 
         def check() -> None:
-            for file in output.written_files(target):
+            for file in release_files.written_files(target):
                 self._check_no_source(file)
 
         check()
@@ -475,7 +475,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         bars = self._bars_beside(errors, confidence, simultaneous, sampling)
         if bars is not None:
             self._check_bars(bars)
-        if output.is_workbook(target):
+        if release_files.is_workbook(target):
             self._write_workbook(target, bars, check)
         else:
             self._write(target, bars, check)
@@ -487,7 +487,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
                 self._check_bars(self.bars)
                 bars = self.bars
         table = self.to_arrow() if bars is None else self._with_bars(bars)
-        output.write_workbook(target, table, output.about(self, bars), check)
+        release_files.write_workbook(target, table, release_files.about(self, bars), check)
 
     def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
         """Write what can be written, with error bars where there are some; `check` refuses late."""
@@ -502,7 +502,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         check: Callable[[], object],
     ) -> tuple[int, ...]:
         """Write batches, with what error bars cover and whether limits and bounds may bias the numbers."""
-        return output.write(target, batches, check, self._attributes(bars))
+        return release_files.write(target, batches, check, self._attributes(bars))
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:
@@ -543,7 +543,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
         (Fraction(1, 1), 1, ['people'])
         """
-        from sfumato.release.answer import Answer
+        from sfumato.release.answer_digest import Answer
         from sfumato.release.receipt import Receipt
 
         given = self._bars_beside(errors, confidence, simultaneous, sampling)
@@ -567,12 +567,12 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
         for paid in self._paid:
             found = {"plan": self.canonical()} if self.found else {}
-            paid.came("answered", **found, unsafe_words=self._unsafe or None, **said)
+            paid.record("answered", **found, unsafe_words=self._unsafe or None, **said)
 
     def _failed(self, error: Exception) -> None:
         """Write there that none came, and what kind of error did; not its text."""
         for paid in self._paid:
-            paid.came("failed", error=type(error).__name__)
+            paid.record("failed", error=type(error).__name__)
 
     def _drew(self, rows: int | None) -> None:
         """Write that the answer is there; with its digest, where that takes no time.
@@ -580,7 +580,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         Args:
             rows: how many it has; None where nobody counted them.
         """
-        answered(self._engine.name, monotonic() - self._began)
+        log_answered(self._engine.name, monotonic() - self._began)
         if self._paid and self._journals:
             digest = None
             if rows is not None and rows <= _DIGESTED:

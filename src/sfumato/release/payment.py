@@ -13,14 +13,14 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.ledger import Again, Entry, LedgerBudget
 from sfumato.errors import ParameterError, SfumatoError
-from sfumato.plan.descriptions import Described, certified, total
-from sfumato.query.engine import Evaluator
+from sfumato.plan.plan_description import Described, certified, total
+from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.query import Query
 
 # Gives the canonical form of what is asked, for the journal of a ledger.
-Form = Callable[[], Mapping[str, Any]]
+CanonicalForm = Callable[[], Mapping[str, Any]]
 # Gives all that an answer depends on but the data, by which it is known again; None where it is not.
-Same = Callable[[], Mapping[str, Any] | None]
+QuestionKey = Callable[[], Mapping[str, Any] | None]
 
 LOG = logging.getLogger("sfumato.budget")
 NOT_CHARGED = "This release is not charged to a budget, so nothing tracks the total privacy loss."
@@ -30,7 +30,7 @@ NO_BUDGET = f"{NOT_CHARGED} Pass budget=sf.Budget(epsilon=...) to track and cap 
 _NEW = Again(None)
 
 
-class Paid:
+class Charge:
     """What a ledger has entered for a release, and where it is written once what came of that.
 
     Args:
@@ -44,17 +44,17 @@ class Paid:
         self.budget = budget
         self.entry = entry
         self.again = again
-        self._came = "" if again.body is None else "answered"
+        self._recorded = "" if again.body is None else "answered"
 
-    def came(self, kind: str, **said: Any) -> None:
+    def record(self, kind: str, **said: Any) -> None:
         """Write what came of it, "answered", "failed" or "handed", with what is said; the first answer alone.
 
         A journal that cannot be written now takes no answer away that is paid: without an outcome the
         question counts as one that failed, and stays spent. That is in the log.
         """
-        if self._came in ("answered", kind):
+        if self._recorded in ("answered", kind):
             return
-        self._came, written = kind, False
+        self._recorded, written = kind, False
         with suppress(SfumatoError):
             self.budget.came(self.entry, kind, **said)
             written = True
@@ -63,29 +63,29 @@ class Paid:
 
 
 @contextmanager
-def telling(paid: Sequence[Paid], **said: Any) -> Iterator[None]:
+def journaled(paid: Sequence[Charge], **said: Any) -> Iterator[None]:
     """Write what came of what is done within: that it failed, by the kind of error; or what is said of it."""
     try:
         yield
     except Exception as error:
         for one in paid:
-            one.came("failed", error=type(error).__name__)
+            one.record("failed", error=type(error).__name__)
         raise
     for one in paid:
-        one.came("answered", **said)
+        one.record("answered", **said)
 
 
 # Called once, by what is about to read; it raises where the budget has too little left. It returns what a
 # ledger has entered for it: one entry, of looks that were paid by themselves one more each.
-Pay = Callable[[], tuple[Paid, ...]]
+ChargeBudget = Callable[[], tuple[Charge, ...]]
 
 
-def free() -> tuple[Paid, ...]:
+def no_charge() -> tuple[Charge, ...]:
     """Pay nothing: it is paid already, or of made-up rows."""
     return ()
 
 
-def unpaid() -> tuple[Paid, ...]:
+def no_budget() -> tuple[Charge, ...]:
     """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
 
     In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
@@ -115,10 +115,10 @@ def payment(
     plans: Sequence[Described],
     what: str,
     *,
-    form: Form | None = None,
-    same: Same | None = None,
+    form: CanonicalForm | None = None,
+    same: QuestionKey | None = None,
     made_up: bool = False,
-) -> Pay:
+) -> ChargeBudget:
     """Certify some releases, and return what pays for them together, for all or none.
 
     This is the only way to pay, and every release passes here, also where no budget pays.
@@ -138,25 +138,27 @@ def payment(
     certified(plans)
     (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
     if budget is None:
-        return free if made_up else unpaid
+        return no_charge if made_up else no_budget
     if made_up:
-        return free
+        return no_charge
 
-    def pay() -> tuple[Paid, ...]:
+    def pay() -> tuple[Charge, ...]:
         if not isinstance(budget, LedgerBudget):
             budget.spend(epsilon, delta, loss=loss, what=what)
             return ()
         asked = None if same is None else same()
         again = _NEW if asked is None else budget.again(asked)
         if again.body is not None:
-            return (Paid(budget, budget.entry(again.entry or 0), again),)
+            return (Charge(budget, budget.entry(again.entry or 0), again),)
         plan = None if form is None else form()
-        return (Paid(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan), again),)
+        return (Charge(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan), again),)
 
     return pay
 
 
-def same_question(form: Form, engines: Sequence[Evaluator], queries: Sequence[Query] = ()) -> Same:
+def question_key(
+    form: CanonicalForm, engines: Sequence[Evaluator], queries: Sequence[Query] = ()
+) -> QuestionKey:
     """Return what tells a question from all others that an answer could differ from.
 
     Args:
@@ -179,10 +181,10 @@ def same_question(form: Form, engines: Sequence[Evaluator], queries: Sequence[Qu
 
 QUERY_LOG = logging.getLogger("sfumato.query")
 QUERY_LOG.addHandler(logging.NullHandler())
-_looks = ContextVar("looks", default=False)
+_silent = ContextVar("looks", default=False)
 
 
-def planned(engine: str, aggregates: int, **cost: Any) -> None:
+def log_planned(engine: str, aggregates: int, **cost: Any) -> None:
     """Log that a release is planned.
 
     Args:
@@ -195,23 +197,23 @@ def planned(engine: str, aggregates: int, **cost: Any) -> None:
         QUERY_LOG.info("planned: aggregates=%d, %s, on %s", aggregates, told, engine)
 
 
-def answered(engine: str, seconds: float) -> None:
+def log_answered(engine: str, seconds: float) -> None:
     """Log that an answer is there, and how long it took, which tells a little of the rows; not of a look.
 
     Args:
         engine: on which it ran.
         seconds: from the first look to the last number.
     """
-    if not _looks.get():
+    if not _silent.get():
         with suppress(Exception):
             QUERY_LOG.info("answered in %.3f s, on %s", seconds, engine)
 
 
 @contextmanager
-def looking() -> Iterator[None]:
+def without_log() -> Iterator[None]:
     """Keep what is drawn within out of the log."""
-    before = _looks.set(True)
+    before = _silent.set(True)
     try:
         yield
     finally:
-        _looks.reset(before)
+        _silent.reset(before)

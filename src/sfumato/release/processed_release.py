@@ -18,22 +18,22 @@ from sfumato.display.cards import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.laws import Floats
-from sfumato.plan.descriptions import Described
-from sfumato.plan.serialization import Computed, stream, table
+from sfumato.plan.explanation import Explanation
+from sfumato.plan.plan_description import Described
+from sfumato.plan.serialization import DetachedComputation, stream, table
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.bars import Bars, Bias
-from sfumato.query.cards import error_bars, processed_facts, release_card
-from sfumato.query.explanation import Explanation
+from sfumato.query.error_bars import Bars, Bias
 from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import VERSION
 from sfumato.release.noisy_table import NO_LISTS, NoisyTable
 from sfumato.release.release import Release
+from sfumato.release.release_display import error_bars, processed_facts, release_card
 from sfumato.release.top_release import TopRelease
 
 if TYPE_CHECKING:
     from sfumato.guidance.diagnostics.findings import Diagnostics
     from sfumato.release.chart import Chart
-    from sfumato.release.payment import Paid
+    from sfumato.release.payment import Charge
 
 
 _NOT_FOLLOWED = (
@@ -82,7 +82,7 @@ class ProcessedRelease(NoisyTable):
         super().__init__(releases[0]._engine)
         self._releases: tuple[Release | TopRelease, ...] = tuple(releases)
         self._computation = computation
-        self._paid: tuple[Paid, ...] = releases[0]._paid  # as they were paid together
+        self._paid: tuple[Charge, ...] = releases[0]._paid  # as they were paid together
         for release in releases:
             release._journals = False  # all of it is one question
         self._rows: pa.Array | None = None
@@ -270,7 +270,7 @@ class ProcessedRelease(NoisyTable):
     def _dummy(self) -> bool:
         return any(release._dummy for release in self._releases)
 
-    def _take(self, paid: Sequence[Paid]) -> None:
+    def _take(self, paid: Sequence[Charge]) -> None:
         """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
         for release in self._releases:
             release._paid = tuple(paid)
@@ -296,7 +296,7 @@ class ProcessedRelease(NoisyTable):
         what = self._computation
         said = (
             tuple(map(copy, self._releases)),
-            Computed(what.text, what.schema, what.columns, what.content()),
+            DetachedComputation(what.text, what.schema, what.columns, what.content()),
         )
         return super()._state() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
 

@@ -19,13 +19,13 @@ from sfumato.certificate import Certificate
 from sfumato.certificate.checking import as_certified, checked
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Told
+from sfumato.display.formatting import price
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.rationals import canonical_bytes
 from sfumato.files import checked_place, replacing
-from sfumato.plan.descriptions import Described, describe
-from sfumato.query.cards import price
-from sfumato.release.answer import Answer, ColumnDigest, differences, opened, unique_names
-from sfumato.release.payment import Paid
+from sfumato.plan.plan_description import Described, describe
+from sfumato.release.answer_digest import Answer, ColumnDigest, differences, opened, unique_names
+from sfumato.release.payment import Charge
 
 VERSION = 2
 _WITHOUT_DESCRIPTION = 1  # the version of receipts that do not say what was drawn
@@ -339,7 +339,7 @@ class Verification(Told):
 
 
 def receipt_elsewhere(
-    plan: Described, form: Mapping[str, Any], paid: Sequence[Paid] = (), bias: str = ""
+    plan: Described, form: Mapping[str, Any], paid: Sequence[Charge] = (), bias: str = ""
 ) -> Receipt:
     """Return the receipt of a release whose rows nobody reads in this process.
 

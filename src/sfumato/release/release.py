@@ -16,28 +16,28 @@ from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
-from sfumato.plan.descriptions import Described, certified
-from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
-from sfumato.plan.serialization import LeftBehind, one_batch, stream, table
+from sfumato.plan.plan_description import Described, certified
+from sfumato.plan.serialization import DetachedEngine, one_batch, stream, table
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
-from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.cards import release_card, release_facts
-from sfumato.query.engine import Evaluator
+from sfumato.query.engine_protocol import Evaluator
+from sfumato.query.error_bars import Bars, Bias, checked_confidence
 from sfumato.query.inferred_parameters import Found
-from sfumato.release import output
+from sfumato.release import release_files
 from sfumato.release.canonical_form import canonical
-from sfumato.release.comparing import Comparison, compared, shares
+from sfumato.release.group_comparison import Comparison, compared, shares
 from sfumato.release.noisy_table import NO_LISTS, NoisyTable, stopped
+from sfumato.release.release_display import release_card, release_facts
 
 if TYPE_CHECKING:
     from sfumato.guidance.diagnostics.findings import Diagnostics
-    from sfumato.query.explanation import Explanation
+    from sfumato.plan.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.release.chart import Chart
-    from sfumato.release.sampling import Sampled
+    from sfumato.release.sampling_error import Sampled
 
 
 _NOT_KEPT = (
@@ -123,7 +123,7 @@ class Release(NoisyTable):
         with self._turn():
             if self._table is None:
                 if self._written is not None:
-                    self._table = output.read(*self._written, self._types)
+                    self._table = release_files.read(*self._written, self._types)
                 else:
                     bars = None if self.confidence is None else self.bars
                     batches = list(self._outputs(self._draw_all(), bars, 1))
@@ -165,7 +165,7 @@ class Release(NoisyTable):
         """
         if not bars.sampling:
             return None
-        from sfumato.release.sampling import Sampled  # SciPy's laws take long to import
+        from sfumato.release.sampling_error import Sampled  # SciPy's laws take long to import
 
         return Sampled(self.plan)
 
@@ -200,7 +200,7 @@ class Release(NoisyTable):
                     raise RefusalError(_NOT_KEPT)
                 # Kept, as the file may be the one that is replaced.
                 if self._table is None:
-                    self._table = output.read(*self._written, self._types)
+                    self._table = release_files.read(*self._written, self._types)
                 self._write_batches(target, iter(self._table.to_batches()), bars, check)
                 return
             written = self._write_batches(target, self._outputs(kept, bars, among), bars, check)
@@ -240,7 +240,7 @@ class Release(NoisyTable):
         batches = self._batches
         drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
         numbers = stream(self.to_arrow()) if drawn is None else drawn
-        engine = LeftBehind.of(self._engine, self.plan.query.steps)
+        engine = DetachedEngine.of(self._engine, self.plan.query.steps)
         return super()._state() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:

@@ -14,16 +14,16 @@ from sfumato.display.cards import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
-from sfumato.plan.descriptions import Described, certified
 from sfumato.plan.plan import Plan
+from sfumato.plan.plan_description import Described, certified
 from sfumato.plan.serialization import stream, table
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.bars import Bars, Bias, checked_confidence
-from sfumato.query.cards import release_card, top_facts
+from sfumato.query.error_bars import Bars, Bias, checked_confidence
 from sfumato.release.canonical_form import canonical_top
 from sfumato.release.noisy_table import NoisyTable, stopped
+from sfumato.release.release_display import release_card, top_facts
 
 if TYPE_CHECKING:
     from sfumato.api.largest_groups import Top, TopExplanation

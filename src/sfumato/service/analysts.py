@@ -24,7 +24,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import CatalogError, QueryError, nearest, shown
 from sfumato.query.aggregates import FUNCTIONS
-from sfumato.query.tables.combining import UNIT_ROWS
+from sfumato.query.tables.combined_tables import UNIT_ROWS
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.payment import payment
 from sfumato.service.answers import plain

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, RefusalError
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.release.noisy_table import NoisyTable
-from sfumato.release.output import write_csv
 from sfumato.release.processed_release import ProcessedRelease
 from sfumato.release.release import Release
+from sfumato.release.release_files import write_csv
 from sfumato.release.table_digest import exact_text
 from sfumato.release.top_release import TopRelease
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.noise.random_bits import Words64
-    from sfumato.plan.measurement import GroupMeasurement, Noise
+    from sfumato.plan.group_measurement import GroupMeasurement, Noise
     from sfumato.plan.plan import Plan
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease

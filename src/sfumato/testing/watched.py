@@ -18,7 +18,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.engines.work import TopWork, Work, digest
 from sfumato.noise import Words
-from sfumato.plan.measurement import GroupMeasurement, NoisyBatch
+from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.release.top_release import TopRelease

@@ -331,7 +331,7 @@ def test_it_is_on_disk_before_a_row_is_read(file, monkeypatch, planted):
 
     monkeypatch.setattr(DuckDBEngine, "statistics", looking)
     if planted:
-        monkeypatch.setattr("sfumato.api.question.payment", lambda *_, **named: payment.free)
+        monkeypatch.setattr("sfumato.api.question.payment", lambda *_, **named: payment.no_charge)
     asked = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
     asked.release(epsilon=1, budget=sf.Ledger(file).budget("hospital")).to_arrow()
     assert (seen == [1.0]) is not planted

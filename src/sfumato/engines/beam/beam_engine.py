@@ -17,11 +17,11 @@ from sfumato.engines.secret import Secret
 from sfumato.engines.work import TopWork, Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
-from sfumato.query.engine import BroughtKeys, ExactQuery
+from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.schema import Step
-from sfumato.query.tables.combining import Combination, alike
+from sfumato.query.tables.combined_tables import Combination, alike
 from sfumato.release.canonical_form import canonical, canonical_top
-from sfumato.release.payment import Pay, free, payment
+from sfumato.release.payment import ChargeBudget, no_charge, payment
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.planned_release import PlannedRelease, PlannedTop
@@ -171,7 +171,7 @@ class BeamEngine(DistributedEngine):
         *,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
-        pay: Pay = free,
+        pay: ChargeBudget = no_charge,
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedRelease:
@@ -201,7 +201,7 @@ class BeamEngine(DistributedEngine):
         plan: Plan[Top, TopMeasurement],
         *,
         unsafe_words: Words | None = None,
-        pay: Pay = free,
+        pay: ChargeBudget = no_charge,
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedTop:

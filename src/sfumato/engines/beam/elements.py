@@ -24,7 +24,7 @@ from sfumato.engines.duckdb.harmless import decoded, harmless
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import ParameterError, QueryError, shown, with_article
 from sfumato.query import sizes
-from sfumato.query.engine import BroughtKeys
+from sfumato.query.engine_protocol import BroughtKeys
 
 _WINDOWS = (GlobalWindow(),)
 

@@ -29,13 +29,13 @@ from sfumato.engines.duckdb.stages import Hop, Payload, Stages, as_stream
 from sfumato.engines.work import TopWork, Work
 from sfumato.errors import QueryError, RefusalError, with_article
 from sfumato.ownership import process
+from sfumato.plan.explanation import Explanation
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
-from sfumato.query.engine import BroughtKeys
-from sfumato.query.explanation import Explanation
-from sfumato.release.comparing import only_here
-from sfumato.release.payment import Form, Paid
+from sfumato.query.engine_protocol import BroughtKeys
+from sfumato.release.group_comparison import only_here
+from sfumato.release.payment import CanonicalForm, Charge
 from sfumato.release.receipt import Receipt, receipt_elsewhere
 
 # A shard of groups, and batches of it with their places.
@@ -112,7 +112,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         self,
         plan: Plan[Any, Any],
         work: Any,
-        form: Form,
+        form: CanonicalForm,
         collections: Mapping[int, str] | None = None,
     ) -> None:
         """Make the transform of a plan.
@@ -130,7 +130,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         self._work: Any = work
         self._once = Once()
         self._names_of = collections
-        self.paid: tuple[Paid, ...] = ()  # what a ledger has entered for it
+        self.paid: tuple[Charge, ...] = ()  # what a ledger has entered for it
 
     def default_label(self) -> str:
         """Return the name in a pipeline; a second release there needs another: `"name" >> release`.
@@ -220,9 +220,9 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
             )
         for paid in self.paid:
             if state == PipelineState.DONE:
-                paid.came("answered")
+                paid.record("answered")
             else:
-                paid.came("failed", error=str(state))
+                paid.record("failed", error=str(state))
 
     def expand(
         self, rows: beam.PCollection[Any] | Mapping[str, beam.PCollection[Any]]
@@ -245,7 +245,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         make, kind = made_by(self, self._names)
         self._once.take()
         for paid in self.paid:
-            paid.came("handed")
+            paid.record("handed")
         keys = public_keys(tables, self._work.stages, self._names_of)
         parts = exact_parts(tables, self._work.stages, self._names_of, keys)
         work = replace(self._work, stages=self._work.stages.bare)

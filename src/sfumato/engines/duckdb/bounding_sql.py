@@ -34,7 +34,7 @@ from sfumato.engines.duckdb.ordering import canonical, order_by
 from sfumato.engines.duckdb.row_steps import stepped
 from sfumato.engines.duckdb.scaled import weighted
 from sfumato.query import sizes
-from sfumato.query.engine import ALL_GROUPS, ExactQuery
+from sfumato.query.engine_protocol import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
 from sfumato.sql_text import identifier
 from sfumato.transformations import DistinctMatched, DistinctShared, Leaves, QuantileTree, RowsInBins

@@ -20,9 +20,9 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import QueryError
 from sfumato.query import sizes
 from sfumato.query.schema import Schema
-from sfumato.query.tables.combining import Combination, Join, PerUnit, Reached, Union, private_parts
-from sfumato.query.tables.part import Part
-from sfumato.query.tables.shaping import Computed, IsIn, Select, Window, WithValue
+from sfumato.query.tables.combined_tables import Combination, Join, PerUnit, Reached, Union, private_parts
+from sfumato.query.tables.shaped_tables import Computed, IsIn, Select, Window, WithValue
+from sfumato.query.tables.table_part import Part
 from sfumato.sql_text import identifier, same_name
 
 _COMBINED, _SELECTED = 5, 2  # steps that a join, a union or per_unit counts for, and a SELECT

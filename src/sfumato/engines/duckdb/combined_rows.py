@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
 from sfumato.query.schema import Column, Schema
-from sfumato.query.tables.combining import Reached
+from sfumato.query.tables.combined_tables import Reached
 from sfumato.sql_text import identifier
 
 _numbers = itertools.count()  # of tables that are copied

@@ -42,7 +42,7 @@ from sfumato.engines.duckdb.stages import (
     parts_of,
 )
 from sfumato.errors import QueryError, in_own_words
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Schema
 from sfumato.sql_text import identifier
 

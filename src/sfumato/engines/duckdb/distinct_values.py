@@ -20,7 +20,7 @@ from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import INTEGERS
 from sfumato.sql_text import identifier
 from sfumato.transformations import DistinctMatched, DistinctShared

@@ -36,13 +36,13 @@ from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.plan.plan import Plan
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Schema, Step
-from sfumato.query.tables.combining import Combination, Reached, all_parts, over_parts, private_parts
-from sfumato.query.tables.dummy import DummyRows, Known, Making
-from sfumato.query.tables.part import Part
-from sfumato.query.tables.units import UnitPart, unit_name
-from sfumato.release.payment import Pay, free
+from sfumato.query.tables.combined_tables import Combination, Reached, all_parts, over_parts, private_parts
+from sfumato.query.tables.composite_unit import UnitPart, unit_name
+from sfumato.query.tables.dummy_rows import DummyRows, Known, Making
+from sfumato.query.tables.table_part import Part
+from sfumato.release.payment import ChargeBudget, no_charge
 from sfumato.release.release import Release
 from sfumato.release.top_release import TopRelease
 from sfumato.sql_text import same_name
@@ -439,7 +439,7 @@ class DuckDBEngine(Owned):
         *,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
-        pay: Pay = free,
+        pay: ChargeBudget = no_charge,
     ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
         self.check_release(plan, unsafe_words)
@@ -448,7 +448,11 @@ class DuckDBEngine(Owned):
         return made
 
     def top(
-        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = free
+        self,
+        plan: Plan[Top, TopMeasurement],
+        *,
+        unsafe_words: Words | None = None,
+        pay: ChargeBudget = no_charge,
     ) -> TopRelease:
         """Return the release of the largest groups, which is drawn when it is first looked at."""
         if unsafe_words is not None:

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, INTEGERS
-from sfumato.query.tables.dummy import MADE_UP, UNIT, DummyRows, Known
+from sfumato.query.tables.dummy_rows import MADE_UP, UNIT, DummyRows, Known
 from sfumato.sql_text import double, identifier, literal
 
 _POOL = 10  # different values of a column of which nothing is declared

@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.distinct_values import Marks, Matching, Pruned, Rows
 from sfumato.engines.duckdb.resources import keep_open
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import DistinctMatched
 
 WANTED, FULL = "sfumato_wanted", "sfumato_full"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sfumato.engines.duckdb.harmless import INSTANTS
 from sfumato.query.schema import FLOATS, Column, Kind, Schema
-from sfumato.query.tables.shaping import PLACES
+from sfumato.query.tables.shaped_tables import PLACES
 from sfumato.sql_text import identifier
 
 

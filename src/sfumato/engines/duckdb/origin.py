@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
 from sfumato.query.schema import Derive, Step
-from sfumato.query.tables.combining import Combination, PerUnit, Reached, all_parts
+from sfumato.query.tables.combined_tables import Combination, PerUnit, Reached, all_parts
 from sfumato.release.canonical_form import plain
 
 # A file of a database, in a name such as shop.duckdb/visits.

@@ -24,10 +24,10 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, QueryError, SqlError, in_own_words
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import RANK, TopMeasurement
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.query.schema import Schema
-from sfumato.query.tables.part import Part
 from sfumato.query.tables.public_table import PublicTable
+from sfumato.query.tables.table_part import Part
 from sfumato.release.canonical_form import plain
 from sfumato.release.processed_release import with_intervals
 from sfumato.release.release import Release

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import in_own_words
 from sfumato.query.schema import INTEGERS, Schema
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.table_part import Part
 from sfumato.sql_text import identifier
 
 # Of DuckDB, where there are to be many.

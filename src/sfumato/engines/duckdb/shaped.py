@@ -22,8 +22,16 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Kind, Schema
-from sfumato.query.tables.distance import Distance
-from sfumato.query.tables.shaping import PLACES, RANKS, IsIn, Select, Window, WindowCall, WithValue
+from sfumato.query.tables.shaped_tables import (
+    PLACES,
+    RANKS,
+    Distance,
+    IsIn,
+    Select,
+    Window,
+    WindowCall,
+    WithValue,
+)
 from sfumato.sql_text import double, identifier, literal
 
 _FIRST, _LAST = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"

@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.few_pairs import known
 from sfumato.engines.duckdb.resources import Resources, keep_open, spill_folder
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, in_own_words
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Schema
 from sfumato.transformations import DistinctMatched
 

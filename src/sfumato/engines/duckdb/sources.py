@@ -62,7 +62,7 @@ from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.files import whole_source
 from sfumato.query.schema import FLOATS
-from sfumato.query.tables.dummy import DummyRows
+from sfumato.query.tables.dummy_rows import DummyRows
 from sfumato.sql_text import identifier, literal
 
 # Objects whose text DuckDB reads as what they are.

@@ -44,7 +44,7 @@ from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
 from sfumato.ownership import process
 from sfumato.query import sizes
-from sfumato.query.engine import BroughtKeys, ExactQuery
+from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
 from sfumato.sql_text import identifier
 

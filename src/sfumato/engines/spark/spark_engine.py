@@ -36,11 +36,11 @@ from sfumato.engines.spark.tasks import (
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
-from sfumato.query.engine import BroughtKeys, ExactQuery
+from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
 from sfumato.release.canonical_form import canonical
-from sfumato.release.comparing import ELSEWHERE, only_here
-from sfumato.release.payment import Pay, free
+from sfumato.release.group_comparison import ELSEWHERE, only_here
+from sfumato.release.payment import ChargeBudget, no_charge
 from sfumato.release.receipt import receipt_elsewhere
 from sfumato.release.top_release import TopRelease
 
@@ -242,7 +242,7 @@ class SparkEngine(DistributedEngine):
         *,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
-        pay: Pay = free,
+        pay: ChargeBudget = no_charge,
     ) -> DataFrame:
         """Run the release, and return the noisy table as a data frame that is never computed again.
 
@@ -262,12 +262,16 @@ class SparkEngine(DistributedEngine):
         receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.told())
         made = pinned(self.released(work), plan.found, receipt)
         for one in paid:
-            one.came("answered")
+            one.record("answered")
         return made
 
     @in_own_words(failed, Exception)
     def top(
-        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = free
+        self,
+        plan: Plan[Top, TopMeasurement],
+        *,
+        unsafe_words: Words | None = None,
+        pay: ChargeBudget = no_charge,
     ) -> TopRelease:
         """Return the release of the largest groups, which is drawn here when it is first looked at.
 

@@ -48,7 +48,7 @@ from sfumato.query.aggregates import (
     WeightedSum,
 )
 from sfumato.query.aggregates.aggregate import BoundedAggregate
-from sfumato.query.engine import ALL_GROUPS, Engine, ExactQuery
+from sfumato.query.engine_protocol import ALL_GROUPS, Engine, ExactQuery
 from sfumato.query.query import Query
 
 # Of others no expectation is known that follows from sums of what units bring.

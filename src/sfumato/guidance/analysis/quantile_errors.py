@@ -16,7 +16,7 @@ from sfumato.guidance.expected_error import PLACES, Expected
 from sfumato.guidance.previews.simulated_groups import name_of
 from sfumato.noise import SeededWords
 from sfumato.noise.laws import Floats
-from sfumato.plan.measurement import SideBySide
+from sfumato.plan.group_measurement import SideBySide
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Estimate, Quantiles
 from sfumato.query.aggregates.order_statistics import ChosenQuantile

@@ -15,7 +15,7 @@ from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.aggregates.aggregate import BoundedAggregate, short
 from sfumato.query.aggregates.derived import DerivedEstimate
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.query import Query
 from sfumato.transformations import Count, CountUnits, Margin, Moments, Role, Statistic, UnitSum
 

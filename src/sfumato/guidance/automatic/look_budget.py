@@ -13,11 +13,11 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_written
 from sfumato.plan.budget_shares import Share
-from sfumato.plan.descriptions import Claim
 from sfumato.plan.plan import Plan
+from sfumato.plan.plan_description import Claim
 from sfumato.plan.planning import make_plan
 from sfumato.query.query import Query
-from sfumato.release.payment import Form, Paid, payment
+from sfumato.release.payment import CanonicalForm, Charge, payment
 
 # What looks take of epsilon where nobody says, and where limits alone are found: measured, in
 # docs/accuracy.md.
@@ -85,7 +85,7 @@ def of_share(
     share: Number,
     auto_share: object,
     options: dict[str, Any],
-    paid: list[Paid],
+    paid: list[Charge],
     form: Callable[[Plan], Mapping[str, Any]],
     *,
     made_up: bool = False,
@@ -113,7 +113,7 @@ def of_share(
     def answer(one: Query, spent: Fraction) -> Plan:
         return whole.by(way).less(spent).best(one, asked)[0]
 
-    def pay(plans: Sequence[Plan], what: str, form: Form | None = None) -> None:
+    def pay(plans: Sequence[Plan], what: str, form: CanonicalForm | None = None) -> None:
         paid.extend(payment(budget, plans, what, form=form, made_up=made_up)())
 
     return Means(

@@ -18,11 +18,11 @@ from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Automatic, InBins, Sum
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.query import Query
 from sfumato.query.schema import Kind, Step, spelled
-from sfumato.query.tables.combining import per_unit
-from sfumato.query.tables.part import Part
+from sfumato.query.tables.combined_tables import per_unit
+from sfumato.query.tables.table_part import Part
 from sfumato.release.release import Release
 from sfumato.transformations import Edges
 

@@ -19,7 +19,7 @@ from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import (
     Automatic,
 )
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.inferred_parameters import Found
 from sfumato.query.query import Query
 from sfumato.release.release import check_error_columns

@@ -18,14 +18,14 @@ from sfumato.noise import Words
 from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
-from sfumato.release.payment import telling
+from sfumato.release.payment import journaled
 from sfumato.release.release import Release, check_error_columns
 
 if TYPE_CHECKING:
     import pandas
 
     from sfumato.guidance.diagnostics.diagnosis_plan import Diagnosis
-    from sfumato.release.payment import Paid
+    from sfumato.release.payment import Charge
 
 # A share that is less than this is no reason for another limit.
 SMALL = 0.05
@@ -97,7 +97,7 @@ class Diagnostics(Displayed, Owned):
 
     def __init__(self, diagnosis: Diagnosis, words: Words | None = None) -> None:
         self._diagnosis, self._words = diagnosis, words
-        self.paid: tuple[Paid, ...] = ()  # what a ledger entered for them alone
+        self.paid: tuple[Charge, ...] = ()  # what a ledger entered for them alone
         self._turn = Turn()
         people = diagnosis.people._engine
         self._contributions = Release(diagnosis.contributions, people, unsafe_words=words)
@@ -258,7 +258,7 @@ class Diagnostics(Displayed, Owned):
         if not self._done:
             self._check_home()
             check_error_columns(self._diagnosis.contributions, confidence)
-            with self._turn(), telling(self.paid):
+            with self._turn(), journaled(self.paid):
                 self._contributions.to_arrow()
                 if self._matched is not None:
                     self._matched.to_arrow()

@@ -20,7 +20,7 @@ from sfumato.guidance.expected_error import chance_shown
 from sfumato.guidance.previews.simulated_groups import FEW, MANY, SimulatedGroups, bars, powers_of
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:

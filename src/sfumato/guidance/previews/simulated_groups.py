@@ -20,11 +20,11 @@ from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.laws import Floats
-from sfumato.plan.measurement import GroupMeasurement, NoisyBatch, SideBySide
+from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch, SideBySide
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Aggregate, InBins, OfColumns, VectorSum, Weighted
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.group_totals import GROUPING, Totals
 from sfumato.query.query import Query
 from sfumato.query.schema import Column, Kind

@@ -19,7 +19,7 @@ from sfumato.names import Suggesting, foreign_names, helpful, not_a_column
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 if TYPE_CHECKING:
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
     from sfumato.query.aggregates.estimate import Estimate
     from sfumato.query.aggregates.weighted import Weighted
 

@@ -18,7 +18,7 @@ from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 MOST_VALUES = 1_000_000

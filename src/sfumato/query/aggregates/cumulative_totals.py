@@ -23,7 +23,7 @@ from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,7 +29,7 @@ from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 MOST_BINS = 1000

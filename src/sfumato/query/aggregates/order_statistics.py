@@ -31,7 +31,7 @@ from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 # The ranks that are asked for in place of the smallest and the largest value.

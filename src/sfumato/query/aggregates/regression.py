@@ -22,7 +22,7 @@ from sfumato.transformations import CrossMoments
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 # With more, the noise of their products leaves nothing of what is asked.

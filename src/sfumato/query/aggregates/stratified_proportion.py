@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sfumato.measurements.stratified_survey import ProportionLimits
     from sfumato.noise.laws import RoundedNoise
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 # Behind the name that it is asked by: the standard error, and the ends of the confidence interval.

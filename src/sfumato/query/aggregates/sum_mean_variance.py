@@ -34,7 +34,7 @@ from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 @dataclass(frozen=True, repr=False)

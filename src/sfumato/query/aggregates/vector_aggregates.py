@@ -25,7 +25,7 @@ from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, MOST_RAD
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,7 @@ from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
-    from sfumato.plan.requirements import Design
+    from sfumato.plan.required_statistics import Design
 
 
 @dataclass(frozen=True, repr=False)

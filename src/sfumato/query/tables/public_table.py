@@ -8,10 +8,10 @@ from typing import Any
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.names import Helpful
-from sfumato.query.cards import public_card, told_public
-from sfumato.query.engine import Engine
+from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
-from sfumato.query.tables.part import Part
+from sfumato.query.table_display import public_card, told_public
+from sfumato.query.tables.table_part import Part
 
 
 @dataclass(frozen=True, repr=False)

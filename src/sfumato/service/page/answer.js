@@ -63,7 +63,7 @@ function downloadCsv(file, data, names) {
   download(`${file}.csv`, "text/csv", csv(data, names));
 }
 
-/** Return the metadata of a CSV file, in the form in which a release writes it (release/output.py). */
+/** Return the metadata of a CSV file, in the form in which a release writes it (release/release_files.py). */
 export function metadata(data, url) {
   const said = sentences(data).join(" ");
   const found = { "@context": "http://www.w3.org/ns/csvw", url, ...(said && { "dc:description": said }), notes: [data.metadata ?? data.spent] };

@@ -22,7 +22,7 @@ from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law
-    from sfumato.plan.measurement import NoisyBatch
+    from sfumato.plan.group_measurement import NoisyBatch
     from sfumato.plan.noisy_statistics import Levelled
     from sfumato.plan.plan import Plan
     from sfumato.query.aggregates import Estimate

@@ -14,8 +14,8 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.schema import INTEGERS, Column, check_flat
-from sfumato.query.tables.part import Part
-from sfumato.query.tables.shaping import Computed, IsIn, Renamed, Select, Window, WithValue, same
+from sfumato.query.tables.shaped_tables import Computed, IsIn, Renamed, Select, Window, WithValue, same
+from sfumato.query.tables.table_part import Part
 
 Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import unguarded
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
-from sfumato.release.output import with_formulas
+from sfumato.release.release_files import with_formulas
 from sfumato.release.table_digest import column_digest, digests, table_digest
 
 _LIST = re.compile(r"(large_list|list|fixed_size_list)<[^:<>]*: ([^<>]*?)(?: not null)?>(?:\[(\d+)\])?")

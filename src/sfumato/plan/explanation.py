@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 from sfumato.budget.amounts import ExactCost
 from sfumato.budget.epsilon_meaning import EpsilonMeaning, explain_epsilon
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Told
+from sfumato.display.cards import Card, Part, Rows, Sentences, Steps, Told
+from sfumato.display.formatting import price
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.group_selection import GroupSelection, TruncatedGeometric
 from sfumato.measurements.independent_noise import Law
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.query.cards import explanation_card
-from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
-from sfumato.query.engine import BroughtKeys
+from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.inferred_parameters import told
-from sfumato.query.schema import Filter
+from sfumato.query.schema import FLOATS, Filter, Schema
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
 if TYPE_CHECKING:
@@ -214,7 +213,26 @@ class Explanation(Told):
         return found
 
     def _card(self) -> Card:
-        return explanation_card(self)
+        title = f"How the answer is made, for {price(*self.spent)}"
+        if not self.together:
+            return Card(title, self._parts)
+        parts: list[Part | None] = []
+        for i, one in enumerate(self.releases, 1):
+            parts += [Sentences([f"Release {i} of {len(self.releases)}"]), *one._parts]
+        return Card(title, [*parts, Sentences(self.together)])
+
+    @property
+    def _parts(self) -> list[Part | None]:
+        """The explanation of one release as parts of a card: steps, a table of noisy numbers, and notes."""
+        before, after = self.steps
+        names = ["number", "bounds", "noise (σ)", "budget", "used for"]
+        notes = [f"Note: {note}" for note in [*self.content.get("notes", ()), *self.left_out]]
+        return [
+            Steps(before),
+            Rows(names, [[*row] for row in self.numbers], left=5) if self.numbers else None,
+            Steps(after, len(before) + 1),
+            Sentences(notes) if notes else None,
+        ]
 
     def __str__(self) -> str:
         if "releases" in self.content:
@@ -446,3 +464,38 @@ def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:
 
 def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number > 1)}"
+
+
+HIGH_EPSILON = Fraction(20)
+HIGH_DELTA = Fraction(1, 10_000)
+
+
+def cautions(schema: Schema, keys: Sequence[str], epsilon: Fraction, delta: Fraction) -> tuple[str, ...]:
+    """Return a sentence for each choice that whoever asks should think about once more.
+
+    Args:
+        schema: the columns after the steps.
+        keys: the columns that are grouped by.
+        epsilon: the privacy budget.
+        delta: the chance that the promise of epsilon need not hold.
+
+    Nothing here depends on rows. Source: Dwork and Roth 2014, section 2.3, for delta against 1/n.
+    """
+    found = []
+    if epsilon > HIGH_EPSILON:
+        found.append(
+            f"epsilon {float(epsilon):g} hardly protects: above {HIGH_EPSILON} what is shown may settle who "
+            "is in the table; sf.explain_epsilon says what a number means."
+        )
+    if delta > HIGH_DELTA:
+        found.append(
+            f"delta {float(delta):g} is large: showing the rows of one unit in {float(1 / delta):,.0f} would "
+            "be within it. Choose it far below 1 divided by the number of units, such as 1e-6."
+        )
+    found += [
+        f"{key} holds floats: values that look equal may differ in their last bits, and few of them have "
+        "many units. Group by bins or by a rounded column, such as floor of it."
+        for key in keys
+        if schema[key].type_name in FLOATS
+    ]
+    return tuple(found)

@@ -14,13 +14,13 @@ from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.query.aggregates import Estimate
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.bars import NO_BIAS, UNBIASED, Bars, Bias
+from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars, Bias
 
 if TYPE_CHECKING:
-    from sfumato.release.sampling import Sampled
+    from sfumato.release.sampling_error import Sampled
 
 
 @dataclass(frozen=True, repr=False)

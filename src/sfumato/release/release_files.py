@@ -18,7 +18,7 @@ from sfumato import __version__
 from sfumato.display.formatting import FORMULA, exact, guarded, unguarded
 from sfumato.errors import QueryError, RefusalError, require
 from sfumato.files import checked_place, identity, replacing
-from sfumato.query.bars import Bars
+from sfumato.query.error_bars import Bars
 from sfumato.release.canonical_form import canonical_digest
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
         release: that was drawn.
         bars: the error bars that stand beside the numbers; None without any.
     """
-    from sfumato.query.cards import error_bars
+    from sfumato.release.release_display import error_bars
 
     epsilon, delta = release._spent
     content: dict[str, Any] = release.explain().to_dict()

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sfumato.noise import Words
     from sfumato.plan.plan import Plan
     from sfumato.plan.top_measurement import TopMeasurement
-    from sfumato.query.tables.combining import Combination
-    from sfumato.query.tables.dummy import Known, Making
-    from sfumato.release.payment import Pay
+    from sfumato.query.tables.combined_tables import Combination
+    from sfumato.query.tables.dummy_rows import Known, Making
+    from sfumato.release.payment import ChargeBudget
 
 
 # A limit of groups for questions that need none: nobody can be in more.
@@ -258,7 +258,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         *,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
-        pay: Pay = ...,
+        pay: ChargeBudget = ...,
     ) -> Released_co:
         """Return the release of a plan; nothing is read yet.
 
@@ -271,7 +271,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def top(
-        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: Pay = ...
+        self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: ChargeBudget = ...
     ) -> Any:
         """Return the release of the largest groups; nothing is read yet.
 

@@ -21,7 +21,7 @@ from sfumato.errors import QueryError
 from sfumato.exact.roots import halve
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.plan.measurement import NoisyBatch
+from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import (

@@ -52,9 +52,9 @@ from sfumato.plan.noisy_statistics import (
     noisy_tree,
 )
 from sfumato.plan.quantile_candidates import Choice, Places, counted
-from sfumato.plan.requirements import Requirements
+from sfumato.plan.required_statistics import Requirements
 from sfumato.query.arrow_columns import arrow_column, kept_batch, kept_rows
-from sfumato.query.engine import ExactQuery
+from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.group_totals import GROUPING, Series, Totals
 from sfumato.query.query import Query
 from sfumato.transformations import CountUnits, QuantileTree, Statistic, cone_of

@@ -15,7 +15,9 @@ from sfumato.budget.proved_loss import proved
 from sfumato.certificate import Certificate
 
 VERSION = 1  # of descriptions
-KEPT = "_certificate"  # the attribute in which a plan keeps its certificate; pickles leave it out
+CERTIFICATE_ATTRIBUTE = (
+    "_certificate"  # the attribute in which a plan keeps its certificate; pickles leave it out
+)
 
 
 class Described(Protocol):
@@ -118,9 +120,9 @@ def certified(plans: Sequence[Described]) -> Certificate:
         return proved(describe(plans))
     (plan,) = plans
     known = vars(plan)  # a plan does not change, and of its copies by `replace` none has this
-    if KEPT not in known:
-        known[KEPT] = proved(describe(plans), plan.charge)
-    found: Certificate = known[KEPT]
+    if CERTIFICATE_ATTRIBUTE not in known:
+        known[CERTIFICATE_ATTRIBUTE] = proved(describe(plans), plan.charge)
+    found: Certificate = known[CERTIFICATE_ATTRIBUTE]
     return found
 
 

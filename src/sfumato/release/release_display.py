@@ -1,204 +1,24 @@
-"""Rich display of tables, questions, plans, explanations and releases."""
+"""Rich display of releases: the first rows with their error bars, and facts about cost, noise and bias."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.display.cards import Card, Cell, Facts, Part, Rows, Sentences, Steps, cell
-from sfumato.display.formatting import exact, shown, visible
-from sfumato.query.bars import REMEDY, Bars
+from sfumato.display.cards import Card, Cell, Facts, Rows, Sentences, cell
+from sfumato.display.formatting import price, shown
 from sfumato.query.choices import titled
-from sfumato.query.engine import BroughtKeys
+from sfumato.query.error_bars import REMEDY, Bars
 from sfumato.query.group_totals import ALL, shown_keys
-from sfumato.query.schema import Derive, Filter, Schema, Step
 
 if TYPE_CHECKING:
-    from sfumato.api.largest_groups import Top, TopExplanation
-    from sfumato.api.question import Question
-    from sfumato.api.table import Table
-    from sfumato.plan.plan import Plan
-    from sfumato.query.explanation import Explanation
     from sfumato.query.query import Query
-    from sfumato.query.tables.public_table import PublicTable
     from sfumato.release.noisy_table import NoisyTable
     from sfumato.release.processed_release import ProcessedRelease
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease
-
-
-def plan_card(plan: Plan[Any, Any]) -> Card:
-    """Return what a plan does and would cost."""
-    return Card(
-        f"Plan: {plan.query.told}; it would cost {price(*plan.spent)}",
-        [Sentences(["Nothing was read or spent for this."]), *plan.explain()._card().parts],
-    )
-
-
-def explanation_card(explanation: Explanation) -> Card:
-    """Return the steps of a release; of several, those of each."""
-    title = f"How the answer is made, for {price(*explanation.spent)}"
-    if not explanation.together:
-        return Card(title, _explained(explanation))
-    parts: list[Part | None] = []
-    for i, one in enumerate(explanation.releases, 1):
-        parts += [Sentences([f"Release {i} of {len(explanation.releases)}"]), *_explained(one)]
-    return Card(title, [*parts, Sentences(explanation.together)])
-
-
-def top_explanation_card(explanation: TopExplanation) -> Card:
-    """Return the steps of a release of the largest groups."""
-    plan = explanation.plan
-    title = f"How the answer is made, for {price(plan.epsilon, plan.delta)}"
-    return Card(title, [Steps(explanation.steps), Sentences([f"Note: {note}" for note in explanation.notes])])
-
-
-def price(epsilon: Fraction | float, delta: Fraction | float) -> str:
-    """Write a budget.
-
-    >>> from fractions import Fraction
-    >>> price(Fraction(1, 3), Fraction(1, 10**6))
-    'epsilon 1/3, delta 1e-06'
-    """
-    return f"epsilon {exact(epsilon)}, delta {exact(delta)}"
-
-
-def _explained(explanation: Explanation) -> list[Part | None]:
-    before, after = explanation.steps
-    names = ["number", "bounds", "noise (σ)", "budget", "used for"]
-    numbers = [[what, within, noise, share, used] for what, within, noise, share, used in explanation.numbers]
-    notes = [f"Note: {note}" for note in [*explanation.content.get("notes", ()), *explanation.left_out]]
-    return [
-        Steps(before),
-        Rows(names, numbers, left=5) if numbers else None,
-        Steps(after, len(before) + 1),
-        Sentences(notes) if notes else None,
-    ]
-
-
-_MOST = 40  # columns
-# What is written into a folder, whose pattern an engine has for each folder in it; glob escapes in brackets.
-_OF_A_FOLDER, _ESCAPED = re.compile(r"(?s)(.*)/\*\.[a-z0-9.]+\*$"), re.compile(r"\[([*?[])\]")
-_FREE = "Nothing was read or spent for this."
-
-
-def table_card(table: Table[Any]) -> Card:
-    """Return the columns of a private table, and what is said of its rows so far."""
-    schema = table.schema
-    roles = {table.unit: "privacy unit"} | dict.fromkeys(table.keys, "grouped by")
-    return Card(
-        f"Private table {_source(table._engine)}",
-        [_columns(schema, roles), Facts(_done(table)), Sentences([*table.notes, _FREE])],
-    )
-
-
-def public_card(table: PublicTable) -> Card:
-    """Return the columns of a public table."""
-    return Card(
-        f"Public table {_source(table._engine)}",
-        [_columns(table.schema, {}), Facts(_steps(table._steps)), Sentences(table.notes)],
-    )
-
-
-def question_card(question: Question[Any]) -> Card:
-    """Return what is asked of each group, within which limits."""
-    table = question.table
-    derived = {s.name: s.expression for s in table._steps if isinstance(s, Derive)}
-    rows = [
-        [name, asked.meaning(derived), ", ".join(asked.outputs(name))] for name, asked in question.aggregates
-    ]
-    next_step = "It costs when it is released: .plan(epsilon=...) and .preview(epsilon=...) are free."
-    return Card(
-        f"Question: {question.told}",
-        [
-            Rows(["name", "what is asked", "columns"], rows, left=3),
-            Facts([("of", f"private table {_source(table._engine)}"), *_done(table)]),
-            Sentences([*table.notes, f"{_FREE} {next_step}"]),
-        ],
-    )
-
-
-def top_card(question: Top) -> Card:
-    """Return which largest groups are asked for."""
-    facts = [
-        ("of", f"private table {_source(question._engine)}"),
-        ("privacy unit", question.unit),
-        *_steps(question._steps),
-        ("groups", ", ".join(question.keys)),
-        ("largest by", f"different {question.unit}" if question.by is None else question.by.meaning({})),
-    ]
-    return Card(
-        f"Question: the {question.k:,} largest groups by {', '.join(question.keys)}",
-        [Facts(facts), Sentences([*question.notes, _FREE])],
-    )
-
-
-def told_table(table: Table[Any]) -> str:
-    """Say in a line what a table is, and what is done with it."""
-    said = [f"{about} {text}" for about, text in _done(table)]
-    return visible("; ".join([f"<Table {_source(table._engine)}: {len(table.schema)} columns", *said]) + ">")
-
-
-def told_public(table: PublicTable) -> str:
-    """Say in a line what a public table is, and what is done with it."""
-    said = [f"{about} {text}" for about, text in _steps(table._steps)]
-    columns = f"{len(table.schema)} columns"
-    return visible("; ".join([f"<PublicTable {_source(table._engine)}: {columns}", *said]) + ">")
-
-
-def _source(engine: Any) -> str:
-    """Say where rows come from: by names in a catalog, or else by files without their folders."""
-    if engine.titles:
-        return f"{', '.join(engine.titles)} (read with {engine.name})"
-    # An address of a database has a user, perhaps a password.
-    paths = [path for path in engine.files if "://" not in path]
-    folders = {path: found[1] for path in paths if (found := _OF_A_FOLDER.match(path))}
-    # The outermost ones alone: how many folders of values there are, as year=2024, rows tell.
-    inside = {a for a in folders.values() if any(a.startswith(f"{b}/") for b in folders.values())}
-    read_from = [folders.get(path, path) for path in paths if folders.get(path) not in inside]
-    names = [_ESCAPED.sub(r"\1", one) for one in dict.fromkeys(re.split(r"[/\\]", p)[-1] for p in read_from)]
-    read = f"read with {engine.name}"
-    return f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''} ({read})" if names else f"({read})"
-
-
-def _columns(schema: Schema, roles: dict[str, str]) -> Rows:
-    shown = list(schema.items())[:_MOST]
-    more = f"and {len(schema) - _MOST:,} more columns" if len(schema) > _MOST else ""
-    rows = [[name, column.type_name, roles.get(name, "")] for name, column in shown]
-    return Rows(["column", "type", ""], rows, left=3, beyond=more)
-
-
-def _steps(steps: Sequence[Step]) -> list[tuple[str, str]]:
-    return [
-        ("keep rows where", s.expression)
-        if isinstance(s, Filter)
-        else ("compute", f"{s.name} = {s.expression}")
-        for s in steps
-    ]
-
-
-def _done(table: Table[Any]) -> list[tuple[str, str]]:
-    """Return what is said of rows, in order: whose they are, steps, groups, limits."""
-    parts = [part.text for part in table._unit_parts]
-    found = [("privacy unit", ", ".join(parts) or table.unit), *_steps(table._steps)]
-    if table.keys:
-        public = table._public_keys
-        how = "chosen privately"
-        if isinstance(public, BroughtKeys):
-            how = "public"
-        elif public is not None:
-            how = f"{public.num_rows:,} public groups"
-        found.append(("group by", f"{', '.join(table.keys)} ({how})"))
-    limits = [
-        f"{name}={'auto' if name in table._auto_limits else f'{limit:,}'}"
-        for name, limit in (("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows))
-        if limit is not None
-    ]
-    return [*found, ("limits", ", ".join(limits))] if limits else found
 
 
 MOST = 20  # rows that are shown
@@ -208,6 +28,7 @@ WAITING = (
     "Its noise is not drawn yet, and showing it draws none: to_pandas(), frame(errors=True), plot() or "
     "write(...) reads the rows and draws it, once. What it costs was settled when it was made."
 )
+_WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads back."
 
 
 def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Sequence[str]) -> Card:
@@ -225,9 +46,6 @@ def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Se
     if table is None:
         return Card(title, [Sentences([WAITING if not release.drawn else _WRITTEN]), Facts(facts)], warning)
     return Card(title, [_numbers(release, table, keys), Facts(facts)], warning)
-
-
-_WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads back."
 
 
 def release_facts(
