@@ -28,7 +28,7 @@ import numpy as np
 
 from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.transformations.stratified import StratifiedDesign
+from sfumato.transformations.stratified_design import StratifiedDesign
 
 CONFIDENCES = (Fraction(95, 100), Fraction(99, 100))
 LAWS = (None, Laplace("0.1"), Laplace(1), Laplace(10), Laplace(200), Gaussian(1), Gaussian(5), Gaussian(100))

@@ -23,7 +23,7 @@ from _runs import run
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SecureWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.rounding import Sampler
+from sfumato.noise.rounded_sampler import Sampler
 
 scales = {"1": 1, "1000": 1000, "2^30": 2**30}
 

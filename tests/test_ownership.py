@@ -15,7 +15,7 @@ from sfumato.framework import AbsoluteDistance, AtomDomain, Measurement, Odomete
 from sfumato.measurements import laplace
 from sfumato.measurements.sparse_vector import AboveThreshold
 from sfumato.noise import SecureWords, Words
-from sfumato.noise.random_bits import default_words
+from sfumato.noise.random_words import default_words
 from sfumato.ownership import Owned, process
 
 pytestmark = pytest.mark.flakiness(

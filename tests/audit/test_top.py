@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.api import largest_groups
 from sfumato.api.largest_groups import Top
 from sfumato.audit import audit, units
-from sfumato.measurements import candidates
+from sfumato.measurements import candidate_selection
 from sfumato.testing import release_mechanism
 from tests.changed_plans import changed_top, without_certificate
 
@@ -92,7 +92,7 @@ def exact_without_the_next_group(patch):
 
 
 def ties_by_key(patch):
-    patch.setattr(candidates, "uniform_below", lambda most, size, words: np.zeros(size, np.int64))
+    patch.setattr(candidate_selection, "uniform_below", lambda most, size, words: np.zeros(size, np.int64))
 
 
 DEFECTS = {

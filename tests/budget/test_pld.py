@@ -16,7 +16,7 @@ import pytest
 
 from sfumato.budget import pld
 from sfumato.budget.closed_forms import gaussian_delta
-from sfumato.exact.directed import exactly, log_bounds
+from sfumato.exact.outward_rounding import exactly, log_bounds
 
 ONE = 1 << pld.BITS
 BENCHMARK = Path(__file__).parents[2] / "benchmarks/budget.py"

@@ -17,15 +17,15 @@ import sfumato as sf
 from sfumato.certificate.description import read
 from sfumato.certificate.unit_loss import bounding, boxes, shift
 from sfumato.exact.time_trees import Toeplitz, Tree
-from sfumato.measurements.candidates import peel, peel_limited
+from sfumato.measurements.candidate_selection import peel, peel_limited
 from sfumato.measurements.group_selection import TruncatedGeometric
+from sfumato.measurements.int128_array import Int128Array, int64_values
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
-from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
-from sfumato.noise.random_bits import SeededWords
+from sfumato.noise.random_words import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.plan.plan import Plan
@@ -313,5 +313,5 @@ def check_all_groups(part: dict[str, Any], statistic: dict[str, Any], moved: Any
 
 
 def test_wide_numbers_are_compared_whole():
-    column = WideIntegers.from_integers([2**100, -1]).to_arrow()
+    column = Int128Array.from_integers([2**100, -1]).to_arrow()
     assert whole(column).tolist() == [2**100, -1]

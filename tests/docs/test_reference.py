@@ -50,7 +50,7 @@ PLAIN = {
     "GroupedIntegers", "L1Distance", "L2Distance", "LInfDistance", "Linear", "Listed", "Measure",
     "Metric", "Norm", "Part", "PrivacyUnitDistance", "Product", "ProductDomain", "Role", "Row",
     "RowsDomain", "SeededWords", "Segment", "Selected", "Statistic", "StratifiedProportion", "SymmetricDistance",
-    "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "WideIntegers",
+    "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "Int128Array",
     "default_words", "difference",
 }  # fmt: skip
 

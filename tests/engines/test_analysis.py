@@ -19,7 +19,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.analysis.unit_contributions import Share
 from sfumato.guidance.expected_error import KnownNumbers, chances
 from sfumato.measurements import TruncatedGeometric
-from sfumato.measurements.wide import WideIntegers
+from sfumato.measurements.int128_array import Int128Array
 from sfumato.noise import SeededWords
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.planning import make_plan
@@ -70,7 +70,7 @@ def exact_outputs(plan, engine, salt):
     batches = list(engine.statistics(plan.exact, 1 << 16, salt))
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     columns = plan.measurement.columns(batch)
-    values = {name: WideIntegers.from_arrow(columns[name]).scaled(step) for name, step in plan.steps.items()}
+    values = {name: Int128Array.from_arrow(columns[name]).scaled(step) for name, step in plan.steps.items()}
     numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
     keys = batch.column(0).to_pylist()
     return {

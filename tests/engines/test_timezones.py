@@ -26,7 +26,7 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb import connection
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import CatalogError, ParameterError, QueryError, RefusalError, SqlError
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 from sfumato.release.canonical_form import canonical
 
 # Around both changes of the clocks in Berlin, and at ends of days elsewhere.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.exact.directed import (
+from sfumato.exact.outward_rounding import (
     both_tails,
     convert,
     directed,

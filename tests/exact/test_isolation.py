@@ -18,7 +18,7 @@ import pytest
 
 import sfumato
 from sfumato import budget, noise, snapping, testing
-from sfumato.exact.isolation import Isolated, isolated, library_defaults
+from sfumato.exact.library_settings import Isolated, isolated, library_defaults
 
 PACKAGE = Path(sfumato.__file__).parent
 SCRIPT = Path(__file__).parent / "hostile.py"
@@ -60,7 +60,7 @@ def test_every_number_is_the_same_with_all_of_them_set_otherwise():
 
 
 # The one module that may use gmpy2, and what of it knows no context.
-GMPY2 = "exact/directed.py"
+GMPY2 = "exact/outward_rounding.py"
 WITHOUT_CONTEXT = {
     "context",
     "mpq",

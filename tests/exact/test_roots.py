@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.exact.roots import close, crossing, first_float, first_whole, first_whole_near, halve, narrow
+from sfumato.exact.root_finding import (
+    close,
+    crossing,
+    first_float,
+    first_whole,
+    first_whole_near,
+    halve,
+    narrow,
+)
 
 
 @settings(max_examples=100, deadline=None)

@@ -336,7 +336,7 @@ def outcomes(names: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     import sfumato as sf
     from sfumato.certificate import certificate
     from sfumato.errors import SfumatoError
-    from sfumato.noise.random_bits import SeededWords
+    from sfumato.noise.random_words import SeededWords
 
     described: list[Any] = []
 
@@ -348,7 +348,7 @@ def outcomes(names: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     secrets.randbits = lambda bits: 5  # which groups of a unit are kept
     caches = [
         one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)
-        and one.__module__.startswith("sfumato.") and one.__module__ != "sfumato.noise.quantile_table"
+        and one.__module__.startswith("sfumato.") and one.__module__ != "sfumato.noise.standard_laws"
     ]  # fmt: skip
     found: dict[str, dict[str, str]] = {}
     for name in names or QUESTIONS:

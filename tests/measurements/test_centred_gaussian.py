@@ -13,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, ConeBody, GaussianDP, GroupedIntegers
 from sfumato.measurements import centred_gaussian
-from sfumato.measurements.group_noise import centred_noise
+from sfumato.measurements.correlated_noise import centred_noise
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_noise import CentredGaussian
 

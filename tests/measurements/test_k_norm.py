@@ -14,7 +14,7 @@ from sfumato.audit import Edge, audit
 from sfumato.errors import ParameterError
 from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
 from sfumato.measurements import k_norm
-from sfumato.measurements.group_noise import k_norm_noise
+from sfumato.measurements.correlated_noise import k_norm_noise
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 

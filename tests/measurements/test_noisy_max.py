@@ -23,7 +23,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.measurements import exponential_mechanism, permute_and_flip
-from sfumato.measurements.candidates import (
+from sfumato.measurements.candidate_selection import (
     accept_or_reject,
     exp_minus,
     flip_in_order,

@@ -25,7 +25,7 @@ from sfumato.measurements.stratified_survey import (
     sampling_exponent,
 )
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.transformations.stratified import StratifiedDesign
+from sfumato.transformations.stratified_design import StratifiedDesign
 
 NONE = RoundedNoise(None)
 
@@ -293,7 +293,7 @@ def ask(table=None, **changed):
 @pytest.fixture
 def seeded(monkeypatch):
     words = SeededWords("survey")
-    monkeypatch.setattr("sfumato.noise.random_bits._words_of_thread", lambda: words)
+    monkeypatch.setattr("sfumato.noise.random_words._words_of_thread", lambda: words)
 
 
 @pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")

@@ -13,10 +13,16 @@ import pytest
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import OneSidedDistance, SpreadDistance, ZeroConcentratedDP
 from sfumato.measurements import limited_top_k, top_k
-from sfumato.measurements.candidates import _cumulative, margin_for, peel, peel_limited, uniform_below
+from sfumato.measurements.candidate_selection import (
+    _cumulative,
+    margin_for,
+    peel,
+    peel_limited,
+    uniform_below,
+)
 from sfumato.noise import FixedWords, SeededWords
 
-MODULE = "sfumato.measurements.candidates"
+MODULE = "sfumato.measurements.candidate_selection"
 
 
 def law_of(monkeypatch, run):

@@ -16,10 +16,8 @@ import gmpy2
 import numpy as np
 import pytest
 
-from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords
-from sfumato.noise import quantile_table as qt
-from sfumato.noise.rounding import Sampler
-from sfumato.noise.standard import ExactDraws, largest_integer
+from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords, standard_laws
+from sfumato.noise.rounded_sampler import ExactDraws, Sampler, largest_integer
 
 laws = [Laplace, Gaussian]
 scales = [Fraction(2) ** -20, Fraction(1, 3), 1, Fraction(33, 10), 1000, 2**20, 2**30, 2**40, 2**45, 2**50]
@@ -235,27 +233,28 @@ def test_few_draws_that_take_words_in_another_order_are_found(law, monkeypatch):
 
 
 def test_no_table_is_built_for_few_draws(monkeypatch):
-    monkeypatch.setattr(qt, "table", lambda standard: pytest.fail("built"))
+    monkeypatch.setattr(standard_laws, "table", lambda standard: pytest.fail("built"))
     assert len(Sampler(Laplace.standard, Fraction(7)).draw(20, SeededWords(5))) == 20
 
 
 @pytest.mark.parametrize("law", laws)
 def test_the_check_sees_a_wrong_table(law, monkeypatch):
     """A table that is wrong in one segment of 2^15, by 2^-20 of the scale, is found."""
-    table = qt.table(law.standard)
+    table = standard_laws.table(law.standard)
     wrong = table.value.copy()
-    wrong[(qt.top_octave << qt.segment_bits) + 777] += 2.0**-20
-    planted = qt.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
+    wrong[(standard_laws.top_octave << standard_laws.segment_bits) + 777] += 2.0**-20
+    planted = standard_laws.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
     scale = 2**24
     sampler = Sampler(law.standard, Fraction(scale))
-    monkeypatch.setattr(qt, "table", lambda standard: planted)
+    monkeypatch.setattr(standard_laws, "table", lambda standard: planted)
     n = 30_000
     draws = sampler.draw(n, SeededWords(6))
     monkeypatch.undo()
     words = SeededWords(6).take(n)
     octave = words.view(np.int64).astype(float)
     near = np.flatnonzero(
-        (octave.view(np.int64) >> qt.row_shift & qt.row_mask) == (qt.top_octave << qt.segment_bits) + 777
+        (octave.view(np.int64) >> standard_laws.row_shift & standard_laws.row_mask)
+        == (standard_laws.top_octave << standard_laws.segment_bits) + 777
     )
     assert len(near) > 0
     with pytest.raises(AssertionError):
@@ -268,8 +267,8 @@ def test_slow_draws_are_rare(law):
     for scale in (1, 1000, 2**30):
         sampler = Sampler(law.standard, Fraction(scale))
         # Density of |Z| at half-integers is at most 1 / scale per unit, about scale of which matter.
-        assert 2.0**-qt.octaves + 2 * float(sampler.margin) < 1e-4
-    assert math.log2(qt.table(law.standard).error) < -45
+        assert 2.0**-standard_laws.octaves + 2 * float(sampler.margin) < 1e-4
+    assert math.log2(standard_laws.table(law.standard).error) < -45
 
 
 @pytest.mark.noise_cannot_matter("the words are chosen")

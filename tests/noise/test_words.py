@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.errors import ParameterError
 from sfumato.noise import FixedWords, KeyedWords, Laplace, SecureWords, SeededWords, default_words
-from sfumato.noise import random_bits as module
+from sfumato.noise import random_words as module
 
 
 @pytest.mark.flakiness(

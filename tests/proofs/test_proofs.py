@@ -21,7 +21,7 @@ import sfumato.transformations
 from sfumato.budget import Loss
 from sfumato.budget.closed_forms import joined_delta
 from sfumato.exact import root_up
-from sfumato.exact.directed import exp_bounds, expm1_down, log1p_up
+from sfumato.exact.outward_rounding import exp_bounds, expm1_down, log1p_up
 from sfumato.noise import Gaussian, Laplace
 
 PAGES = Path(__file__).parents[2] / "docs" / "proofs"

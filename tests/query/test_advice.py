@@ -17,7 +17,7 @@ from sfumato.advice.looks import likely_number
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.automatic.bounds import Histogram
 from sfumato.guidance.automatic.looking import Values
-from sfumato.noise.random_bits import SeededWords
+from sfumato.noise.random_words import SeededWords
 from tests.changed_plans import without_certificate
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")

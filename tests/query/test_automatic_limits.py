@@ -14,7 +14,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.automatic.limit_search import best_limits
 from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution, Tail
 from sfumato.guidance.expected_error import SeenUnits
-from sfumato.noise.random_bits import SeededWords
+from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 from sfumato.query.inferred_parameters import Found
 

@@ -15,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.sql import ask
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 from sfumato.release.canonical_form import canonical, canonical_top, plain
 
 ROWS = pa.table(

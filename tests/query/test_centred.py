@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm, Product
-from sfumato.measurements.group_noise import centred_noise
+from sfumato.measurements.correlated_noise import centred_noise
 from sfumato.measurements.independent_noise import IndependentNoise
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_noise import CentredGaussian

@@ -1,6 +1,6 @@
 """The names from which a release chooses are those that are known where it does."""
 
-from sfumato.measurements.group_noise import K_NORM
+from sfumato.measurements.correlated_noise import K_NORM
 from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.query import choices
 

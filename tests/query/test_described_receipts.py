@@ -20,7 +20,7 @@ from sfumato.certificate.__main__ import main
 from sfumato.certificate.checking import checked, digest
 from sfumato.cli.main import app
 from sfumato.errors import EngineError
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 from sfumato.release.receipt import Receipt
 from tests.certificate.test_one_file import TOOL, loaded
 

@@ -15,7 +15,7 @@ from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError,
 from sfumato.guidance.diagnostics import diagnosis_plan
 from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution
 from sfumato.guidance.diagnostics.unit_records import Names
-from sfumato.noise.random_bits import SeededWords
+from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 
 EXACT = 10**6  # an epsilon at which no noise is left

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.measurements.wide import int64_values
+from sfumato.measurements.int128_array import int64_values
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import kept_batch, kept_rows
 

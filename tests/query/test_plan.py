@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.budget import Loss
 from sfumato.framework import Body, Norm, Segment, Transformation
-from sfumato.framework.bodies import SimplexBody
+from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.noise import Gaussian, Laplace
 from sfumato.plan.plan import Plan
 from sfumato.transformations import (

@@ -287,7 +287,7 @@ def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path, every):
 
     In the first tier each place has every fourth of the odd values, each time others.
     """
-    from sfumato.exact.rationals import canonical_bytes
+    from sfumato.exact.parameters import canonical_bytes
 
     release = released()
     whole, path = release.receipt(confidence=0.9).to_dict(), tmp_path / "receipt.json"

@@ -15,7 +15,7 @@ from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNois
 from sfumato.noise import Gaussian, Laplace
 from sfumato.query.aggregates import stratified_proportion as strata
 from sfumato.testing import assert_approx_equal
-from sfumato.transformations.stratified import StratifiedDesign
+from sfumato.transformations.stratified_design import StratifiedDesign
 
 ASKED, POPULATION = {"E": 400, "H": 200}, {"H": 1000, "E": 4000}
 SAMPLE = pa.table(

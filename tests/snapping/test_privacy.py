@@ -12,7 +12,7 @@ from fractions import Fraction
 import gmpy2
 import pytest
 
-from sfumato.exact.directed import log_bounds, round_bits
+from sfumato.exact.outward_rounding import log_bounds, round_bits
 from sfumato.snapping import SnappingMechanism, snapping_parameters
 from sfumato.snapping.reference_mechanism import Reference
 from sfumato.snapping.snapping_parameters import Parameters

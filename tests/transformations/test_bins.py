@@ -15,7 +15,7 @@ import pytest
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import WHOLE, AtomDomain, RowsDomain
-from sfumato.framework.bodies import SimplexBody
+from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.transformations import (
     Count,
     Edges,

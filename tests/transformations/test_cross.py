@@ -12,7 +12,7 @@ import pytest
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError
 from sfumato.framework import AtomDomain, RowsDomain
-from sfumato.framework.bodies import weighted
+from sfumato.framework.contribution_bodies import weighted
 from sfumato.transformations import (
     Axis,
     Count,

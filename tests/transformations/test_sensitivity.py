@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.framework.bodies import Body, Segment, SimplexBody, weighted
+from sfumato.framework.contribution_bodies import Body, Segment, SimplexBody, weighted
 from sfumato.transformations import (
     Count,
     CountUnits,

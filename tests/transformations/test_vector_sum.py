@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
 from sfumato.framework import Ball, BallBody, Norm
-from sfumato.framework.bodies import weighted
+from sfumato.framework.contribution_bodies import weighted
 from sfumato.transformations import VectorSum
 from sfumato.transformations.statistics import vector_sum
 from sfumato.transformations.statistics.vector_sum import FAR_STEPS, MOST_ENTRIES, MOST_RADIUS, within

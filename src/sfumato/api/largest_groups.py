@@ -19,8 +19,8 @@ from sfumato.display.cards import Card, Displayed, Sentences, Steps, Told
 from sfumato.display.formatting import price, visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
-from sfumato.exact.directed import exp_bounds
-from sfumato.measurements.candidates import MOST_PEELS, checked_k, margin_for
+from sfumato.exact.outward_rounding import exp_bounds
+from sfumato.measurements.candidate_selection import MOST_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.plan.explanation import cautions

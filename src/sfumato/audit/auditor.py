@@ -20,7 +20,7 @@ from sfumato.audit.pair_audit import LEAST_BATCH, PairTest, witness
 from sfumato.audit.report import Excluded, Point, Report
 from sfumato.display.progress import NotebookBar
 from sfumato.errors import ParameterError
-from sfumato.exact.roots import halve
+from sfumato.exact.root_finding import halve
 
 _CHUNK = 8
 # Numbers of draws that a band is made for: so many from one power of two to the next.

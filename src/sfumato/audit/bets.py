@@ -13,7 +13,7 @@ from sfumato.audit.claims import Claim, Pair
 from sfumato.audit.output_columns import Codes, Draws, Floats, Mask
 from sfumato.audit.output_features import Cells, Extract, Feature
 from sfumato.dataclass import dataclass
-from sfumato.exact.roots import halve
+from sfumato.exact.root_finding import halve
 
 # A bet never risks all: 2^-20 of the wealth survives the worst draw.
 _CAUTION = 1.0 - 2.0**-20

@@ -11,7 +11,7 @@ from sfumato.budget.closed_forms import gaussian_delta, zcdp_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
-from sfumato.exact.directed import exp_bounds
+from sfumato.exact.outward_rounding import exp_bounds
 
 # Where curves are tested: from total variation to rare events.
 _EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)

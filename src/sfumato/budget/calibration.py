@@ -10,9 +10,9 @@ from sfumato.budget.closed_forms import gaussian_mu, gaussian_sigma, joined_delt
 from sfumato.budget.loss import Loss
 from sfumato.errors import BudgetError
 from sfumato.exact import root_up
-from sfumato.exact.directed import convert, directed, exactly, log2
-from sfumato.exact.isolation import isolated
-from sfumato.exact.roots import crossing, log_ratio
+from sfumato.exact.library_settings import isolated
+from sfumato.exact.outward_rounding import convert, directed, exactly, log2
+from sfumato.exact.root_finding import crossing, log_ratio
 
 FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
 REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start

@@ -11,9 +11,9 @@ from typing import Any
 from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, root_up, round_up
-from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits, tail
-from sfumato.exact.isolation import isolated
-from sfumato.exact.roots import crossing, halve, log_ratio
+from sfumato.exact.library_settings import isolated
+from sfumato.exact.outward_rounding import convert, directed, exactly, expm1_down, log2, round_bits, tail
+from sfumato.exact.root_finding import crossing, halve, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST

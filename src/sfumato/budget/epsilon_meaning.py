@@ -13,7 +13,7 @@ from sfumato.display.cards import Card, Sentences, Told
 from sfumato.display.formatting import exact
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
-from sfumato.exact.directed import exp_bounds
+from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.names import helpful
 
 PRIORS = (Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))

@@ -20,9 +20,9 @@ from sfumato.budget.pld import pld_deltas
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import BudgetError
-from sfumato.exact.directed import log2
-from sfumato.exact.isolation import Isolated
-from sfumato.exact.roots import crossing, log_ratio
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import log2
+from sfumato.exact.root_finding import crossing, log_ratio
 from sfumato.framework.measures import Measure
 
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms

@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 from math import ceil, expm1, floor, log2, sqrt
 from typing import NamedTuple
 
-from sfumato.exact.directed import Real, convert, directed, exactly, from_digits, tail, to_digits
+from sfumato.exact.outward_rounding import Real, convert, directed, exactly, from_digits, tail, to_digits
 
 BITS = 96  # of a mass
 TAIL = 1 << 12  # masses of up to 2^-84 together are cut off at each end, and moved up

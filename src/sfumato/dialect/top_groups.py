@@ -13,7 +13,7 @@ from sfumato.dialect.keywords import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.released_sql import FreeNames, Pieces, Writer
 from sfumato.dialect.select_statement import Expression, Item, OfStatement, Statement, WrittenAggregate
 from sfumato.dialect.tokens import Literal, Token, positive, refusal
-from sfumato.measurements.candidates import MOST_PEELS
+from sfumato.measurements.candidate_selection import MOST_PEELS
 from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate

@@ -1,12 +1,9 @@
-"""The numeric kernel: exact numbers in, directed rounding within, outward-rounded floats out.
-
-What most rooms need is here. `directed` has MPFR whose operations round up or down, `roots` finds where a
-function crosses its goal, `normal` has the tails of the standard Gaussian.
-"""
+"""Exact numbers: parameters taken exactly, outward rounding of results, root finding, Gaussian tails."""
 
 from __future__ import annotations
 
-from sfumato.exact.rationals import (
+from sfumato.exact.outward_rounding import root_down, root_up, round_down, round_up
+from sfumato.exact.parameters import (
     Number,
     as_fraction,
     as_fractions,
@@ -16,10 +13,6 @@ from sfumato.exact.rationals import (
     one_of,
     positive,
     positive_int,
-    root_down,
-    root_up,
-    round_down,
-    round_up,
     truth_value,
     whole_number,
     written_up,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.framework.bodies import (
+    from sfumato.framework.combinators import Odometer, compose, postprocess, product
+    from sfumato.framework.contribution_bodies import (
         Ball,
         BallBody,
         Body,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         RowsBody,
         Segment,
     )
-    from sfumato.framework.combinators import compose, postprocess, product
     from sfumato.framework.core import Linear, Measurement, Transformation
     from sfumato.framework.domains import (
         WEIGHT_BITS,
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
         SpreadDistance,
         SymmetricDistance,
     )
-    from sfumato.framework.odometer import Odometer
 
 __all__ = [
     "WEIGHT_BITS",
@@ -132,8 +131,8 @@ __all__ = [
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "framework.bodies": "Ball BallBody Body ConeBody CubeBody Norm Product RowsBody Segment",
-    "framework.combinators": "compose postprocess product",
+    "framework.contribution_bodies": "Ball BallBody Body ConeBody CubeBody Norm Product RowsBody Segment",
+    "framework.combinators": "Odometer compose postprocess product",
     "framework.core": "Linear Measurement Transformation",
     "framework.domains": (
         "WEIGHT_BITS WHOLE AtomDomain CategoryDomain ContributionDomain Domain GroupedIntegers Part "
@@ -149,7 +148,6 @@ _HOMES = {
         "L2Distance LInfDistance Metric OneSidedDistance PrivacyUnitDistance ProductMetric "
         "SpreadDistance SymmetricDistance"
     ),
-    "framework.odometer": "Odometer",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

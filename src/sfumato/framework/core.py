@@ -18,7 +18,7 @@ from sfumato.errors import (
     with_article,
 )
 from sfumato.exact import at_least_0
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.library_settings import Isolated
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import AMOUNT, Measure, exact_amount
 from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance

@@ -13,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import root_down, whole_number
 from sfumato.exact.rollup import Rollup
 from sfumato.exact.time_trees import Toeplitz, Tree
-from sfumato.framework.bodies import Body, ConeBody, CubeBody, Norm, Product
+from sfumato.framework.contribution_bodies import Body, ConeBody, CubeBody, Norm, Product
 from sfumato.framework.domains import Domain, GroupedIntegers
 from sfumato.framework.metrics import Distance, Metric
 

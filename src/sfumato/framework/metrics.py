@@ -17,7 +17,7 @@ from typing import Any
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.exact import root_down
-from sfumato.framework.bodies import Body, Norm
+from sfumato.framework.contribution_bodies import Body, Norm
 from sfumato.framework.domains import (
     WHOLE,
     AtomDomain,

@@ -7,13 +7,13 @@ from sfumato.names import face
 
 if TYPE_CHECKING:
     from sfumato.budget.loss import PrivacyLoss
-    from sfumato.measurements.candidates import (
+    from sfumato.measurements.candidate_selection import (
         exponential_mechanism,
         limited_top_k,
         permute_and_flip,
         top_k,
     )
-    from sfumato.measurements.group_noise import (
+    from sfumato.measurements.correlated_noise import (
         centred_gaussian,
         k_norm,
         levels_gaussian,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         select_groups,
     )
     from sfumato.measurements.independent_noise import NOISES, NoiseKind, gaussian, laplace
+    from sfumato.measurements.int128_array import Int128Array
     from sfumato.measurements.loss_conversion import convert
     from sfumato.measurements.quantile_choice import Target, joint_quantiles
     from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
@@ -35,19 +36,18 @@ if TYPE_CHECKING:
         stratified_estimate,
         stratified_proportion,
     )
-    from sfumato.measurements.wide import WideIntegers
 
 __all__ = [
     "NOISES",
     "AboveThreshold",
     "GaussianThreshold",
+    "Int128Array",
     "LaplaceThreshold",
     "NoiseKind",
     "PrivacyLoss",
     "StratifiedProportion",
     "Target",
     "TruncatedGeometric",
-    "WideIntegers",
     "above_threshold",
     "centred_gaussian",
     "convert",
@@ -72,15 +72,15 @@ __all__ = [
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
     "budget.loss": "PrivacyLoss",
-    "measurements.candidates": "exponential_mechanism limited_top_k permute_and_flip top_k",
-    "measurements.group_noise": "centred_gaussian k_norm levels_gaussian series_gaussian tree_laplace",
+    "measurements.candidate_selection": "exponential_mechanism limited_top_k permute_and_flip top_k",
+    "measurements.correlated_noise": "centred_gaussian k_norm levels_gaussian series_gaussian tree_laplace",
     "measurements.group_selection": "GaussianThreshold LaplaceThreshold TruncatedGeometric select_groups",
     "measurements.independent_noise": "NOISES NoiseKind gaussian laplace",
     "measurements.loss_conversion": "convert",
     "measurements.quantile_choice": "Target joint_quantiles",
     "measurements.sparse_vector": "AboveThreshold above_threshold",
     "measurements.stratified_survey": "StratifiedProportion stratified_estimate stratified_proportion",
-    "measurements.wide": "WideIntegers",
+    "measurements.int128_array": "Int128Array",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

@@ -27,9 +27,9 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import Number, positive_int
-from sfumato.exact.directed import exp_bounds, log2
-from sfumato.exact.isolation import Isolated
-from sfumato.exact.roots import first_whole_near
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import exp_bounds, log2
+from sfumato.exact.root_finding import first_whole_near
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.record_keys import group_key, ordered_bytes
 from sfumato.names.suggestions import helpful

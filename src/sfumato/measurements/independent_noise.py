@@ -35,7 +35,7 @@ from sfumato.framework import (
 from sfumato.framework.domains import check_length
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Gaussian, Laplace
-from sfumato.noise.rounding import largest_scale
+from sfumato.noise.rounded_sampler import largest_scale
 from sfumato.transformations.grid import Grid
 
 Law = Laplace | Gaussian

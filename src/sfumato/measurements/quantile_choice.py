@@ -20,12 +20,12 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive
-from sfumato.exact.directed import exp_bounds
+from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
-from sfumato.measurements.candidates import uniform_below
+from sfumato.measurements.candidate_selection import uniform_below
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Words
-from sfumato.noise.random_bits import pick
+from sfumato.noise.random_words import pick
 from sfumato.transformations.quantile_lattice import Lattice
 
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.

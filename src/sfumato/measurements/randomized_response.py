@@ -9,9 +9,9 @@ from typing import Any
 
 from sfumato.budget.amounts import admissible_epsilon
 from sfumato.errors import ParameterError
-from sfumato.exact.directed import expm1_down, log1p_up
+from sfumato.exact.outward_rounding import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP
-from sfumato.measurements.candidates import uniform_below
+from sfumato.measurements.candidate_selection import uniform_below
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Words, bernoulli
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
-from sfumato.exact.directed import whole_root
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import whole_root
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Laplace, Words

@@ -33,14 +33,14 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.exact import Number, as_fraction, one_of, written_up
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.library_settings import Isolated
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, VectorDomain
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Gaussian
 from sfumato.noise.laws import Floats, RoundedNoise
 from sfumato.transformations import Norm
-from sfumato.transformations.stratified import StratifiedDesign, stratum_sums
+from sfumato.transformations.stratified_design import StratifiedDesign, stratum_sums
 
 
 def noisy_stratum_sums(sample_sizes: Sequence[int], noise: NoiseKind, scale: Any) -> Measurement:

@@ -129,7 +129,7 @@ def helpful(function: F) -> F:
 
 def _library_defaults() -> AbstractContextManager[None]:
     """Return what gives NumPy, gmpy2 and decimal their defaults; loaded when it is first used."""
-    from sfumato.exact.isolation import library_defaults
+    from sfumato.exact.library_settings import library_defaults
 
     return library_defaults()
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.names import face
 from sfumato.noise.laws import Gaussian, Laplace, Law
-from sfumato.noise.random_bits import (
+from sfumato.noise.random_words import (
     FixedWords,
     KeyedWords,
     SecureWords,

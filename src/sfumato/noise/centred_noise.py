@@ -14,7 +14,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up, whole_number
 from sfumato.noise.laws import Gaussian
-from sfumato.noise.random_bits import Words, source_of
+from sfumato.noise.random_words import Words, source_of
 
 # The noises of a count are whole numbers of so small a part of a step, 2^-20, before they are added up.
 FINE = 20

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
-from sfumato.exact.directed import convert, directed, exactly, exponent, nearest, rational, to_float
-from sfumato.exact.isolation import Isolated
-from sfumato.exact.roots import first_whole_near
-from sfumato.noise.random_bits import Words, source_of
-from sfumato.noise.rounding import largest_scale, sampler
-from sfumato.noise.standard import Standard, gaussian, laplace
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import convert, directed, exactly, exponent, nearest, rational, to_float
+from sfumato.exact.root_finding import first_whole_near
+from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.rounded_sampler import largest_scale, sampler
+from sfumato.noise.standard_laws import Standard, gaussian, laplace
 
 Floats = NDArray[np.float64]
 Scalar = int | float | Fraction

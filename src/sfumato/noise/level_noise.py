@@ -19,7 +19,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise.laws import Floats, Gaussian
 from sfumato.noise.noise_sums import Noises, NoiseSum
-from sfumato.noise.random_bits import Words, source_of
+from sfumato.noise.random_words import Words, source_of
 
 # Noises are whole numbers of so small a part of a step, 2^-16; of large ones the part is larger, as noise of
 # 2^16 cells could leave 64-bit integers, were it more than 2^48 of them.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.dataclass import dataclass
-from sfumato.exact.directed import log_tail
-from sfumato.exact.roots import first_whole, halve, narrow
+from sfumato.exact.outward_rounding import log_tail
+from sfumato.exact.root_finding import first_whole, halve, narrow
 from sfumato.noise.laws import Floats, Gaussian, Laplace, Law
 
 _SAFE_MIXTURE = 1 + 1e-9  # what float arithmetic may lose

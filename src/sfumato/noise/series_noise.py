@@ -18,7 +18,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import whole_number
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.noise.laws import Floats, Gaussian, Laplace
-from sfumato.noise.random_bits import Words, source_of
+from sfumato.noise.random_words import Words, source_of
 
 MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
 

@@ -16,7 +16,7 @@ from sfumato.budget.filters import Way
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, one_of, root_down
-from sfumato.exact.directed import round_bits
+from sfumato.exact.outward_rounding import round_bits
 from sfumato.plan.noise_error import ratio
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan

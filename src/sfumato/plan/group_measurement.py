@@ -17,7 +17,7 @@ from sfumato.budget.calibration import ROOM
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import EngineError, ParameterError
-from sfumato.exact.isolation import isolated
+from sfumato.exact.library_settings import isolated
 from sfumato.framework import (
     CentredDistance,
     KNormDistance,
@@ -27,7 +27,7 @@ from sfumato.framework import (
     TreeDistance,
 )
 from sfumato.framework.group_metrics import levels_moved, series_moved, tree_moved
-from sfumato.measurements.group_noise import K_NORM, KNormNoise, centred_moved, k_norm_loss
+from sfumato.measurements.correlated_noise import K_NORM, KNormNoise, centred_moved, k_norm_loss
 from sfumato.measurements.group_selection import (
     GaussianThreshold,
     GroupSelection,
@@ -35,11 +35,11 @@ from sfumato.measurements.group_selection import (
     LaplaceThreshold,
 )
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
-from sfumato.measurements.wide import WideIntegers, int64_values
+from sfumato.measurements.int128_array import Int128Array, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_laws import marginals
+from sfumato.noise.k_norm.joint_marginals import marginals
 from sfumato.noise.level_noise import LevelNoises, LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.plan.noisy_statistics import (
@@ -296,7 +296,7 @@ class GroupMeasurement(Spelled):
             words: a source of random words; None for this thread's secure words.
         """
         keys, exact = self._keys_of(batch), self.columns(batch)
-        values: dict[str, WideIntegers] = {}
+        values: dict[str, Int128Array] = {}
         chosen: dict[str, Places] = {}
         totals = None
         noise, laws, steps = self.noise, self.laws, self.steps
@@ -310,7 +310,7 @@ class GroupMeasurement(Spelled):
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
             keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))
             if noisy is not None:
-                values["units"] = WideIntegers.from_int64(noisy[kept])
+                values["units"] = Int128Array.from_int64(noisy[kept])
         trees: dict[str, NoisyTree] = {}
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
@@ -323,7 +323,7 @@ class GroupMeasurement(Spelled):
             for name in statistic.names:
                 if name not in values:
                     numbers = exact[name].flatten() if statistic.entries else exact[name]
-                    column = WideIntegers.from_arrow(numbers)
+                    column = Int128Array.from_arrow(numbers)
                     values[name] = column + laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(steps[name]) for name, value in values.items()}
         for statistic in self.requirements.statistics:
@@ -354,7 +354,7 @@ class GroupMeasurement(Spelled):
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,
-    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers], dict[str, Places]]:
+    ) -> tuple[pa.RecordBatch, dict[str, Int128Array], dict[str, Places]]:
         """Add noise to all numbers of the groups that are shown."""
         names, count = self.names, len(next(iter(exact.values())))
         if not count:
@@ -365,23 +365,23 @@ class GroupMeasurement(Spelled):
             drawn = noise.rounded(words)
         else:
             raise EngineError(f"{count} groups came where noise is for {noise.groups} together")
-        values: dict[str, WideIntegers] = {}
+        values: dict[str, Int128Array] = {}
         if isinstance(self.selection, KNormThreshold):
             noisy = self.selection._with_noise(int64_values(exact["units"]), drawn[0])
             kept = self.selection.keep(noisy)
             keys, drawn = kept_batch(keys, kept), drawn[:, kept]
             exact = {name: kept_rows(column, kept) for name, column in exact.items()}
-            values["units"] = WideIntegers.from_int64(noisy[kept])
+            values["units"] = Int128Array.from_int64(noisy[kept])
         # How far they are beyond a rank is a number of each group too, once places are chosen.
         chosen: dict[str, Places] = {}
-        beyond: dict[str, WideIntegers] = {}
+        beyond: dict[str, Int128Array] = {}
         for choice in self.choices:
             (leaves,) = choice.leaves.names
             chosen[leaves], numbers = choice.draw(exact[leaves], words)
             beyond |= {m.names[0]: own for m, own in zip(choice.margins, numbers, strict=True)}
         for name, row in zip(names, drawn, strict=True):
             if name not in values:
-                number = beyond[name] if name in beyond else WideIntegers.from_arrow(exact[name])
+                number = beyond[name] if name in beyond else Int128Array.from_arrow(exact[name])
                 values[name] = number + row
         return keys, values, chosen
 
@@ -391,15 +391,13 @@ class GroupMeasurement(Spelled):
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,
-    ) -> tuple[dict[str, WideIntegers], Cumulated]:
+    ) -> tuple[dict[str, Int128Array], Cumulated]:
         """Add noise to all numbers of time steps, and to what they add up to."""
         assert self.series is not None
         names = self.names
         if not keys.num_rows:  # of no group, to know the columns
             empty = dict.fromkeys(names, np.zeros(0))
-            return {n: WideIntegers.from_integers([]) for n in names}, Cumulated(
-                empty, {}, *[np.zeros(0)] * 2
-            )
+            return {n: Int128Array.from_integers([]) for n in names}, Cumulated(empty, {}, *[np.zeros(0)] * 2)
         order = self.series.order(keys.columns)
         drawn, (deviations, off) = noise.rounded(words), noise.cumulated
 
@@ -411,7 +409,7 @@ class GroupMeasurement(Spelled):
         values, totals = {}, {}
         half = 1 << FINE >> 1
         for name, fine in zip(names, drawn, strict=True):
-            number = WideIntegers.from_arrow(exact[name])
+            number = Int128Array.from_arrow(exact[name])
             values[name] = number + placed((fine + half) >> FINE)
             total = number.cumulated(order) + placed((np.cumsum(fine, axis=1) + half) >> FINE)
             totals[name] = total.scaled(self.steps[name])
@@ -433,7 +431,7 @@ class GroupMeasurement(Spelled):
         names, drawn = self.names, noise.rounded(words)
         sizes, cells, shown, off = noise.rollup.sizes, {}, {}, {}
         for c, (name, fine, bits) in enumerate(zip(names, drawn, noise.fine, strict=True)):
-            number = WideIntegers.from_arrow(exact[name])
+            number = Int128Array.from_arrow(exact[name])
             levels = [
                 number.added_up(codes, len(own)).finer(bits) + noise.rollup.totals(fine, i)
                 for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))

@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm
-from sfumato.measurements.group_noise import centred_noise
+from sfumato.measurements.correlated_noise import centred_noise
 from sfumato.measurements.group_selection import (
     GaussianThreshold,
     GroupSelection,

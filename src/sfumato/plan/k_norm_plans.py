@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.budget.calibration import threshold_delta
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.measurements.group_noise import K_NORM, k_norm_noise
+from sfumato.measurements.correlated_noise import K_NORM, k_norm_noise
 from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.plan.group_measurement import GroupMeasurement, laws_of
 from sfumato.plan.noise_error import ratio

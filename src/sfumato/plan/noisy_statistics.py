@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
-from sfumato.measurements.wide import int64_values
+from sfumato.measurements.int128_array import int64_values
 from sfumato.noise import Words
 from sfumato.noise.k_norm.marginals import DependentNoises, Marginal
 from sfumato.noise.laws import Floats, Gaussian

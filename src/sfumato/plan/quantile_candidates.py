@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
+from sfumato.measurements.int128_array import Int128Array, float64_values, int64_values
 from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoice, Target, placed
-from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
@@ -155,7 +155,7 @@ class Choice(Spelled):
         ((place, _),) = alone.levels(*placed(counts)).level(0)
         return self.leaves.lattice.decimal(place)
 
-    def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[WideIntegers]]:
+    def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[Int128Array]]:
         """Choose for each group, and count where the places lie.
 
         Args:
@@ -169,10 +169,10 @@ class Choice(Spelled):
             column = self.chosen(column, words)
         places, numbers = column.flatten()
         found = float64_values(places.flatten()).reshape(len(column), len(self.ranks), self.each)
-        exact, each = WideIntegers.from_arrow(numbers.flatten()), len(self.margins)
+        exact, each = Int128Array.from_arrow(numbers.flatten()), len(self.margins)
         aimed = float(self.shift * self.leaves.coordinates[0].step)
         return Places(found, aimed), [
-            WideIntegers(exact.high[i::each], exact.low[i::each]) for i in range(each)
+            Int128Array(exact.high[i::each], exact.low[i::each]) for i in range(each)
         ]
 
     def chosen(self, column: pa.ListArray, words: Words | None = None) -> pa.StructArray:
@@ -193,7 +193,7 @@ class Choice(Spelled):
             found[group], numbers = self._answer(drawn, places[first:last], counts)
             exact += numbers
         values = pa.Array.from_buffers(pa.float64(), found.size, [None, pa.py_buffer(found)])
-        parts = [values, WideIntegers.from_integers(exact).to_arrow()]
+        parts = [values, Int128Array.from_integers(exact).to_arrow()]
         return pa.StructArray.from_arrays([_listed(p, len(column)) for p in parts], ["places", "numbers"])
 
     def of_group(

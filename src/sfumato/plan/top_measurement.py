@@ -17,9 +17,9 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import as_fraction
-from sfumato.exact.directed import exp_bounds
-from sfumato.exact.isolation import isolated
-from sfumato.measurements.candidates import peel, peel_limited
+from sfumato.exact.library_settings import isolated
+from sfumato.exact.outward_rounding import exp_bounds
+from sfumato.measurements.candidate_selection import peel, peel_limited
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.noise import Words
 from sfumato.query.arrow_columns import arrow_column

@@ -18,7 +18,7 @@ from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
-from sfumato.measurements.group_noise import levels_noise, series_noise, tree_noise
+from sfumato.measurements.correlated_noise import levels_noise, series_noise, tree_noise
 from sfumato.noise.level_noise import LevelsGaussian, of_complete, variances
 from sfumato.noise.series_noise import TreeLaplace, inverse
 from sfumato.plan.group_measurement import GroupMeasurement

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.query.engine_protocol import BroughtKeys, Evaluator
 from sfumato.query.tables.table_part import Part

@@ -21,7 +21,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Told
 from sfumato.display.formatting import price
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 from sfumato.files import checked_place, replacing
 from sfumato.plan.plan_description import Described, describe
 from sfumato.release.answer_digest import Answer, ColumnDigest, differences, opened, unique_names

@@ -18,7 +18,7 @@ from scipy.special import betaincinv, gammainccinv, gammaincinv
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
-from sfumato.exact.roots import halve
+from sfumato.exact.root_finding import halve
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.plan.group_measurement import NoisyBatch

@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import ceil, isinf
 from typing import Any
 
-from sfumato.exact.directed import INFINITY, convert, is_finite, nearest, rational
+from sfumato.exact.outward_rounding import INFINITY, convert, is_finite, nearest, rational
 from sfumato.snapping.snapping_parameters import Parameters, guard_bits
 
 # B eta <= 2^-60, and less.

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import ParameterError, shown
 from sfumato.exact import Number, as_fraction, as_fractions, positive, positive_int, round_down, round_up
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.library_settings import Isolated
 from sfumato.framework import (
     AtomDomain,
     ChangeOneDistance,
@@ -28,7 +28,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.noise.laws import floats
-from sfumato.noise.random_bits import Words
+from sfumato.noise.random_words import Words
 from sfumato.snapping.snapping_mechanism import SnappingMechanism
 from sfumato.transformations import clamp, covariance, histogram, impute, mean, variance
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up, whole_number
-from sfumato.exact.directed import convert, exactly, exp_bounds, log_bounds, nearest, to_float
-from sfumato.exact.isolation import Isolated
-from sfumato.exact.roots import first_float, first_whole
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import convert, exactly, exp_bounds, log_bounds, nearest, to_float
+from sfumato.exact.root_finding import first_float, first_whole
 from sfumato.names.suggestions import helpful
 from sfumato.snapping.snapping_parameters import Parameters, derive, largest_epsilon, statistic
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_down, round_up
-from sfumato.exact.isolation import Isolated
+from sfumato.exact.library_settings import Isolated
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
-from sfumato.noise import quantile_table as qt
-from sfumato.noise.random_bits import Words, source_of
-from sfumato.noise.rounding import Buffers, block
-from sfumato.noise.standard import laplace
+from sfumato.noise import standard_laws
+from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.rounded_sampler import Buffers, block
+from sfumato.noise.standard_laws import laplace
 from sfumato.snapping import snapping_law
 from sfumato.snapping.reference_mechanism import Reference
 from sfumato.snapping.rounding_lattice import Lattice
@@ -52,7 +52,7 @@ class FastPath:
 
     def _margin(self, scale: Fraction) -> Fraction:
         """Bound the distance, in steps, of the computed place from the true one and from the reference's."""
-        found, unit, table = self._found, self._lattice.step, qt.table(laplace)
+        found, unit, table = self._found, self._lattice.step, standard_laws.table(laplace)
         ends = (found.lower, found.upper)
         moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))
         lost = abs(found.center - Fraction(self._center) - Fraction(self._rest))
@@ -68,7 +68,7 @@ class FastPath:
         out = np.empty(len(values))
         buffers = _Buffers(min(block, len(values)))
         undecided: list[tuple[int, int]] = []
-        table = qt.table(laplace)
+        table = standard_laws.table(laplace)
         with np.errstate(invalid="ignore"):
             for start in range(0, len(values), block):
                 part = out[start : start + block]

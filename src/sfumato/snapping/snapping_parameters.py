@@ -12,7 +12,7 @@ from fractions import Fraction
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, shown
 from sfumato.exact import as_fraction, positive, round_up
-from sfumato.exact.directed import log_bounds, round_bits
+from sfumato.exact.outward_rounding import log_bounds, round_bits
 
 least_precision = 118
 most_precision = 2048

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fractions, positive, whole_number
-from sfumato.exact.directed import log_tail
-from sfumato.exact.isolation import Isolated
-from sfumato.exact.roots import first_whole_near
+from sfumato.exact.library_settings import Isolated
+from sfumato.exact.outward_rounding import log_tail
+from sfumato.exact.root_finding import first_whole_near
 
 Floats = NDArray[np.float64]
 _LN10 = math.log(10)

@@ -246,7 +246,7 @@ def _reason(text: object, name: str) -> None:
 
 def _taken() -> int:
     """Return how often fresh random words were taken; imports nothing."""
-    words = sys.modules.get("sfumato.noise.random_bits")
+    words = sys.modules.get("sfumato.noise.random_words")
     return words.SecureWords.takes if hasattr(words, "SecureWords") else 0  # type: ignore[union-attr]
 
 

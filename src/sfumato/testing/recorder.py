@@ -25,7 +25,7 @@ from sfumato.testing.flakiness import require_test
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.noise.random_bits import Words64
+    from sfumato.noise.random_words import Words64
     from sfumato.plan.group_measurement import GroupMeasurement, Noise
     from sfumato.plan.plan import Plan
     from sfumato.release.release import Release

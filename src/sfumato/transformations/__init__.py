@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     )
     from sfumato.transformations.grid import Grid, ValueGrid
     from sfumato.transformations.quantile_lattice import Lattice
-    from sfumato.transformations.records.record_columns import cast, clamp, column, impute
-    from sfumato.transformations.records.record_sums import (
+    from sfumato.transformations.record_columns import cast, clamp, column, impute
+    from sfumato.transformations.record_sums import (
         bounded_sum,
         count,
         count_by_categories,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from sfumato.transformations.statistics.cross_moments import Axis, CrossMoments
     from sfumato.transformations.statistics.distinct_values import DistinctMatched, DistinctShared
     from sfumato.transformations.statistics.moments import Moments
-    from sfumato.transformations.statistics.per_group import body_in_all, cone_of, per_group
     from sfumato.transformations.statistics.quantile_counts import Leaves, Margin, QuantileTree
     from sfumato.transformations.statistics.rows_in_bins import (
         Edges,
@@ -46,11 +45,18 @@ if TYPE_CHECKING:
         WeightsInBins,
         YesInStrata,
     )
-    from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
+    from sfumato.transformations.statistics.statistic import (
+        Coordinate,
+        Role,
+        Statistic,
+        body_in_all,
+        cone_of,
+        per_group,
+    )
     from sfumato.transformations.statistics.unit_sum import UnitSum
     from sfumato.transformations.statistics.vector_sum import VectorCount, VectorSum
     from sfumato.transformations.statistics.weighted_sum import WeightedSum, WeightGrid
-    from sfumato.transformations.stratified import (
+    from sfumato.transformations.stratified_design import (
         make_lipschitz_sized_proportion_ci_mean,
         make_lipschitz_sized_proportion_ci_variance,
         stratum_sums,
@@ -115,24 +121,22 @@ _HOMES = {
     "framework": "Ball Norm Row",
     "transformations.grid": "Grid ValueGrid",
     "transformations.quantile_lattice": "Lattice",
-    "transformations.records.record_columns": "cast clamp column impute",
-    "transformations.records.record_sums": "bounded_sum count count_by_categories covariance histogram mean "
-    "variance",
+    "transformations.record_columns": "cast clamp column impute",
+    "transformations.record_sums": "bounded_sum count count_by_categories covariance histogram mean variance",
     "transformations.contribution_bounding": "bound_groups bound_rows bound_total_rows scale_groups",
     "transformations.statistics.count": "Count CountUnits",
     "transformations.statistics.cross_moments": "Axis CrossMoments",
     "transformations.statistics.distinct_values": "DistinctMatched DistinctShared",
     "transformations.statistics.moments": "Moments",
-    "transformations.statistics.per_group": "body_in_all cone_of per_group",
     "transformations.statistics.quantile_counts": "Leaves Margin QuantileTree",
     "transformations.statistics.rows_in_bins": (
         "Edges Listed RowsInBins UnitsInBins WeightsInBins YesInStrata"
     ),
-    "transformations.statistics.statistic": "Coordinate Role Statistic",
+    "transformations.statistics.statistic": "Coordinate Role Statistic body_in_all cone_of per_group",
     "transformations.statistics.unit_sum": "UnitSum",
     "transformations.statistics.vector_sum": "VectorCount VectorSum",
     "transformations.statistics.weighted_sum": "WeightedSum WeightGrid",
-    "transformations.stratified": (
+    "transformations.stratified_design": (
         "make_lipschitz_sized_proportion_ci_mean make_lipschitz_sized_proportion_ci_variance stratum_sums"
     ),
 }

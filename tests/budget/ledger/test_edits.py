@@ -20,7 +20,7 @@ from sfumato.budget import Loss
 from sfumato.budget.ledger import journal_lines as chain
 from sfumato.cli.main import app
 from sfumato.errors import BudgetError, EngineError, SfumatoError
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 
 DOCS = Path(__file__).parents[3] / "docs"
 TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")

@@ -25,7 +25,7 @@ from sfumato.noise.k_norm import (
     cones,
     sampling,
 )
-from sfumato.noise.k_norm.joint_laws import marginals
+from sfumato.noise.k_norm.joint_marginals import marginals
 
 from . import reference
 

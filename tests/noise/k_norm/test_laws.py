@@ -19,7 +19,7 @@ from sfumato.errors import ParameterError
 from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_laws import _mean_squares, joint, marginals, rule, tail
+from sfumato.noise.k_norm.joint_marginals import _mean_squares, joint, marginals, rule, tail
 from sfumato.noise.k_norm.marginals import DependentNoises, ErlangMixture, separate
 
 ONE = (F(1),) * 5
@@ -143,12 +143,12 @@ def test_deviations_are_those_of_the_table(m, groups, table):
 @pytest.mark.parametrize("m", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("groups", [12, *(pytest.param(g, marks=pytest.mark.long) for g in (1, 300))])
 def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
-    from sfumato.noise.k_norm import joint_laws
+    from sfumato.noise.k_norm import joint_marginals
 
-    rule, found = joint_laws.rule, []
+    rule, found = joint_marginals.rule, []
     for factor in (1, 2):
-        monkeypatch.setattr(joint_laws, "rule", lambda n, factor=factor: rule(n * factor))
-        joint_laws._of_share.cache_clear()
+        monkeypatch.setattr(joint_marginals, "rule", lambda n, factor=factor: rule(n * factor))
+        joint_marginals._of_share.cache_clear()
         for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
             found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
     one, other = np.array(found).reshape(2, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.noise.k_norm.joint_laws import Pieces
+from sfumato.noise.k_norm.joint_marginals import Pieces
 
 
 def test_a_step_is_found_between_smooth_parts():

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from sfumato.errors import ParameterError
-from sfumato.exact.enclosures import Enclosure, is_less
+from sfumato.exact.outward_rounding import Enclosure, is_less
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise
 from sfumato.noise.k_norm import sampling as radii_module

@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.measurements import candidates
+from sfumato.measurements import candidate_selection
 from sfumato.noise import SeededWords
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.release.top_release import TopRelease
@@ -92,9 +92,9 @@ DEFECTS = {
         "_numbers",
         lambda draw, exact, noise: pa.array([*exact[1:], exact[0]]),
     ),
-    "a rate of a ten-thousandth": (candidates, "_cumulative", lambda *given: flat(given)),
+    "a rate of a ten-thousandth": (candidate_selection, "_cumulative", lambda *given: flat(given)),
 }
-right = candidates._cumulative
+right = candidate_selection._cumulative
 
 
 def flat(given):

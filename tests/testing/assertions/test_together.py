@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.errors import RefusalError
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_laws import marginals, upper_tail
+from sfumato.noise.k_norm.joint_marginals import marginals, upper_tail
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
 from sfumato.testing.assertions import noise_spread as together
 from sfumato.testing.assertions.noise_spread import KNormLaw

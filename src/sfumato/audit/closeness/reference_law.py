@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.exact.roots import halve
+from sfumato.exact.root_finding import halve
 from sfumato.noise import Gaussian, Law
-from sfumato.noise.rounding import largest_scale
+from sfumato.noise.rounded_sampler import largest_scale
 
 Floats = NDArray[np.float64]
 Cdf = Callable[[Any], Any]

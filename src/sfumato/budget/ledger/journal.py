@@ -17,7 +17,7 @@ from sfumato.budget.ledger.journal_verify import Verified, differences, head_of
 from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import one_of, positive_int
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 
 if TYPE_CHECKING:
     from sfumato.budget.ledger.ledger import Ledger

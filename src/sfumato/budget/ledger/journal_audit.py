@@ -19,7 +19,7 @@ from sfumato.budget.ledger.journal_lines import Line
 from sfumato.budget.ledger.journal_verify import listed
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 
 # A text of SQL, a name in quotes, a number, a name. DuckDB has written them, so that there is one spelling.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[^\W\d]\w*")

@@ -15,7 +15,7 @@ from sfumato.budget.ledger.book import Kept, called, cap_cells
 from sfumato.budget.ledger.entries import damaged
 from sfumato.budget.ledger.ledger_tables import ENTRIES, JOURNAL, LEDGER
 from sfumato.dataclass import dataclass
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 
 # What a line tells of, in the order in which it may come for one question.
 KINDS = ("cap", "asked", "refused", "answered", "failed", "handed", "repeated", "published", "data")

@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from sfumato.budget.ledger.entries import damaged
 from sfumato.errors import EngineError
-from sfumato.exact.rationals import canonical_bytes
+from sfumato.exact.parameters import canonical_bytes
 
 VERSION = 2
 _Number = BigInteger().with_variant(Integer, "sqlite")

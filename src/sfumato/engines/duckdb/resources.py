@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.exact.rationals import positive_int
+from sfumato.exact.parameters import positive_int
 
 # Of the machine's memory, or the container's, where nobody says otherwise: DuckDB's own share.
 SHARE = Fraction(4, 5)

@@ -41,7 +41,7 @@ from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memor
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.source_reader import batches, cause
 from sfumato.errors import EngineError, QueryError, in_own_words
-from sfumato.measurements.wide import int64_values
+from sfumato.measurements.int128_array import int64_values
 from sfumato.ownership import process
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, nearest, shown
 from sfumato.exact import as_fraction
-from sfumato.measurements.wide import WideIntegers
+from sfumato.measurements.int128_array import Int128Array
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.laws import Floats
@@ -373,7 +373,7 @@ def _in_one_cell(column: pa.Array, totals: Totals) -> pa.Array:
 def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
     """Return numbers without noise, of one group."""
     return {
-        c.name: WideIntegers.from_arrow(columns[c.name][:1]).scaled(c.step)
+        c.name: Int128Array.from_arrow(columns[c.name][:1]).scaled(c.step)
         for s in plan.requirements.statistics
         if not s.listed
         for c in s.coordinates

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.exact import positive_int, whole_number
-from sfumato.exact.enclosures import Enclosure
+from sfumato.exact.outward_rounding import Enclosure
 from sfumato.noise.k_norm.cones import Cone, unit_roundoff
 from sfumato.noise.k_norm.sampling import (
     Approximation,
@@ -29,10 +29,9 @@ from sfumato.noise.k_norm.sampling import (
     radii,
 )
 from sfumato.noise.laws import Floats
-from sfumato.noise.quantile_table import QuantileTable, table
-from sfumato.noise.random_bits import Words, source_of
-from sfumato.noise.rounding import Buffers
-from sfumato.noise.standard import laplace
+from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.rounded_sampler import Buffers
+from sfumato.noise.standard_laws import QuantileTable, laplace, table
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.exact.enclosures import Enclosure
+from sfumato.exact.outward_rounding import Enclosure
 from sfumato.noise.laws import Floats
 
 unit_roundoff: float = 2.0**-53

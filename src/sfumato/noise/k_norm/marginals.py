@@ -17,8 +17,8 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.exact.directed import exp_bounds, log2
-from sfumato.exact.roots import crossing, first_whole, first_whole_near
+from sfumato.exact.outward_rounding import exp_bounds, log2
+from sfumato.exact.root_finding import crossing, first_whole, first_whole_near
 from sfumato.noise.k_norm.cone_noise import SeparateNoise
 from sfumato.noise.laws import Floats, Scalar, Values, each
 from sfumato.noise.noise_sums import Noises
@@ -276,7 +276,7 @@ class DependentSum:
 
     >>> from fractions import Fraction
     >>> from sfumato.noise.k_norm import Cone, SeparateNoise
-    >>> from sfumato.noise.k_norm.joint_laws import marginals
+    >>> from sfumato.noise.k_norm.joint_marginals import marginals
     >>> n, s = marginals(SeparateNoise(Cone(1), (Fraction(1), Fraction(30))))
     >>> DependentSum([(1.0, n)]).tolerance(5), round(DependentSum([(1.0, s), (2.0, n)]).tolerance(5), 1)
     (14.0, 435.6)

@@ -21,7 +21,7 @@ from sfumato.query.aggregates.estimate import Estimate, linear_interval
 from sfumato.query.aggregates.histograms import MOST_BINS, InBins, value_counts
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Grid, YesInStrata
-from sfumato.transformations.stratified import StratifiedDesign
+from sfumato.transformations.stratified_design import StratifiedDesign
 
 if TYPE_CHECKING:
     from sfumato.measurements.stratified_survey import ProportionLimits

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.exact.isolation import isolated
+from sfumato.exact.library_settings import isolated
 from sfumato.noise import Law
 from sfumato.noise.k_norm.marginals import Marginal
 from sfumato.testing.assertions.compared_values import (

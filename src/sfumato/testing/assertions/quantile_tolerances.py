@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.exact.roots import first_whole
+from sfumato.exact.root_finding import first_whole
 from sfumato.noise import Words
 from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
 from sfumato.plan.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree

@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
-from sfumato.exact.isolation import isolated
+from sfumato.exact.library_settings import isolated
 from sfumato.noise import Law
 from sfumato.testing.tolerances.log_integrals import Floats, Groups, graded, log_integrals, roundoff
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, at_least_0, one_of, positive, positive_int, round_down, round_up
-from sfumato.exact.directed import nearest, to_float
-from sfumato.exact.isolation import isolated
+from sfumato.exact.library_settings import isolated
+from sfumato.exact.outward_rounding import nearest, to_float
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.noise.laws import power_of_ten, working_bits
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
-from sfumato.exact.directed import log_tail
+from sfumato.exact.outward_rounding import log_tail
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.tolerances.log_integrals import Floats, log_difference, roundoff
 

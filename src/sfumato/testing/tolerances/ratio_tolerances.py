@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
-from sfumato.exact.roots import close
+from sfumato.exact.root_finding import close
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.tolerances.ratio_noises import Event, ties
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
-from sfumato.framework.bodies import weighted
+from sfumato.framework.contribution_bodies import weighted
 from sfumato.sql_text import identifier
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down

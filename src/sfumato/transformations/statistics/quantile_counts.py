@@ -23,7 +23,7 @@ from sfumato.framework import (
     Segment,
     Transformation,
 )
-from sfumato.framework.bodies import SimplexBody
+from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.sql_text import double
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, scaled_counts

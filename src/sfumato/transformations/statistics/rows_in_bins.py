@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body
-from sfumato.framework.bodies import SimplexBody
+from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.sql_text import double, literal
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, has_value, scaled_counts, scaled_down

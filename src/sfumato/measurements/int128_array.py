@@ -20,7 +20,7 @@ def int64_values(column: pa.Array) -> NDArray[np.int64]:
     loads more of pyarrow; here it only raises, where a number has more than 64 bits.
     """
     if pa.types.is_decimal128(column.type) and not column.type.scale:
-        words = WideIntegers.from_arrow(column)
+        words = Int128Array.from_arrow(column)
         low = np.ascontiguousarray(words.low).view(np.int64)
         if (words.high == low >> 63).all():
             return low
@@ -38,7 +38,7 @@ def float64_values(column: pa.Array) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, repr=False)
-class WideIntegers:
+class Int128Array:
     """A column of two's-complement 128-bit integers, as high and low words.
 
     Noise is added here, in integers, before anything is turned into a float: what leaves is a
@@ -46,17 +46,17 @@ class WideIntegers:
 
     >>> import numpy as np
     >>> import pyarrow as pa
-    >>> column = WideIntegers.from_arrow(pa.array([2**62, -1], pa.int64()))
+    >>> column = Int128Array.from_arrow(pa.array([2**62, -1], pa.int64()))
     >>> (column + np.array([2**62, 1])).scaled(Fraction(1)).tolist()
     [9.223372036854776e+18, 0.0]
-    >>> minutes = WideIntegers.from_int64(np.array([90, 45, 30]))
+    >>> minutes = Int128Array.from_int64(np.array([90, 45, 30]))
     >>> minutes.cumulated(np.array([[0, 1, 2]])).scaled(Fraction(1)).tolist()
     [90.0, 135.0, 165.0]
     >>> minutes.added_up(np.array([0, 1, 0]), count=2).scaled(Fraction(1)).tolist()
     [120.0, 45.0]
     >>> minutes.finer(bits=3).scaled(Fraction(1, 8)).tolist()  # the same numbers, in eighths
     [90.0, 45.0, 30.0]
-    >>> WideIntegers.from_integers([2**100]).to_arrow()[0].as_py() == 2**100
+    >>> Int128Array.from_integers([2**100]).to_arrow()[0].as_py() == 2**100
     True
     """
 
@@ -64,7 +64,7 @@ class WideIntegers:
     low: NDArray[np.uint64]
 
     @classmethod
-    def from_arrow(cls, column: pa.Array) -> WideIntegers:
+    def from_arrow(cls, column: pa.Array) -> Int128Array:
         """Read int64 or decimal128(38, 0) without nulls.
 
         Args:
@@ -81,7 +81,7 @@ class WideIntegers:
         return cls.from_int64(int64_values(column))
 
     @classmethod
-    def from_int64(cls, values: NDArray[np.int64]) -> WideIntegers:
+    def from_int64(cls, values: NDArray[np.int64]) -> Int128Array:
         """Widen 64-bit integers.
 
         Args:
@@ -92,7 +92,7 @@ class WideIntegers:
         return cls(values >> 63, values.view(np.uint64))
 
     @classmethod
-    def from_integers(cls, values: Sequence[int]) -> WideIntegers:
+    def from_integers(cls, values: Sequence[int]) -> Int128Array:
         """Take Python's integers, of at most 128 bits with their signs.
 
         Args:
@@ -115,13 +115,13 @@ class WideIntegers:
     def __len__(self) -> int:
         return len(self.low)
 
-    def __add__(self, noise: NDArray[np.int64]) -> WideIntegers:
+    def __add__(self, noise: NDArray[np.int64]) -> Int128Array:
         added = noise.view(np.uint64)
         low = self.low + added
         carry = (low < added).astype(np.int64)
-        return WideIntegers(self.high + (noise >> 63) + carry, low)
+        return Int128Array(self.high + (noise >> 63) + carry, low)
 
-    def cumulated(self, order: NDArray[np.int64]) -> WideIntegers:
+    def cumulated(self, order: NDArray[np.int64]) -> Int128Array:
         """Return for each number the total of those up to it.
 
         Args:
@@ -133,7 +133,7 @@ class WideIntegers:
                 values[place] = total
         return self.from_integers(values)
 
-    def added_up(self, codes: NDArray[np.int64], count: int) -> WideIntegers:
+    def added_up(self, codes: NDArray[np.int64], count: int) -> Int128Array:
         """Return so many totals, of which each number is part of the one that its code says.
 
         Args:
@@ -143,13 +143,13 @@ class WideIntegers:
         if count == len(self):
             order = np.empty(count, np.int64)
             order[codes] = np.arange(count)
-            return WideIntegers(self.high[order], self.low[order])
+            return Int128Array(self.high[order], self.low[order])
         found = [0] * count
         for code, high, low in zip(codes.tolist(), self.high.tolist(), self.low.tolist(), strict=True):
             found[code] += (high << 64) + low
         return self.from_integers(found)
 
-    def finer(self, bits: int) -> WideIntegers:
+    def finer(self, bits: int) -> Int128Array:
         """Return the same numbers in steps of 2^-bits, from 0 to 63.
 
         Args:
@@ -158,7 +158,7 @@ class WideIntegers:
         if not bits:
             return self
         high = (self.high << bits) | (self.low >> np.uint64(64 - bits)).view(np.int64)
-        return WideIntegers(high, self.low << np.uint64(bits))
+        return Int128Array(high, self.low << np.uint64(bits))
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
         """Return the integers times a power of two, as float64.

@@ -21,7 +21,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.names.suggestions import helpful
-from sfumato.transformations.records.record_space import (
+from sfumato.transformations.record_columns import (
     ADD_REMOVE,
     Bounds,
     Kind,

@@ -1,7 +1,7 @@
 """Draws of a real law, rounded to the nearest integer as if they had been drawn with infinite precision.
 
 A draw is a stream of random bits: a sign, and U in (0, 1) bit by bit; it stands for the real number
-sign * scale * Q(U). Its first word alone decides nearly every draw, by `quantile_table`: where the
+sign * scale * Q(U). Its first word alone decides nearly every draw, by a `QuantileTable`: where the
 approximation lies farther from a half-integer than its proven error, rounding it is rounding the truth.
 Any other draw is settled exactly, by comparing U with the tail at half-integers in interval arithmetic,
 taking more words as long as a half-integer lies inside the interval of U. Whether and how many more words
@@ -10,6 +10,7 @@ are taken is a matter of the words, not of the path: the answer never depends on
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import isnan
@@ -18,14 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_down
-from sfumato.noise import quantile_table as qt
-from sfumato.noise.random_bits import Words
-from sfumato.noise.standard import ExactDraws, Standard, largest_integer
+from sfumato.exact.outward_rounding import directed, nearest, rational
+from sfumato.noise import standard_laws
+from sfumato.noise.random_words import Words
+from sfumato.noise.standard_laws import Standard
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 largest_scale = 2**57
+largest_integer = 2**63 - 1
+_guess_bits = 128
 
 # 0.8 MB of words and buffers for a block: within the second-level cache of a core, and long enough that
 # NumPy's cost of a call is small.
@@ -52,7 +56,7 @@ class Sampler:
     @cached_property
     def margin(self) -> Fraction:
         """The proven error of the fast path's approximation, in units of the grid."""
-        return qt.table(self.standard).margin(self.scale)
+        return standard_laws.table(self.standard).margin(self.scale)
 
     @cached_property
     def _reach(self) -> float:
@@ -68,7 +72,7 @@ class Sampler:
             self._before_table -= count
             return self._exactly(words.take(count).view(np.int64), words)
         out = np.empty(count, np.int64)
-        table = qt.table(self.standard)
+        table = standard_laws.table(self.standard)
         buffers = Buffers(min(block, count))
         undecided: list[tuple[int, int, float]] = []
         # A NaN is a draw without a row, which the exact path overwrites.
@@ -99,19 +103,19 @@ class Buffers:
         self._room = np.empty((5, size))
         self._near = np.empty(size, np.bool_)
 
-    def magnitudes(self, standard: Standard, table: qt.QuantileTable, words: Integers) -> Floats:
+    def magnitudes(self, standard: Standard, table: standard_laws.QuantileTable, words: Integers) -> Floats:
         """Approximate Q(U) of each word; what is returned is overwritten by the next call."""
         size = len(words)
         given, place, value, r, sum_ = (row[:size] for row in self._room)
         np.copyto(given, words)
         given_bits, row, r_bits = (a.view(np.int64) for a in (given, place, r))
-        np.right_shift(given_bits, qt.row_shift, out=row)
-        np.bitwise_and(row, qt.row_mask, out=row)
+        np.right_shift(given_bits, standard_laws.row_shift, out=row)
+        np.bitwise_and(row, standard_laws.row_mask, out=row)
         np.take(table.value, row, out=value, mode="clip")
         np.take(table.slope, row, out=sum_, mode="clip")
-        np.bitwise_and(given_bits, qt.place_mask, out=r_bits)
-        np.bitwise_or(r_bits, qt.one_bits, out=r_bits)
-        np.subtract(r, qt.place_centre, out=r)
+        np.bitwise_and(given_bits, standard_laws.place_mask, out=r_bits)
+        np.bitwise_or(r_bits, standard_laws.one_bits, out=r_bits)
+        np.subtract(r, standard_laws.place_centre, out=r)
         np.multiply(r, sum_, out=r)
         # z + r (1 + r (P_2 / 2 + r P_3 / 6)), where P_2 = c and P_3 = c' + 2 c^2.
         if len(standard.curvature) == 1:
@@ -152,3 +156,80 @@ class Buffers:
 def sampler(standard: Standard, scale: Fraction) -> Sampler:
     """Return the sampler, prepared once."""
     return Sampler(standard, scale)
+
+
+class ExactDraws:
+    """Draws of round(scale * Z) that are settled by comparisons of U with the tail.
+
+    Args:
+        standard: the law of Z.
+        scale: in units of the grid.
+    """
+
+    def __init__(self, standard: Standard, scale: Fraction) -> None:
+        self._standard, self._scale = standard, scale
+
+    def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
+        """Return a draw for each first word; further words are taken in the order of the draws."""
+        return [self.settle(word, 0, largest_integer, more) for word in first]
+
+    def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
+        """Return the draw whose first word, read as signed, is `word`, exactly.
+
+        Args:
+            word: the first word.
+            low, high: integers between which its magnitude is known to lie.
+            more: gives a further word.
+        """
+        # U lies between prefix and prefix + 1, times 2^-bits.
+        prefix, bits = (~word if word < 0 else word), 63
+        while True:
+            low, high = self._narrow(prefix, bits, low, high)
+            if low == high:
+                return -low if word < 0 else low
+            prefix, bits = prefix << 64 | more(), bits + 64
+
+    def _narrow(self, prefix: int, bits: int, low: int, high: int) -> tuple[int, int]:
+        """Narrow the bounds of the magnitude until they meet, or a half-integer lies inside U's interval."""
+        # From a good guess, two comparisons do; each wrong step costs one more.
+        middle = low if high - low == 1 else self._guess(prefix, bits)
+        while low < high:
+            middle = min(max(middle, low), high - 1)
+            side = self._side(prefix, bits, middle)
+            if side == 0:
+                break
+            if side > 0:
+                high, middle = middle, middle - 1
+            else:
+                low, middle = middle + 1, middle + 1
+        return low, high
+
+    def _guess(self, prefix: int, bits: int) -> int:
+        """Return the rounded quantile of the middle of U's interval, nearly always rightly."""
+        # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
+        context = nearest(_guess_bits)
+        outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
+        z = self._standard.quantile(outside, context.sub(1, outside), _guess_bits)
+        x = context.mul(z, context.div(self._scale.numerator, self._scale.denominator))
+        return int(context.rint(x)) if x < largest_integer else largest_integer
+
+    def _side(self, prefix: int, bits: int, middle: int) -> int:
+        """Say on which side of T((middle + 1/2) / scale) all of U's interval lies.
+
+        Returns:
+            1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.
+        """
+        y = rational((2 * middle + 1) * self._scale.denominator, 2 * self._scale.numerator)
+        precision = bits + 9
+        while True:
+            down, up = directed(2 * precision)  # wide enough for the shift to be exact
+            low, high = self._standard.tail_absolute(y, precision)
+            low, high = down.mul_2exp(low, bits), up.mul_2exp(high, bits)
+            if high <= prefix:
+                return 1
+            if low >= prefix + 1:
+                return -1
+            # The tail is transcendental, thus neither end of U's interval, and some precision tells.
+            if low >= prefix and high <= prefix + 1:
+                return 0
+            precision *= 2

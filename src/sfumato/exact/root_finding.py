@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.exact.directed import log2
+from sfumato.exact.outward_rounding import log2
 
 _MORE = 8  # evaluations than halving would need, where lines say nothing
 STEEP = 64.0  # a binary logarithm beyond this says nothing of the slope

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive, positive_int
-from sfumato.exact.directed import convert, directed, exactly, exp_bounds
+from sfumato.exact.outward_rounding import convert, directed, exactly, exp_bounds
 from sfumato.framework import (
     ApproximateDP,
     AtomDomain,
@@ -36,7 +36,7 @@ from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.independent_noise import is_exact
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Words, bernoulli_each
-from sfumato.noise.random_bits import Enclosures, pick, source_of
+from sfumato.noise.random_words import Enclosures, pick, source_of
 
 
 def exp_minus(x: Fraction) -> Enclosures:

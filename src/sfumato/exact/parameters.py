@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
+from sfumato.exact.outward_rounding import round_up
 
 _expected = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
 _LARGEST_EXPONENT = 10_000
@@ -245,72 +245,6 @@ def positive_int(value: object, name: str) -> int:
     3
     """
     return whole_number(value, name, 1)
-
-
-def round_up(number: Fraction) -> float:
-    """Return the smallest float that is not below `number`.
-
-    Args:
-        number: an exact number.
-
-    >>> round_up(Fraction(1, 3)) > Fraction(1, 3) >= round_down(Fraction(1, 3))
-    True
-    """
-    nearest = _to_float(number)
-    return nearest if math.isinf(nearest) or nearest >= number else math.nextafter(nearest, math.inf)
-
-
-def round_down(number: Fraction) -> float:
-    """Return the largest float that is not above `number`.
-
-    Args:
-        number: an exact number.
-
-    >>> round_down(Fraction(1, 10)) < Fraction(1, 10)
-    True
-    """
-    return 0.0 - round_up(-number)
-
-
-def root_up(square: Fraction) -> Fraction:
-    """Return a rational that is not below the root of `square` >= 0, and at most 2^-128 above, relatively.
-
-    Args:
-        square: an exact number of at least 0.
-
-    >>> root_up(Fraction(9, 4)) == Fraction(3, 2), root_up(Fraction(2)) ** 2 > 2
-    (True, True)
-    """
-    return _root(square, 1)
-
-
-def root_down(square: Fraction) -> Fraction:
-    """Return a rational that is not above the root of `square` >= 0, and at most 2^-128 below, relatively.
-
-    Args:
-        square: an exact number of at least 0.
-
-    >>> root_down(Fraction(9, 4)) == Fraction(3, 2), root_down(Fraction(2)) ** 2 < 2
-    (True, True)
-    """
-    return _root(square, 0)
-
-
-def _root(square: Fraction, up: int) -> Fraction:
-    whole = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    if whole * whole == square:
-        return whole
-    size = square.numerator.bit_length() - square.denominator.bit_length()
-    shift = 130 - size // 2
-    scaled = square * Fraction(4) ** shift
-    return Fraction(math.isqrt(scaled.numerator // scaled.denominator) + up) / Fraction(2) ** shift
-
-
-def _to_float(number: Fraction) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -float.fromhex("0x1.fffffffffffffp+1023")
 
 
 def canonical_bytes(content: Mapping[str, Any]) -> bytes:

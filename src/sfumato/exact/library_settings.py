@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from sfumato.exact.directed import default_context
+from sfumato.exact.outward_rounding import default_context
 
 F = TypeVar("F", bound=Callable[..., Any])
 

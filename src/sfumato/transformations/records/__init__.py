@@ -1,1 +1,0 @@
-"""Transformations of single records: vectors of values in; vectors and exact numbers out."""
