@@ -35,7 +35,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, SfumatoError, in_own_words
 from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
 from sfumato.measurements import convert, laplace, stratified_estimate

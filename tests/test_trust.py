@@ -92,9 +92,9 @@ _WHOLE = {
     "release/release.py": {"_drawn"},
     "release/top_release.py": {"_draw"},
     "engines/duckdb/stages.py": {"partials", "reached", "totals", "collected", "joined_totals", "merged"},
-    "engines/work.py": {"noisy", "gathered", "together"},
-    "engines/beam/planned_release.py": {"process", "finish_bundle", "add_input", "extract_output", "_drawn"},
-    "engines/beam/elements.py": {"process", "finish_bundle"},
+    "engines/worker_noise.py": {"noisy", "gathered", "together"},
+    "engines/beam/beam_release.py": {"process", "finish_bundle", "add_input", "extract_output", "_drawn"},
+    "engines/beam/beam_elements.py": {"process", "finish_bundle"},
 }
 
 

@@ -170,10 +170,9 @@ BASE = (
             "engines/duckdb/bounding_sql.py",
             "transformations/row_sql.py",
             "engines/duckdb/contribution_limits.py",
-            "engines/duckdb/scaled.py",
             "engines/duckdb/ordering.py",
             "engines/duckdb/distinct_values.py",
-            "engines/duckdb/few_pairs.py",
+            "engines/duckdb/sparse_matching.py",
             "engines/duckdb/public_keys.py",
             "sql_text.py",
             "query/sizes.py",
@@ -192,7 +191,7 @@ BASE = (
         (
             "engines/duckdb/expressions/*.py",
             "engines/duckdb/row_steps.py",
-            "engines/duckdb/harmless.py",
+            "engines/duckdb/sanitized_columns.py",
             "dialect/syntax_tree.py",
             "dialect/tokens.py",
             "dialect/overloads.py",
@@ -217,7 +216,6 @@ BASE = (
             "engines/duckdb/arrow_sources.py",
             "engines/duckdb/parquet.py",
             "engines/duckdb/resources.py",
-            "engines/duckdb/paths.py",
             "errors.py",
         ),
         (
@@ -240,8 +238,8 @@ BASE = (
             "engines/duckdb/combined_rows.py",
             "engines/duckdb/shaped.py",
             "engines/duckdb/unit_aggregates.py",
-            "engines/duckdb/composite.py",
-            "engines/duckdb/post_processing.py",
+            "engines/duckdb/composite_units.py",
+            "engines/duckdb/post_processing_sql.py",
         ),
         (
             "tests/engines/test_combined.py",
@@ -256,7 +254,7 @@ BASE = (
         "as for rows",
         (
             "engines/duckdb/text_files.py",
-            "engines/duckdb/lines.py",
+            "engines/duckdb/text_lines.py",
             "engines/duckdb/column_types.py",
         ),
         ("tests/engines/test_text_files.py", "tests/engines/test_hostile_files.py"),
@@ -265,7 +263,7 @@ BASE = (
         "Databases, addresses",
         "rows of SQLite, PostgreSQL, DuckDB files, and files at an address",
         "as for rows",
-        ("engines/duckdb/databases.py", "engines/duckdb/addresses.py"),
+        ("engines/duckdb/databases.py", "engines/duckdb/file_paths.py"),
         ("tests/engines/test_databases.py", "tests/engines/test_addresses.py"),
     ),
     Part(
@@ -275,9 +273,9 @@ BASE = (
         (
             "engines/duckdb/stages.py",
             "engines/duckdb/combined_stages.py",
-            "engines/distributed.py",
-            "engines/work.py",
-            "engines/secret.py",
+            "engines/distributed_engine.py",
+            "engines/worker_noise.py",
+            "engines/worker_secret.py",
         ),
         (
             "tests/engines/test_work.py",
@@ -297,8 +295,8 @@ BASE = (
         "Beam",
         "each shard comes to one task, whole; no element stops another; a release is drawn once",
         (
-            "engines/beam/planned_release.py",
-            "engines/beam/elements.py",
+            "engines/beam/beam_release.py",
+            "engines/beam/beam_elements.py",
             "engines/beam/beam_rows.py",
             "engines/beam/beam_engine.py",
         ),
@@ -406,7 +404,6 @@ APART = (
             "engines/question_check.py",
             "engines/catalog_check.py",
             "engines/duckdb/analysis_sql.py",
-            "engines/duckdb/restricted.py",
         ),
     ),
     Apart(

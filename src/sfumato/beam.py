@@ -5,9 +5,9 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 
 from typing import TYPE_CHECKING
 
+from sfumato.engines.beam.beam_elements import ToRows
 from sfumato.engines.beam.beam_engine import Release, named
-from sfumato.engines.beam.elements import ToRows
-from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
+from sfumato.engines.worker_secret import CallableSecret, EnvironmentSecret, FileSecret
 from sfumato.names import face
 
 __all__ = [

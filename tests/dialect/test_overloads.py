@@ -15,8 +15,8 @@ from sfumato.dialect.overloads import Overload, catalog, classify, functions
 from sfumato.dialect.syntax_tree import children, descendants, statements, written
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import binding
-from sfumato.engines.duckdb.expressions.judge import judged
-from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
+from sfumato.engines.duckdb.expressions.validation import judged
 from sfumato.errors import QueryError, SqlError
 from sfumato.query.schema import Column, Kind
 

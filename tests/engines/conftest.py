@@ -217,7 +217,7 @@ def spark_frame(rows: pa.Table):
 
 def noisy_parts(work: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The last task of a release, but for outputs: noisy batches themselves."""
-    from sfumato.engines.spark.tasks import _by_shard
+    from sfumato.engines.spark.spark_tasks import _by_shard
 
     for shard, parts in _by_shard(batches):
         for batch in work.noisy(shard, parts):
@@ -236,7 +236,7 @@ class Collected(Release):
     def _draw(self):
         from pyspark import cloudpickle
 
-        from sfumato.engines.spark.tasks import shipped
+        from sfumato.engines.spark.spark_tasks import shipped
 
         cloudpickle.register_pickle_by_value(__import__(noisy_parts.__module__, fromlist=["tests"]))
         task = shipped(noisy_parts, self.work)
@@ -400,7 +400,7 @@ def on_beam(folder: str) -> Opener:
         def parts(self, pipeline, stages: Stages):
             import apache_beam as beam
 
-            from sfumato.engines.beam.planned_release import exact_parts
+            from sfumato.engines.beam.beam_release import exact_parts
 
             paths = {
                 n: table.engine.path for n, table in self.tables.items() if hasattr(table.engine, "path")

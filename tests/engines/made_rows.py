@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb.restricted import PhysicalOrder, Units, rearranged, tables_of
+from sfumato.engines.question_check import PhysicalOrder, Units, rearranged, tables_of
 from sfumato.query.tables.table_part import Part
 
 

@@ -13,7 +13,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb.expressions.total import FORMS
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS
 from sfumato.query.schema import Column, Kind
 
 AWKWARD = {

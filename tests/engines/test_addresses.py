@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import addresses, resources
+from sfumato.engines.duckdb import file_paths, resources
 from sfumato.errors import EngineError
 
 from .stores import S3, Google, Web, served
@@ -104,7 +104,9 @@ def test_a_file_that_did_not_change_is_fetched_once():
 
 def test_copies_are_for_this_user_alone():
     with served(Web, FILES) as (host, _):
-        (copy,) = addresses.fetched(ADDRESSES[Web].format(host, "visits.csv"), ".csv", addresses.Resources())
+        (copy,) = file_paths.fetched(
+            ADDRESSES[Web].format(host, "visits.csv"), ".csv", file_paths.Resources()
+        )
     folder = Path(copy).parent
     assert "/sfumato-spill-" in copy and folder.stat().st_mode & 0o777 == 0o700
 

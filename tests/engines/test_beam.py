@@ -25,9 +25,9 @@ from apache_beam.transforms import window
 
 import sfumato as sf
 from sfumato.beam import Release
-from sfumato.engines.beam import planned_release as release_module
+from sfumato.engines.beam import beam_release as release_module
+from sfumato.engines.beam.beam_release import Joined, SumRows
 from sfumato.engines.beam.beam_rows import Columns, declared
-from sfumato.engines.beam.planned_release import Joined, SumRows
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, RefusalError
 from sfumato.query import sizes
 

@@ -13,8 +13,8 @@ from apache_beam.transforms import window
 
 import sfumato as sf
 from sfumato.beam import ToRows, named
+from sfumato.engines.beam.beam_elements import ReadElements
 from sfumato.engines.beam.beam_rows import Columns
-from sfumato.engines.beam.elements import ReadElements
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.query import sizes
 

@@ -15,9 +15,9 @@ import pytest
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.beam import named
-from sfumato.engines.beam import planned_release as release_module
+from sfumato.engines.beam import beam_release as release_module
 from sfumato.engines.beam.beam_engine import BeamEngine
-from sfumato.engines.beam.planned_release import exact_parts, public_keys
+from sfumato.engines.beam.beam_release import exact_parts, public_keys
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
@@ -363,7 +363,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 def test_keys_that_do_not_fit_are_named(what, run):
     element, says = UNFIT[what]
     keys = BroughtKeys("places", PLACES)
-    from sfumato.engines.beam.elements import ReadKeys
+    from sfumato.engines.beam.beam_elements import ReadKeys
 
     with pytest.raises(Exception, match=says):
         run(lambda pipeline: pipeline | beam.Create(["a", element]) | beam.ParDo(ReadKeys(keys)))

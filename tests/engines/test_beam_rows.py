@@ -17,8 +17,8 @@ import pytest
 import sfumato as sf
 from sfumato.beam import Release
 from sfumato.engines.beam import beam_rows as rows_module
+from sfumato.engines.beam.beam_release import SumRows
 from sfumato.engines.beam.beam_rows import Columns, declared
-from sfumato.engines.beam.planned_release import SumRows
 from sfumato.engines.duckdb import stages as stages_module
 from sfumato.errors import EngineError
 from sfumato.query import sizes

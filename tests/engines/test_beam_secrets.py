@@ -24,7 +24,7 @@ from sfumato.beam import (
     FileSecret,
     Release,
 )
-from sfumato.engines import secret as secret_module
+from sfumato.engines import worker_secret as secret_module
 from sfumato.errors import EngineError, QueryError
 
 pytestmark = pytest.mark.long

@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import sfumato as sf
 from sfumato.beam import EnvironmentSecret, Release, ToRows
-from sfumato.engines.beam import planned_release as release_module
+from sfumato.engines.beam import beam_release as release_module
 
 pytestmark = pytest.mark.long
 

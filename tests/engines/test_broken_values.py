@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import harmless
+from sfumato.engines.duckdb import sanitized_columns
 
 from .tiers import some
 
@@ -85,7 +85,7 @@ def test_one_more_unit_changes_one_where_the_text_is_in_a_struct(missing, tmp_pa
 
 
 def test_what_files_say_of_themselves_would_be_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(harmless, "_STOPPING", ())
+    monkeypatch.setattr(sanitized_columns, "_STOPPING", ())
     question, path = QUESTIONS["IS NULL"], tmp_path / "rows.parquet"
     before, after = (counted(path, 3 * SIZE, nulls, 0, "text", question) for nulls in (0, 1))
     assert after - before > 1
@@ -104,8 +104,10 @@ def test_types_that_are_not_looked_up_again_are_kept(check_text):
     with duckdb.connect() as connection:
         for kind in KINDS:
             connection.execute(f"CREATE OR REPLACE TABLE rows (x {kind})")
-            kinds = harmless.described(connection, "rows")
-            inside, found = harmless.within(connection, "rows", kinds, check_text=check_text, decoded=False)
-            assert found == harmless.described(connection, inside)
-            kept += harmless._KEPT.fullmatch(kinds[0][1]) is not None
+            kinds = sanitized_columns.described(connection, "rows")
+            inside, found = sanitized_columns.within(
+                connection, "rows", kinds, check_text=check_text, decoded=False
+            )
+            assert found == sanitized_columns.described(connection, inside)
+            kept += sanitized_columns._KEPT.fullmatch(kinds[0][1]) is not None
     assert kept == 16

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combinations, harmless, unit_aggregates
+from sfumato.engines.duckdb import combinations, sanitized_columns, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.query import sizes
 
@@ -424,6 +424,6 @@ def test_which_rows_are_kept_is_no_matter_of_the_order_of_a_type(form, tmp_path)
 
 
 def test_an_order_by_the_place_in_a_type_would_be_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(harmless, "with_texts", lambda kind: kind)
+    monkeypatch.setattr(sanitized_columns, "with_texts", lambda kind: kind)
     found = [kept(tmp_path / f"{turn}", [*LABELS[turn:], *LABELS[:turn]], "flat") for turn in range(0, 8, 2)]
     assert all(any(one[by] != found[0][by] for one in found) for by in ("join", "window"))

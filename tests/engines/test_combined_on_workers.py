@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 import sfumato.beam
 from sfumato.api.table import Table
-from sfumato.engines.distributed import DistributedEngine
+from sfumato.engines.distributed_engine import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine

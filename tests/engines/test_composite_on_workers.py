@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.distributed import DistributedEngine
+from sfumato.engines.distributed_engine import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.scan import unit_table
@@ -67,7 +67,7 @@ def test_a_unit_whose_rows_go_to_two_workers_would_be_found(monkeypatch, fixed_s
     assert not differs()
     real = combined_stages.sent
     monkeypatch.setattr(
-        "sfumato.engines.distributed.sent",
+        "sfumato.engines.distributed_engine.sent",
         lambda *given: replace(real(*given), unit_text='CAST("n" AS VARCHAR)'),
     )
     assert differs()

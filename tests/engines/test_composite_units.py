@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combinations, composite
+from sfumato.engines.duckdb import combinations, composite_units
 from sfumato.engines.sql import ask
 from sfumato.errors import ParameterError, QueryError, SqlError
 
@@ -121,7 +121,7 @@ def test_zeros_and_texts_as_they_come_would_be_found(monkeypatch):
     zeros = pa.table({"x": pa.array([0.0, -0.0]), "y": [1, 1]})
     before = [row[2] for row in rows_of(sf.scan(zeros, privacy_unit=["x", "y"]))]
     assert units(zeros) == 1 and len({str(unit) for unit in before}) == 1
-    monkeypatch.setattr(composite, "_canonical", lambda kind: (kind, "{0}", kind))
+    monkeypatch.setattr(composite_units, "_canonical", lambda kind: (kind, "{0}", kind))
     after = [row[2] for row in rows_of(sf.scan(zeros, privacy_unit=["x", "y"]))]
     assert len({str(unit) for unit in after}) == 2
 

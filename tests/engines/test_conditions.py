@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.engines.duckdb.expressions import judge, judged
+from sfumato.engines.duckdb.expressions import judged, validation
 from sfumato.errors import SfumatoError
 from sfumato.query.schema import Column, Kind
 
 from .random_expressions import AWKWARD, SCHEMA, expression, rows
 
-COMPARED = [name for name, (kind, _) in AWKWARD.items() if judge._COMPARED.fullmatch(kind)]
+COMPARED = [name for name, (kind, _) in AWKWARD.items() if validation._COMPARED.fullmatch(kind)]
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import sfumato as sf
-from sfumato.engines.duckdb import distinct_values, few_pairs
-from sfumato.engines.duckdb.distinct_values import Pruned, Rows, brought, counted, matched
-from sfumato.engines.duckdb.few_pairs import most_brought
+from sfumato.engines.duckdb import sparse_matching
+from sfumato.engines.duckdb.distinct_values import Rows, brought, counted
+from sfumato.engines.duckdb.sparse_matching import Pruned, matched, most_brought
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
@@ -249,69 +249,69 @@ def first_rows_are_all(patch):
         self._look(f"{self.pairs} LIMIT 5")
         return int(Pruned(self.unit, self.value, len(self.leaves.there), most).matching().brought.sum())
 
-    patch.setattr(few_pairs._Search, "found", found)
+    patch.setattr(sparse_matching._Search, "found", found)
 
 
 def all_values_are_brought(patch):
-    patch.setattr(few_pairs._Search, "found", lambda self, most: int(self.leaves.there.sum()))
+    patch.setattr(sparse_matching._Search, "found", lambda self, most: int(self.leaves.there.sum()))
 
 
 def nothing_is_exposed(patch):
     """Only values that are left out are looked at again, and none that others could free for them."""
-    honest = distinct_values._flow
+    honest = sparse_matching._flow
 
     def flow(*given):
         brought, _, full = honest(*given)
         return brought, ~brought, full
 
-    patch.setattr(distinct_values, "_flow", flow)
+    patch.setattr(sparse_matching, "_flow", flow)
 
 
 def all_units_are_full(patch):
     """No further pairs are asked for of any unit that has a known one."""
-    honest = distinct_values._flow
+    honest = sparse_matching._flow
 
     def flow(*given):
         *values, full = honest(*given)
         return *values, np.ones_like(full)
 
-    patch.setattr(distinct_values, "_flow", flow)
+    patch.setattr(sparse_matching, "_flow", flow)
 
 
 def places_are_doubled(patch):
     """Those of units that are left when others are pruned."""
-    honest = distinct_values._flow
-    patch.setattr(distinct_values, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
+    honest = sparse_matching._flow
+    patch.setattr(sparse_matching, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
 
 
 def units_in_a_bucket_are_full(patch):
     """What is said of a unit is said of all that share its lower bits."""
-    honest = few_pairs._Search._uncovered
+    honest = sparse_matching._Search._uncovered
 
     def uncovered(self, exposed, full):
         return honest(self, exposed, full).replace(
             "r.unit = sfumato_full.full", "r.unit % 4 = sfumato_full.full % 4"
         )
 
-    patch.setattr(few_pairs._Search, "_uncovered", uncovered)
+    patch.setattr(sparse_matching._Search, "_uncovered", uncovered)
 
 
 def pairs_are_not_completed(patch):
     """What is known of a value is taken for all that there is."""
-    honest = few_pairs._Search._look
+    honest = sparse_matching._Search._look
 
     def look(self, text):
         return honest(
             self, text if "AS r" not in text else text.replace("WHERE leaf", "WHERE false AND leaf")
         )
 
-    patch.setattr(few_pairs._Search, "_look", look)
+    patch.setattr(sparse_matching._Search, "_look", look)
 
 
 def other_units_are_forgotten(patch):
     """All places of the units that were seen are taken for all places."""
     patch.setattr(sizes, "SHARE_LEFT_OUT", 0)
-    patch.setattr(few_pairs._Search, "_uncovered", lambda self, *_: f"{self.pairs} LIMIT 0")
+    patch.setattr(sparse_matching._Search, "_uncovered", lambda self, *_: f"{self.pairs} LIMIT 0")
 
 
 def one_place_too_many(patch):
@@ -320,13 +320,13 @@ def one_place_too_many(patch):
 
 
 def two_near_values_are_one(patch):
-    honest = few_pairs._Near.numbers
-    patch.setattr(few_pairs._Near, "numbers", lambda self, column: honest(self, column) // 2 * 2)
+    honest = sparse_matching._Near.numbers
+    patch.setattr(sparse_matching._Near, "numbers", lambda self, column: honest(self, column) // 2 * 2)
 
 
 def two_listed_values_are_one(patch):
-    honest = few_pairs._Listed.numbers
-    patch.setattr(few_pairs._Listed, "numbers", lambda self, column: honest(self, column) // 2 * 2)
+    honest = sparse_matching._Listed.numbers
+    patch.setattr(sparse_matching._Listed, "numbers", lambda self, column: honest(self, column) // 2 * 2)
 
 
 @pytest.mark.long
@@ -452,7 +452,7 @@ NEAR = {
 def near(column):
     with duckdb.connect() as con:
         con.register("leaves", pa.table({"leaf": column}))
-        return few_pairs._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
+        return sparse_matching._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
 
 
 def wrongly_numbered(kind, seed=3):
@@ -488,8 +488,8 @@ def test_values_that_are_far_from_each_other_have_no_table(kind):
 
 @pytest.mark.parametrize("kind", NEAR, ids=str)
 def test_a_table_that_begins_elsewhere_is_found(monkeypatch, kind):
-    honest = few_pairs._Near._distances
-    monkeypatch.setattr(few_pairs._Near, "_distances", lambda self, values: honest(self, values[1:]))
+    honest = sparse_matching._Near._distances
+    monkeypatch.setattr(sparse_matching._Near, "_distances", lambda self, values: honest(self, values[1:]))
     assert wrongly_numbered(kind) > 0
 
 
@@ -501,7 +501,7 @@ def test_values_of_any_kind_are_numbered_as_they_are_listed(kind):
     leaves = pa.array([1, 0] if pa.types.is_boolean(kind) else [7, 5, 0, 9], width).cast(kind)
     with duckdb.connect() as con:
         con.register("leaves", pa.table({"leaf": leaves}))
-        found = few_pairs._Listed(lambda text: con.sql(text).to_arrow_reader(3), "FROM leaves")
+        found = sparse_matching._Listed(lambda text: con.sql(text).to_arrow_reader(3), "FROM leaves")
     given = found.leaves.to_pylist() * 2
     column = pa.chunked_array([pa.array(given[:3], kind), pa.array(given[3:], kind)])
     assert found.numbers(column).tolist() == [*range(len(leaves))] * 2

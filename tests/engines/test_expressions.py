@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.expressions import judge, judged
+from sfumato.engines.duckdb.expressions import judged, validation
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast, is_missing_cast
-from sfumato.engines.duckdb.expressions.judge import Judged
-from sfumato.engines.duckdb.expressions.total import TYPES, total
+from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
+from sfumato.engines.duckdb.expressions.validation import Judged
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.schema import Column, Kind
 
@@ -230,7 +230,7 @@ def test_one_row_does_not_decide_whether_a_release_fails(engine):
 @pytest.mark.parametrize("name", RAISING)
 def test_try_is_a_second_wall(monkeypatch, openers, name):
     """Were a form not total after all, TRY would hold, as the optimizers that move things out of it are off."""
-    monkeypatch.setattr(judge, "total", lambda tree, kinds: replace(total(tree, kinds), node=tree))
+    monkeypatch.setattr(validation, "total", lambda tree, kinds: replace(total(tree, kinds), node=tree))
     assert "TRY" not in judged("filter", RAISING[name], SCHEMA).text
     for engine in (openers("duckdb"), openers("stages")):
         opened = engine(texts_of(engine, ["s", "a", "x"]))

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 import sfumato as sf
-from sfumato.engines.duckdb import lines
+from sfumato.engines.duckdb import text_lines
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError, SqlError
@@ -128,7 +128,7 @@ def test_a_hostile_line_behind_those_that_are_guessed_from(tmp_path, what):
 def fields(path, block: int, **how) -> list[tuple]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "TEXT_BYTES", block)
-        batches = list(lines.Csv(**how).batches(str(path), list(TYPES), list(TYPES)))
+        batches = list(text_lines.Csv(**how).batches(str(path), list(TYPES), list(TYPES)))
     return [row for b in batches for row in zip(*(c.to_pylist() for c in b.columns), strict=True)]
 
 
@@ -206,7 +206,7 @@ def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "FIRST_TEXT_BYTES", 4)
         at_once = fields(path, block)
-        patch.setattr(lines, "columns_of", lambda *_: None)
+        patch.setattr(text_lines, "columns_of", lambda *_: None)
         assert at_once == fields(path, block) == fields(path, 1 << 20)
 
 

@@ -19,7 +19,7 @@ import pytest
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.engines.duckdb.expressions import judged
-from sfumato.engines.duckdb.expressions.parts import SPANS
+from sfumato.engines.duckdb.expressions.safe_parts import SPANS
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
 

@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.audit import VectorLaw, closeness
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages, as_stream
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_noise import CentredGaussian

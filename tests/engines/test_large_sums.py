@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.noise import SeededWords
 
 TOP = 2**63 - 1

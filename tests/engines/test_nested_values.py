@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.harmless import described, harmless, within_types
+from sfumato.engines.duckdb.sanitized_columns import described, harmless, within_types
 from sfumato.errors import ColumnError, SfumatoError
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter

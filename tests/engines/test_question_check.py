@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import combinations, combined_rows, shaped
 from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.duckdb.restricted import Units, restricted
-from sfumato.engines.question_check import checked
+from sfumato.engines.question_check import Units, checked, restricted
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.transformations import Count
 from sfumato.transformations.row_sql import RowSql, SqlPart

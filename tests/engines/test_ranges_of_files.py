@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import harmless
+from sfumato.engines.duckdb import sanitized_columns
 from sfumato.engines.duckdb.sources import of_fields
 
 from .made_rows import rows_of
@@ -65,7 +65,7 @@ def test_a_row_passes_whatever_is_beside_it(kind, view, tmp_path):
 def unguarded(monkeypatch):
     """Floats as they are; what is remembered of schemas is forgotten before and after."""
     of_fields.cache_clear()
-    monkeypatch.setattr(harmless, "FLOATS", frozenset())
+    monkeypatch.setattr(sanitized_columns, "FLOATS", frozenset())
     yield
     of_fields.cache_clear()
 

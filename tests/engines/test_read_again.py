@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import harmless, parquet
+from sfumato.engines.duckdb import parquet, sanitized_columns
 from sfumato.errors import EngineError
 
 ROWS = 4
@@ -66,14 +66,14 @@ def test_a_reader_that_takes_values_for_others_would_be_found(plant, tmp_path, m
     if plant == "types":
         monkeypatch.setattr(parquet, "_as_duckdb_reads", lambda kind: kind)
     else:
-        real = harmless._fitting
+        real = sanitized_columns._fitting
 
         def fitting(column):
             given = column.view(pa.int64()).to_pylist()
             values = [None if value and abs(value) > 2**62 else value for value in given]
             return real(pa.array(values, pa.int64()).view(column.type))
 
-        monkeypatch.setattr(harmless, "_fitting", fitting)
+        monkeypatch.setattr(sanitized_columns, "_fitting", fitting)
     name = "durations in ms" if plant == "types" else "times in milliseconds"
     before = shown(COLUMNS[name], False, tmp_path / "before.parquet")
     assert shown(COLUMNS[name], True, tmp_path / "after.parquet") != before

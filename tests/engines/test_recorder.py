@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.beam import Release
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import ParameterError
 from sfumato.testing import assert_approx_equal, noise_free, recording
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.spark import tasks
+from sfumato.engines.spark import spark_tasks
 from sfumato.engines.spark.spark_engine import SparkEngine, failed
-from sfumato.engines.spark.tasks import _by_shard, shipped
-from sfumato.engines.work import Work
+from sfumato.engines.spark.spark_tasks import _by_shard, shipped
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, SfumatoError
 
 ROWS = pa.table(
@@ -496,8 +496,8 @@ def passed_too(batches: Iterator[int]) -> Iterator[int]:
 
 def test_what_a_task_imported_is_looked_through_no_more_when_it_has_ended(monkeypatch):
     done = []
-    monkeypatch.setattr(tasks.gc, "freeze", lambda: done.append(done.count(0)))
-    tasks.settle.cache_clear()
+    monkeypatch.setattr(spark_tasks.gc, "freeze", lambda: done.append(done.count(0)))
+    spark_tasks.settle.cache_clear()
     for task in (passed, passed, passed_too, passed):
         for item in shipped(task)(iter([0])):
             done.append(item)

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.spark import spark_engine
 from sfumato.engines.spark.spark_engine import failed
-from sfumato.engines.spark.tasks import sum_rows
+from sfumato.engines.spark.spark_tasks import sum_rows
 from sfumato.errors import EngineError, RefusalError
 
 PRIVATE = "a private value"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 
 from . import test_spark
 from .test_k_norm import KEYS, ROWS, budget, numbers, question

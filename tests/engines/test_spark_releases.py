@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark import spark_engine as engine_module
 from sfumato.engines.spark.spark_engine import SparkEngine
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError, ParameterError
 
 pytestmark = pytest.mark.long

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb import bounding_sql, scaled
+from sfumato.engines.duckdb import bounding_sql, contribution_limits
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.restricted import PhysicalOrder, rearranged
+from sfumato.engines.question_check import PhysicalOrder, rearranged
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.query.tables.table_part import Part
@@ -676,7 +676,7 @@ def test_parts_are_seen_to_differ_from_wholes(engine):
 def test_planted_parts_of_another_limit_and_sums_that_are_rounded_otherwise_are_seen(openers, monkeypatch):
     honest, whole_number = in_three_groups(openers("duckdb")), RowSql.whole_number
     for place, name, wrong in (
-        (bounding_sql, "weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
+        (bounding_sql, "weighted", lambda pairs, limit: contribution_limits.weighted(pairs, limit + 1)),
         (RowSql, "scaled", lambda sql, total, *_: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
         (RowSql, "whole_number", lambda sql, count, exponent: whole_number(sql, count, exponent - 1)),
     ):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.work import TopWork
+from sfumato.engines.worker_noise import TopWork
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import noise_free

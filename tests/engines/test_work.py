@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.work import Work, digest
+from sfumato.engines.worker_noise import Work, digest
 from sfumato.query import sizes
 
 SIZES = [350], [100, 100, 100, 50], [1, 348, 1], [7] * 50

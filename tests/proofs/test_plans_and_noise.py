@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 import sfumato as sf
 from sfumato.budget.calibration import ROOM
 from sfumato.budget.closed_forms import joined_delta
-from sfumato.engines.secret import EnvironmentSecret
-from sfumato.engines.work import digest
+from sfumato.engines.worker_noise import digest
+from sfumato.engines.worker_secret import EnvironmentSecret
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords, SeededWords
 from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree

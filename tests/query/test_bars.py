@@ -296,7 +296,7 @@ def test_columns_of_a_release_on_spark_say_it():
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
     from sfumato.engines.duckdb.stages import Stages
     from sfumato.engines.spark.spark_engine import spark_outputs
-    from sfumato.engines.work import Work
+    from sfumato.engines.worker_noise import Work
 
     rows = pa.schema({"id": pa.int64(), "town": pa.int64(), "x": pa.float64()})
     towns = sf.scan(rows.empty_table(), privacy_unit="id").group_by("town", keys=[0, 1])

@@ -161,7 +161,7 @@ def catalog(
     """
     from sfumato.engines.duckdb.column_types import checked_types
     from sfumato.engines.duckdb.connection import checked_timezone
-    from sfumato.engines.duckdb.lines import checked_encoding
+    from sfumato.engines.duckdb.text_lines import checked_encoding
     from sfumato.engines.spark.spark_engine import spark_tables
 
     declared = read(source, None if spark is None else spark_tables(spark), timezone)

@@ -17,7 +17,7 @@ from sfumato.release.release import Release
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sfumato.engines.beam.planned_release import PlannedRelease
+    from sfumato.engines.beam.beam_release import PlannedRelease
 
 
 class SparkFrame(Protocol):
@@ -249,7 +249,7 @@ def public(
     'other'
     """
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-    from sfumato.engines.duckdb.post_processing import rows_of
+    from sfumato.engines.duckdb.post_processing_sql import rows_of
     from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.release.table_digest import table_digest
 

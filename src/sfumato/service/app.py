@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import BOUNDS, PRIVATE
 from sfumato.dialect.options_clause import OPTION_NAMES
-from sfumato.engines.duckdb.expressions.total import FORMS
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.names.foreign_names import sql_example
 from sfumato.service.answers import JSON, MEDIA, as_json

@@ -106,7 +106,7 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
-    from sfumato.engines.work import TopWork, Work
+    from sfumato.engines.worker_noise import TopWork, Work
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease
     from sfumato.testing.watched import still_draw, still_work, watched
@@ -298,7 +298,7 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.engines.work import Work
+    from sfumato.engines.worker_noise import Work
     from sfumato.testing.watched import RecordedTop, watched
 
     recorder, original, drawn = Recorder(), _release_type()._noisy, _top_type()._drawn

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import as_stream
-from sfumato.engines.work import TopWork, Work, digest
+from sfumato.engines.worker_noise import TopWork, Work, digest
 from sfumato.noise import Words
 from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch
 from sfumato.plan.plan import Plan

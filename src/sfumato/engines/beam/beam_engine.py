@@ -12,9 +12,9 @@ import pyarrow as pa
 from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.budget import Budget
-from sfumato.engines.distributed import DistributedEngine
-from sfumato.engines.secret import Secret
-from sfumato.engines.work import TopWork, Work
+from sfumato.engines.distributed_engine import DistributedEngine
+from sfumato.engines.worker_noise import TopWork, Work
+from sfumato.engines.worker_secret import Secret
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
@@ -24,7 +24,7 @@ from sfumato.release.canonical_form import canonical, canonical_top
 from sfumato.release.payment import ChargeBudget, no_charge, payment
 
 if TYPE_CHECKING:
-    from sfumato.engines.beam.planned_release import PlannedRelease, PlannedTop
+    from sfumato.engines.beam.beam_release import PlannedRelease, PlannedTop
     from sfumato.noise import Words
     from sfumato.plan.plan import Plan
     from sfumato.plan.top_measurement import TopMeasurement
@@ -187,8 +187,8 @@ class BeamEngine(DistributedEngine):
             secret: where workers find the secret of the noise; without it one is drawn and sent along.
         """
         self.check_release(plan, unsafe_words)
+        from sfumato.engines.beam.beam_release import PlannedRelease
         from sfumato.engines.beam.beam_rows import sealed_apart
-        from sfumato.engines.beam.planned_release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
         form = partial(canonical, plan, self)
@@ -213,8 +213,8 @@ class BeamEngine(DistributedEngine):
         """
         self._refuse(unsafe_words)
         self._check_joined_rows()
+        from sfumato.engines.beam.beam_release import PlannedTop
         from sfumato.engines.beam.beam_rows import sealed_apart
-        from sfumato.engines.beam.planned_release import PlannedTop
 
         stages = self.stages(plan.exact, positive_int(shards, "shards"))
         work = TopWork.of(plan, stages, sealed_apart(secret))
@@ -225,7 +225,7 @@ class BeamEngine(DistributedEngine):
 
     def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:
         """Return the names of collections, with that of public keys where one brings them."""
-        from sfumato.engines.beam.elements import KEYS
+        from sfumato.engines.beam.beam_elements import KEYS
 
         if not isinstance(keys, BroughtKeys):
             return self.collections

@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 from apache_beam.internal import pickler
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.harmless import parts, with_parts
-from sfumato.engines.secret import CallableSecret, Secret, sealed
+from sfumato.engines.duckdb.sanitized_columns import parts, with_parts
+from sfumato.engines.worker_secret import CallableSecret, Secret, sealed
 from sfumato.errors import EngineError, QueryError
 from sfumato.query import sizes
 

@@ -16,8 +16,15 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, parts, within, within_types
 from sfumato.engines.duckdb.resources import Resources, keep_open
+from sfumato.engines.duckdb.sanitized_columns import (
+    described,
+    harmless,
+    harmless_schema,
+    parts,
+    within,
+    within_types,
+)
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, check_names, no_rows, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.files import whole_source

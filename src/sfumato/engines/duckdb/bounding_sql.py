@@ -28,11 +28,11 @@ from sfumato.engines.duckdb.contribution_limits import (
     joined_counts,
     kept_pairs,
     kept_rows,
+    weighted,
     written_out,
 )
 from sfumato.engines.duckdb.ordering import canonical, order_by
 from sfumato.engines.duckdb.row_steps import stepped
-from sfumato.engines.duckdb.scaled import weighted
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dialect.syntax_tree import ask
-from sfumato.engines.duckdb.harmless import is_nested, parts_of
+from sfumato.engines.duckdb.sanitized_columns import is_nested, parts_of
 from sfumato.errors import ColumnError, EngineError, QueryError, nearest, with_article
 from sfumato.sql_text import identifier, literal
 

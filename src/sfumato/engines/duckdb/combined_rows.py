@@ -14,7 +14,7 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import lender
-from sfumato.engines.duckdb.expressions.parts import SPANS, fits
+from sfumato.engines.duckdb.expressions.safe_parts import SPANS, fits
 from sfumato.engines.duckdb.ordering import compared
 from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import Source, arriving

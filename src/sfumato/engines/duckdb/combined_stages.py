@@ -27,9 +27,9 @@ from sfumato.engines.duckdb.bounding_sql import PARTIALS, BoundingSql
 from sfumato.engines.duckdb.combined_rows import NOT_ARROW
 from sfumato.engines.duckdb.connection import connect, disabled_optimizers
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.ordering import canonical
 from sfumato.engines.duckdb.resources import keep_open
+from sfumato.engines.duckdb.sanitized_columns import described, within_types
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import (
     Hop,

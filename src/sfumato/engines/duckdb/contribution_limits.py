@@ -20,6 +20,9 @@ Of its rows, over all its groups together, a unit keeps the first in the order o
 values, copy)), keys, values, copy): copies of a row, equal to it in all that statistics see, are numbered 1,
 2, ... So each row has a hash of its own, and all are equally likely to be kept. As equal rows are the same to
 every statistic, nothing follows from the order in which rows come, or from how workers divide them.
+
+A unit in more groups than the limit may also count in part in each: then each of its groups has a weight
+`w` of `WHOLE`.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from fractions import Fraction
 from math import ceil
 
 from sfumato.engines.duckdb.ordering import copy_number, first_rows, order_by, order_by_hash, salted_hash
+from sfumato.framework import WHOLE
 from sfumato.query import sizes
 from sfumato.sql_text import double
 
@@ -207,3 +211,17 @@ def written_out(counts: str, columns: Sequence[str]) -> str:
     blocks = f"SELECT {named}, n, unnest(range(0, n, {sizes.COPIES})) AS start FROM ({counts})"
     copies = f"SELECT {named}, unnest(range(start, least(n, start + {sizes.COPIES}))) FROM ({blocks})"
     return f"SELECT {named} FROM ({copies})"
+
+
+def weighted(pairs: str, limit: int) -> dict[str, str]:
+    """Return common table expressions, in order; the last, `kept`, has all pairs with their weight.
+
+    Args:
+        pairs: what each unit has in each group, with columns u and n.
+        limit: the most groups of a unit that count whole: of j groups each counts limit/j.
+    """
+    share = f"CASE WHEN count(*) <= {limit} THEN {WHOLE} ELSE {limit * WHOLE}::BIGINT // count(*) END"
+    return {
+        "weights": f"SELECT u, {share} AS w FROM {pairs} GROUP BY u",
+        "kept": f"SELECT {pairs}.*, w FROM {pairs} JOIN weights USING (u)",
+    }

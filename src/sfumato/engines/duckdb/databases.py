@@ -23,9 +23,9 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
 from sfumato.engines.duckdb.column_types import base_type, cast
 from sfumato.engines.duckdb.connection import lender
-from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.sanitized_columns import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.source import Source, arriving, no_rows
 from sfumato.errors import EngineError, SfumatoError, in_own_words, nearest, shown
 from sfumato.files import whole_source

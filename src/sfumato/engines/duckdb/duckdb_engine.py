@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.combinations import (
     taken_over,
 )
 from sfumato.engines.duckdb.combined_rows import Rows
-from sfumato.engines.duckdb.composite import composite
+from sfumato.engines.duckdb.composite_units import composite
 from sfumato.engines.duckdb.connection import UTC, checked_timezone
 from sfumato.engines.duckdb.dummy_source import common
 from sfumato.engines.duckdb.origin import Origin, address_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sfumato.engines.duckdb.harmless import INSTANTS
+from sfumato.engines.duckdb.sanitized_columns import INSTANTS
 from sfumato.query.schema import FLOATS, Column, Kind, Schema
 from sfumato.query.tables.shaped_tables import PLACES
 from sfumato.sql_text import identifier

@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import connect, lender, lent
-from sfumato.engines.duckdb.harmless import (
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
+from sfumato.engines.duckdb.sanitized_columns import (
     decoded,
     described,
     harmless,
@@ -34,7 +35,6 @@ from sfumato.engines.duckdb.harmless import (
     with_parts,
     within,
 )
-from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query import sizes

@@ -15,9 +15,9 @@ import numpy as np
 
 from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, moved, source_of, there_already
 from sfumato.engines.duckdb.connection import UTC, closed, lender
-from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, rows_apart
 from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.sanitized_columns import described, within_types
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words

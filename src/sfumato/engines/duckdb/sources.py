@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
-from sfumato.engines.duckdb.addresses import SCHEMES, is_address
 from sfumato.engines.duckdb.arrow_sources import (
     files_of_lazy_frame,
     files_of_views,
@@ -39,26 +38,28 @@ from sfumato.engines.duckdb.databases import (
     sqlite_typed,
 )
 from sfumato.engines.duckdb.dummy_source import open_dummy
-from sfumato.engines.duckdb.harmless import (
+from sfumato.engines.duckdb.file_paths import (
+    CSV,
+    JSON,
+    PARQUET,
+    SCHEMES,
+    as_paths,
+    database,
+    ending,
+    files_of,
+    is_address,
+)
+from sfumato.engines.duckdb.parquet import ParquetFiles
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
+from sfumato.engines.duckdb.sanitized_columns import (
     described,
     harmless_table,
     may_become_null,
     within,
 )
-from sfumato.engines.duckdb.lines import checked_encoding
-from sfumato.engines.duckdb.parquet import ParquetFiles
-from sfumato.engines.duckdb.paths import (
-    CSV,
-    JSON,
-    PARQUET,
-    as_paths,
-    database,
-    ending,
-    files_of,
-)
-from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
 from sfumato.engines.duckdb.text_files import open_csv, open_json
+from sfumato.engines.duckdb.text_lines import checked_encoding
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.files import whole_source
 from sfumato.query.schema import FLOATS

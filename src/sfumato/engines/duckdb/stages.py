@@ -33,13 +33,13 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
 from sfumato.engines.duckdb.combined_rows import reached_rows
 from sfumato.engines.duckdb.connection import lent
-from sfumato.engines.duckdb.distinct_values import numbered
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.ordering import canonical, compared, cut_by, order_by
 from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memory, spill_folder
+from sfumato.engines.duckdb.sanitized_columns import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.source_reader import batches, cause
+from sfumato.engines.duckdb.sparse_matching import numbered
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.int128_array import int64_values
 from sfumato.ownership import process

@@ -15,9 +15,9 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
 from sfumato.engines.duckdb.column_types import MISSING, SAMPLE, Types, inferred_types, reads_as
-from sfumato.engines.duckdb.harmless import described, is_nested, parts_of, within
-from sfumato.engines.duckdb.lines import Csv, first_line, json_lines
+from sfumato.engines.duckdb.sanitized_columns import described, is_nested, parts_of, within
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
+from sfumato.engines.duckdb.text_lines import Csv, first_line, json_lines
 from sfumato.errors import EngineError, in_own_words, shown
 from sfumato.sql_text import identifier, literal
 

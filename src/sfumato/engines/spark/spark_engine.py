@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from sfumato.engines.distributed import DistributedEngine
+from sfumato.engines.distributed_engine import DistributedEngine
 from sfumato.engines.duckdb.combined_stages import too_large
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.source_reader import FILES, MEMORY, UNKNOWN
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.spark.tasks import (
+from sfumato.engines.spark.spark_tasks import (
     PARTS,
     bound_units,
     collect_largest,
@@ -33,7 +33,7 @@ from sfumato.engines.spark.tasks import (
     sum_rows,
     unlogged,
 )
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery

@@ -28,7 +28,7 @@ from sfumato.dialect.syntax_tree import (
     with_children,
     written,
 )
-from sfumato.engines.duckdb.harmless import is_nested
+from sfumato.engines.duckdb.sanitized_columns import is_nested
 
 # Of each type some are values.
 _SAMPLES = ("1", "2020-01-01 00:00:00", "00:00:00", "1 day", "00000000-0000-0000-0000-000000000000", "[1]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 
 from sfumato.dialect.syntax_tree import Node, ask
-from sfumato.engines.duckdb.expressions.parts import (
+from sfumato.engines.duckdb.expressions.safe_parts import (
     DATED,
     Form,
     NotTotal,

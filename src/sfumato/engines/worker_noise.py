@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import Stages, as_stream
-from sfumato.engines.secret import Secret, sealed
+from sfumato.engines.worker_secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch

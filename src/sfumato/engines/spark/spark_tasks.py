@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.resources import spill_inside
 from sfumato.engines.duckdb.stages import Hop, Payload, Stages
-from sfumato.engines.work import Work
+from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError
 
 PARTS = "shard int, data binary"
@@ -95,7 +95,7 @@ def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches]
 
         try:
             task, arguments = pickle.loads(data)
-            from sfumato.engines.spark.tasks import settle, spill_beside_blocks
+            from sfumato.engines.spark.spark_tasks import settle, spill_beside_blocks
         except ImportError as error:
             raise RuntimeError(
                 f"Spark's Python workers lack the module {error.name!r}; install sfumato and what it needs "

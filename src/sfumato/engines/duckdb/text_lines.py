@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.harmless import harmless
+from sfumato.engines.duckdb.sanitized_columns import harmless
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query import sizes
 

@@ -14,7 +14,7 @@ import duckdb
 from sfumato.dataclass import dataclass
 from sfumato.dialect.syntax_tree import Node, ask, made, said, with_children, written
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, check_cast, local, type_of
-from sfumato.engines.duckdb.harmless import JSON_BYTES
+from sfumato.engines.duckdb.sanitized_columns import JSON_BYTES
 from sfumato.query.schema import INTEGERS
 
 Span = tuple[int, int]

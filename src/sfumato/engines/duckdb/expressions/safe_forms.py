@@ -14,14 +14,14 @@ from itertools import islice
 import duckdb
 
 from sfumato.dialect.syntax_tree import Node, ask, children, descendants, made, said, with_children, written
-from sfumato.engines.duckdb.expressions import arithmetic, lists, texts, times
+from sfumato.engines.duckdb.expressions import arithmetic, texts, times
 from sfumato.engines.duckdb.expressions.binding import (
     DoesNotBind,
     cast_type,
     type_of,
     types_of_constants,
 )
-from sfumato.engines.duckdb.expressions.parts import (
+from sfumato.engines.duckdb.expressions.safe_parts import (
     SPANS,
     Form,
     NotTotal,
@@ -216,7 +216,7 @@ _WITHIN = dict.fromkeys(_COUNTS, (-(2**40), 2**40)) | dict.fromkeys(
 # What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
 # every type that it takes; one that is not listed may be safe, but nobody has looked.
 FORMS: dict[str, Form] = {
-    **arithmetic.FORMS, **times.FORMS, **texts.FORMS, **lists.FORMS,
+    **arithmetic.FORMS, **times.FORMS, **texts.FORMS,
     "if": _if, "ifnull": _if_null, "nullif": _null_if, "greatest": _extreme, "least": _extreme,
 }  # fmt: skip
 # Of constants alone, which are computed before a row is read: INTERVAL 3 MONTH is to_months(3).

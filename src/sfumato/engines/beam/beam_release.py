@@ -22,11 +22,11 @@ from apache_beam.typehints.typehints import is_consistent_with, normalize
 from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.api.largest_groups import Top, TopExplanation
+from sfumato.engines.beam.beam_elements import KEYS, Part, ReadKeys, check_collection, in_one_window, origins
 from sfumato.engines.beam.beam_rows import Columns
-from sfumato.engines.beam.elements import KEYS, Part, ReadKeys, check_collection, in_one_window, origins
 from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.stages import Hop, Payload, Stages, as_stream
-from sfumato.engines.work import TopWork, Work
+from sfumato.engines.worker_noise import TopWork, Work
 from sfumato.errors import QueryError, RefusalError, with_article
 from sfumato.ownership import process
 from sfumato.plan.explanation import Explanation

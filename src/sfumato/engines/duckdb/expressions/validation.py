@@ -20,10 +20,10 @@ from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants, made, parsed, written
 from sfumato.dialect.tokens import hostile, scan, slip, with_slip
-from sfumato.engines.duckdb.expressions import costs
+from sfumato.engines.duckdb.expressions import texts
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
-from sfumato.engines.duckdb.expressions.parts import NotTotal, Span
-from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
+from sfumato.engines.duckdb.expressions.safe_parts import NotTotal, Span
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
 from sfumato.query.schema import Column
@@ -180,7 +180,7 @@ def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         ) from None
     reads = frozenset(_uses(tree))
     complete = frozenset(_complete_columns(tree))
-    uses, held = _uses(part.node), costs.held(part.node)
+    uses, held = _uses(part.node), texts.held(part.node)
     zoned = bool(_ZONED.search(sql)) or any(
         "TIME ZONE" in column.type_name for name, column in columns.items() if same_name(name) in reads
     )

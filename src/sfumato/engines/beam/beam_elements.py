@@ -20,7 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam import beam_rows
 from sfumato.engines.beam.beam_rows import Columns, arrow_column, attempted, declared, named_column
-from sfumato.engines.duckdb.harmless import decoded, harmless
+from sfumato.engines.duckdb.sanitized_columns import decoded, harmless
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import ParameterError, QueryError, shown, with_article
 from sfumato.query import sizes
