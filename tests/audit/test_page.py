@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sfumato.audit import Histogram, Pair, Point, Report, Witness, audit, gaussian, units
-from sfumato.audit.report_page import Bars, direction, wealth
+from sfumato.audit.report_pictures import Bars, direction, wealth
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 

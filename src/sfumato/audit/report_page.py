@@ -1,297 +1,55 @@
-"""A report as one HTML page: no script, no network, nothing beside it."""
+"""An audit report as one HTML page, from the template report_page.html: no script, no network, no files."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from sfumato import __version__
 from sfumato.audit.claims import Pair
-from sfumato.audit.histogram_buckets import Comparison
 from sfumato.audit.python_code import shown
+from sfumato.audit.report_pictures import Bars, bound_at, direction, number, style, wealth
 from sfumato.audit.report_text import excess, lower_bound, sight
-from sfumato.dataclass import dataclass
-from sfumato.display.formatting import visible
+from sfumato.display.cards import escaped
 
 if TYPE_CHECKING:
-    from sfumato.audit.report import Histogram, Point, Report, Witness
-
-
-# All pictures have one size, chosen so that their text can still be read on a telephone.
-_WIDTH, _HEIGHT = 420, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 24, 40
-# Buckets are merged to so many, and further while they hold few draws, down to the least.
-_MOST_BUCKETS, _LEAST_BUCKETS, _FEW_DRAWS = 80, 10, 20
-_MOST_POINTS = 400
-# The bound is cut where it is so many times as high as the shares.
-_CUT = 3.0
-_CONFIDENCE = 0.95
-
-
-def escaped(text: object) -> str:
-    """Return a text for HTML: marks and quotes as entities, what cannot be seen as escapes.
-
-    >>> escaped("<b>" + chr(0))
-    '&lt;b&gt;\\\\x00'
-    """
-    return html.escape(visible(str(text)))
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Return a number for reading.
-
-    >>> number(1e-6), number(0.123456), number(math.inf)
-    ('1e-06', '0.1235', 'infinite')
-    """
-    return "infinite" if value == math.inf else f"{value:.{digits}g}"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture and what it says.
-
-    Args:
-        svg: the picture.
-        caption: for a reader who sees it, as text.
-    """
-
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Shares of draws in buckets, on both sides.
-
-    Args:
-        labels: what stands below the picture at equal distances: the names of all buckets, or some
-            boundaries, the first and the last among them.
-        counts: draws on the first side.
-        others: draws on the second side.
-        samples: draws of each side.
-        what: what is counted.
-    """
-
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]
-    others: tuple[int, ...]
-    samples: int
-    what: str
-
-    @classmethod
-    def of(cls, witness: Witness) -> dict[str, Bars]:
-        """Return the histogram of a witness, if it has one, and its event beside all else."""
-        n = witness.samples
-        seen, other = (round(f * n) for f in (witness.frequency, witness.neighbour_frequency))
-        event = cls(("the event", "all else"), (seen, n - seen), (other, n - other), n, "the event")
-        if witness.histogram is None:
-            return {"event": event}
-        return {"histogram": cls._merged(witness.histogram), "event": event}
-
-    @classmethod
-    def _merged(cls, given: Histogram) -> Bars:
-        boundaries = np.array(given.boundaries)
-        counts = [np.array(c, np.int64) for c in (given.counts, given.neighbour_counts)]
-        while len(counts[0]) > _LEAST_BUCKETS:
-            buckets = len(counts[0])
-            if buckets <= _MOST_BUCKETS and max(c.sum() for c in counts) >= _FEW_DRAWS * buckets:
-                break
-            # The last bucket may become narrower than the others.
-            counts = [np.add.reduceat(c, np.arange(0, buckets, 2)) for c in counts]
-            boundaries = np.append(boundaries[:-1:2], boundaries[-1])
-        ticks = [boundaries[round(k * (len(boundaries) - 1) / 4)] for k in range(5)]
-        first, second = (tuple(c.tolist()) for c in counts)
-        return cls(_distinct(ticks), first, second, given.samples, given.what)
-
-    @property
-    def swapped(self) -> Bars:
-        """The same with the sides exchanged."""
-        return Bars(self.labels, self.others, self.counts, self.samples, self.what)
-
-
-def upper_bound(claim: Pair, q: float) -> float:
-    """Return e^epsilon q + delta: what the claim permits where the other side has probability q."""
-    return (claim.factor * q if q else 0.0) + claim.delta
-
-
-def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Figure:
-    """Draw the shares of one side against the upper bound from the other, and mark what breaks it.
-
-    Args:
-        bars: the sides, the one that should be below the bound first.
-        claim: gives the bound e^epsilon q + delta.
-        name: of the picture, unique on the page.
-        sides: what the sides are called, in few words.
-
-    Source:
-        Desfontaines 2020, section 4.2.6, figures 4.15 and 4.17.
-    """
-    p = np.array(bars.counts) / bars.samples
-    bound = np.array([upper_bound(claim, q / bars.samples) for q in bars.others])
-    compared = Comparison.of(
-        np.array(bars.counts), np.array(bars.others), claim, samples=bars.samples, confidence=_CONFIDENCE
-    )
-    over, surely = p > bound, compared.failing
-    top = (
-        float(min(max(p.max(), min(bound.max(), _CUT * p.max())), 1.0)) or min(float(bound.max()), 1.0) or 1.0
-    )
-    named = len(bars.labels) == len(p)
-    frame = _Frame(len(p), top * 1.06)
-    marks = "".join(
-        frame.box(i, float(bound[i]), float(p[i]), "sure" if surely[i] else "over")
-        for i in np.flatnonzero(over).tolist()
-    )
-    marks += "".join(frame.flag(i, float(p[i])) for i in np.flatnonzero(surely).tolist())
-    body = [
-        frame.axes(_ticks(0.0, top), bars.labels, named, "" if named else bars.what),
-        frame.steps(p.tolist(), "seen", closed=True),
-        marks,
-        frame.steps(p.tolist(), "outline"),
-        frame.steps(bound.tolist(), "bound"),
-    ]
-    title = f"{bars.what}: {sides[0]}, against the bound from the {sides[1]}"
-    caption = f"{_count(int(over.sum()), len(p))} above the bound, {int(surely.sum())} of them beyond "
-    caption += f"the sampling error (95% intervals). {bars.samples:,} draws on each side."
-    outside = 1 - min(sum(bars.counts), sum(bars.others)) / bars.samples
-    if outside > 0:
-        caption += f" Up to {outside:.2g} of a side's draws lie outside the picture or are no number."
-    if bound.max() > top * 1.06:
-        caption += " The bound is cut at the top."
-    about = f"Shares of draws in buckets, with the upper bound of the claim. {caption}"
-    return Figure(_svg(name, title, about, body), caption)
-
-
-def wealth(trace: Sequence[Point], alpha: float, name: str) -> Figure:
-    """Draw the wealth of the bets over the draws, on a logarithmic scale, and what it takes to reject.
-
-    Args:
-        trace: moments in order, at least one.
-        alpha: the claim is rejected at a wealth of 1/alpha.
-        name: of the picture, unique on the page.
-    """
-    kept = [*trace[:: max(1, len(trace) // _MOST_POINTS)], trace[-1]]
-    needed = -math.log10(alpha)
-    points = [(0, 0.0), *((p.samples, p.log10_wealth) for p in kept)]
-    low, high = min(y for _, y in points), max(needed, *(y for _, y in points))
-    frame = _Frame(max(points[-1][0], 1), high + 0.06 * (high - low), low)
-    line = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in points)
-    draws = [f"{round(k * points[-1][0] / 4):,}" for k in range(5)]
-    body = [
-        frame.axes(_ticks(low, high), draws, False, "draws on each side"),
-        f'<polyline class="outline" points="{line}"/>',
-        f'<path class="bound" d="M{_LEFT} {frame.y(needed):.1f}H{_WIDTH - _RIGHT}"/>',
-        f'<text x="{_LEFT + 4}" y="{frame.y(needed) - 5:.1f}">1/alpha = {number(1 / alpha)}: rejected</text>',
-    ]
-    last = points[-1]
-    caption = f"log10 of the wealth. After {last[0]:,} draws a side it is {number(last[1], 3)}; "
-    caption += f"the claim is rejected at {number(needed, 3)}."
-    return Figure(_svg(name, "Evidence over draws", caption, body), caption)
-
-
-class _Frame:
-    """Where things stand in a picture: `columns` units from left to right, values from `low` up to `high`."""
-
-    def __init__(self, columns: int, high: float, low: float = 0.0) -> None:
-        self.columns, self.low, self.high = columns, low, high
-
-    def x(self, place: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * place / self.columns
-
-    def y(self, value: float) -> float:
-        share = (min(value, self.high) - self.low) / (self.high - self.low)
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
-
-    def steps(self, values: Sequence[float], kind: str, *, closed: bool = False) -> str:
-        way = "".join(f"V{self.y(v):.1f}H{self.x(i + 1):.1f}" for i, v in enumerate(values))
-        start = f"M{_LEFT} {self.y(0.0 if closed else values[0]):.1f}"
-        return f'<path class="{kind}" d="{start}{way}{f"V{self.y(0.0):.1f}Z" if closed else ""}"/>'
-
-    def box(self, place: int, low: float, high: float, kind: str) -> str:
-        left, top = self.x(place), self.y(high)
-        return (
-            f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{self.x(place + 1) - left:.1f}" '
-            f'height="{self.y(low) - top:.1f}"/>'
-        )
-
-    def flag(self, place: int, value: float) -> str:
-        middle, top = self.x(place + 0.5), self.y(value) - 4
-        return f'<path class="flag" d="M{middle:.1f} {top:.1f}l-4 -8h8z"/>'
-
-    def axes(self, ticks: Iterable[float], labels: Sequence[str], between: bool, what: str) -> str:
-        parts = []
-        for tick in ticks:
-            y = self.y(tick)
-            parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
-            parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick, 3)}</text>')
-        room = (_WIDTH - _LEFT - _RIGHT) / (len(labels) if between else len(labels) - 1)
-        for k, label in enumerate(labels):
-            x = _LEFT + room * (k + 0.5 * between)
-            # Words at the ends stay inside the picture.
-            anchor = "middle" if between or 0 < k < len(labels) - 1 else "end" if k else "start"
-            text = f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="{anchor}">'
-            parts.append(f"{text}{escaped(label)}</text>")
-        middle = (_LEFT + _WIDTH - _RIGHT) / 2
-        shortened = what if len(what) <= 60 else f"{what[:57]}..."
-        parts.append(
-            f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escaped(shortened)}</text>'
-        )
-        return "".join(parts)
-
-
-def _svg(name: str, title: str, about: str, body: Iterable[str]) -> str:
-    named = f'role="img" aria-labelledby="{name}-title {name}-about"'
-    head = f'<title id="{name}-title">{escaped(title)}</title><desc id="{name}-about">{escaped(about)}</desc>'
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" {named}>{head}{"".join(body)}</svg>'
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Return three to six round numbers between two others."""
-    width = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(width))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= width)
-    first = math.ceil(low / step)
-    return [k * step for k in range(first, math.floor(high / step) + 1)]
-
-
-def _distinct(values: Sequence[float]) -> tuple[str, ...]:
-    """Return numbers with as many digits as tell them apart."""
-    for digits in range(3, 18):
-        found = tuple(f"{v:.{digits}g}" for v in values)
-        if len(set(found)) == len(set(values)):
-            break
-    return found
-
-
-def _count(some: int, of: int) -> str:
-    return f"{some} of {of} buckets {'is' if some == 1 else 'are'}"
-
+    from sfumato.audit.report import Report, Witness
 
 _LONGEST_DATASET = 600
 # A longer table of pairs has a scroll bar, but on paper.
 _LONG_TABLE = 20
+_SCROLL = ' class="long" role="region" aria-label="Pairs of datasets" tabindex="0"'
 
-_LEGEND = "".join(
-    f'<span><svg viewBox="0 0 26 12" aria-hidden="true">{mark}</svg>{words}</span>'
-    for mark, words in (
-        ('<rect class="seen" width="26" height="12"/>', "share of draws"),
-        ('<path class="bound" d="M0 6H26"/>', "upper bound from the other side, e^epsilon q + delta"),
-        ('<rect class="over" width="26" height="12"/>', "above the bound"),
-        (
-            '<rect class="sure" width="26" height="12"/>',
-            "above it beyond the sampling error, under a triangle",
-        ),
-    )
-)
+
+class Html(str):
+    """A part of the page that is HTML already, and is not escaped again."""
+
+
+@cache
+def _sections() -> dict[str, Template]:
+    """Return the sections of the page's template by name."""
+    text = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^<!-- section (\w+) -->\n", text, flags=re.M)
+    return {name: Template(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _filled(section: str, **values: str) -> Html:
+    """Fill in a section of the page's template; values that are no `Html` are escaped."""
+    safe = {name: value if isinstance(value, Html) else escaped(value) for name, value in values.items()}
+    return Html(_sections()[section].substitute(safe))
+
+
+def _joined(parts: Iterable[Html]) -> Html:
+    return Html("".join(parts))
 
 
 def page(report: Report) -> str:
-    """Return a report as an HTML page.
+    """Return an audit report as an HTML page.
 
     Args:
         report: of an audit, by whichever method.
@@ -304,169 +62,122 @@ def page(report: Report) -> str:
     Source:
         Desfontaines 2020, section 4.2.6, for the pictures.
     """
-    told = report.witness or report.closest
-    parts = [
-        _header(report),
-        _facts(report),
-        *([_event(report, told)] if told else []),
-        *([_sides(told)] if told else []),
-        _evidence(report),
-        _pairs(report, told),
-        _notes(report.notes),
-        _settings(report),
-    ]
+    witness = report.witness or report.closest
+    parts = [_verdict(report), _result(report)]
+    if witness is not None:
+        parts += [_event(report, witness), _sides(witness)]
+    parts += [_evidence(report), _pairs(report, witness), _notes(report), _settings(report)]
     title = f"{'Violated' if report.violated else 'Nothing found'}: {report.mechanism}"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(filter(None, parts))
-        + f"\n<footer><p>sfumato {escaped(__version__)}</p></footer>\n</main>\n</body>\n</html>\n"
-    )
+    return _filled("page", title=title, style=Html(style()), body=_joined(parts), version=__version__)
 
 
-@cache
-def style() -> str:
-    """Return the style sheet of pages and pictures."""
-    return Path(__file__).with_name("report_page.css").read_text(encoding="utf-8")
-
-
-def _header(report: Report) -> str:
-    name, claim = f"<code>{escaped(report.mechanism)}</code>", escaped(report.claim)
-    if report.violated:
-        verdict, title = "VIOLATED", f"{name} breaks its claim, {claim}"
-        words = (
-            "The histogram method has no exact rate of false alarms."
-            if math.isnan(report.alpha)
-            else "A mechanism that keeps this claim is called violated with probability at most "
+def _verdict(report: Report) -> Html:
+    if not report.violated:
+        return _filled("passed", mechanism=report.mechanism, claim=report.claim)
+    alarms = "The histogram method has no exact rate of false alarms."
+    if not math.isnan(report.alpha):
+        alarms = (
+            "A mechanism that keeps this claim is called violated with probability at most "
             f"{number(report.alpha)}, over the whole audit and whenever it stops."
         )
-    else:
-        verdict, title = "NOTHING FOUND", f"Nothing found against {name} with {claim}"
-        words = (
-            "That is no proof of privacy: what was not looked at, or is too rare to be drawn, may be wrong."
-        )
-    kind = ' class="violated"' if report.violated else ""
-    return f'<header{kind}><p class="verdict">{verdict}</p><h1>{title}</h1><p>{words}</p></header>'
+    return _filled("violated", mechanism=report.mechanism, claim=report.claim, alarms=alarms)
 
 
-def _facts(report: Report) -> str:
-    rows = [
-        ("Claim", escaped(report.claim)),
-        (
-            "True epsilon",
-            escaped(lower_bound(report)),
-        ),
-    ]
+def _result(report: Report) -> Html:
+    rows = [("Claim", report.claim), ("True epsilon", lower_bound(report))]
     if report.excluded is not None:
         if report.excluded.excess < 1:
-            rows.append(("Excluded", escaped(excess(report))))
-        rows.append(("In sight", escaped(sight(report.excluded.visible_epsilon))))
+            rows.append(("Excluded", excess(report)))
+        rows.append(("In sight", sight(report.excluded.visible_epsilon)))
     rows += [
         ("Draws", f"{report.samples:,} on each side, over all pairs of datasets"),
         ("Time", f"{number(report.seconds, 3)} s"),
     ]
-    return f"<h2>Result</h2>\n{_table(rows)}"
+    return _table("Result", rows)
 
 
-def _event(report: Report, witness: Witness) -> str:
-    permitted = upper_bound(Pair(witness.epsilon, witness.delta), witness.neighbour_frequency)
-    code = [f"<code>{escaped(shown(d, _LONGEST_DATASET))}</code>" for d in _datasets(witness)]
-    title = "What breaks it" if report.violated else "The pair that was looked at most"
-    kind = "The event" if report.violated else "The event with the most evidence, too little to reject"
-    numbers = [
-        ("More often on" if report.violated else "On", code[0], number(witness.frequency)),
-        ("Than on" if report.violated else "And on", code[1], number(witness.neighbour_frequency)),
-    ]
-    body = "".join(
-        f'<tr><th scope="row">{label}</th><td>{where}</td><td class="number">{share}</td></tr>'
-        for label, where, share in numbers
+def _event(report: Report, witness: Witness) -> Html:
+    title, kind, first, second = (
+        ("What breaks it", "The event", "More often on", "Than on")
+        if report.violated
+        else (
+            "The pair that was looked at most",
+            "The event with the most evidence, too little to reject",
+            "On",
+            "And on",
+        )
     )
-    head = '<th scope="col">Side</th><th scope="col">Dataset</th><th scope="col" class="number">Share</th>'
-    return (
-        f"<h2>{title}</h2>\n<p>{kind}: <code>{escaped(witness.event)}</code></p>\n"
-        f"<table><caption>Share of {witness.samples:,} draws on each side that are in the event. The pair: "
-        f"{escaped(witness.edge)}.</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>\n"
-        f"<p>With epsilon = {number(witness.epsilon)} and delta = {number(witness.delta)}, the claim permits "
-        f"the first share up to {number(min(permitted, 1.0))}, sampling error aside. The shares by "
-        f"themselves say epsilon = {number(witness.observed_epsilon)}.</p>\n"
-        f"<p>To audit this pair again, after <code>from sfumato.audit import *</code>:</p>\n"
-        f'<pre class="replay"><code>{escaped(witness.replay)}</code></pre>'
+    permitted = bound_at(Pair(witness.epsilon, witness.delta), witness.neighbour_frequency)
+    return _filled(
+        "event",
+        title=title,
+        kind=kind,
+        event=witness.event,
+        samples=f"{witness.samples:,}",
+        edge=witness.edge,
+        first=first,
+        dataset=shown(witness.dataset, _LONGEST_DATASET),
+        frequency=number(witness.frequency),
+        second=second,
+        neighbour=shown(witness.neighbour, _LONGEST_DATASET),
+        neighbour_frequency=number(witness.neighbour_frequency),
+        epsilon=number(witness.epsilon),
+        delta=number(witness.delta),
+        permitted=number(min(permitted, 1.0)),
+        observed=number(witness.observed_epsilon),
+        replay=witness.replay,
     )
 
 
-def _sides(witness: Witness) -> str:
+def _sides(witness: Witness) -> Html:
     claim = Pair(witness.epsilon, witness.delta)
     figures = []
     for kind, bars in Bars.of(witness).items():
-        what = escaped(bars.what)
-        figures += [
-            _figure(
-                direction(bars, claim, f"{kind}-direct", ("first dataset", "second")),
-                f"{what}: first dataset, bound from the second",
-            ),
-            _figure(
-                direction(bars.swapped, claim, f"{kind}-swapped", ("second dataset", "first")),
-                f"{what}: second dataset, bound from the first",
-            ),
-        ]
-    return (
-        "<h2>Both sides</h2>\n<p>Shares of draws in buckets. The claim holds in a bucket if the share is not "
-        f'above the bound; it must hold in both directions.</p>\n<p class="legend">{_LEGEND}</p>\n'
-        f'<div class="figures">{"".join(figures)}</div>'
-    )
+        for name, shares, one, other in (
+            ("direct", bars, "first", "second"),
+            ("swapped", bars.swapped, "second", "first"),
+        ):
+            figure = direction(shares, claim, f"{kind}-{name}", (f"{one} dataset", other))
+            title = f"{bars.what}: {one} dataset, bound from the {other}"
+            figures.append(_filled("side", title=title, picture=Html(figure.svg), caption=figure.caption))
+    return _filled("sides", figures=_joined(figures))
 
 
-def _evidence(report: Report) -> str:
+def _evidence(report: Report) -> Html:
     if not report.trace or math.isnan(report.alpha):
-        return ""
-    words = (
-        "Bets against the claim, with a wealth of 1 to begin with. While the claim holds, wealth does not "
-        "grow on average, and reaches 1/alpha with probability at most alpha."
-    )
-    return f"<h2>Evidence</h2>\n<p>{words}</p>\n{_figure(wealth(report.trace, report.alpha, 'wealth'), '')}"
+        return Html()
+    figure = wealth(report.trace, report.alpha, "wealth")
+    return _filled("evidence", picture=Html(figure.svg), caption=figure.caption)
 
 
-def _pairs(report: Report, told: Witness | None) -> str:
-    rows = []
-    for name, samples in report.edges:
-        mark = " (shown above)" if told is not None and name == told.edge else ""
-        rows.append(f'<tr><td>{escaped(name)}{mark}</td><td class="number">{samples:,}</td></tr>')
-    head = '<th scope="col">Pair</th><th scope="col" class="number">Draws a side</th>'
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    if len(rows) > _LONG_TABLE:
-        table = f'<div class="long" role="region" aria-label="Pairs of datasets" tabindex="0">{table}</div>'
-    return f"<h2>Pairs of datasets</h2>\n<p>{len(rows):,} in all.</p>\n{table}"
-
-
-def _notes(notes: Sequence[str]) -> str:
-    listed = "".join(f"<li>{escaped(note)}</li>" for note in notes)
-    return f"<h2>Notes</h2>\n<ul>{listed}</ul>" if listed else ""
-
-
-def _settings(report: Report) -> str:
+def _pairs(report: Report, witness: Witness | None) -> Html:
     rows = [
-        ("method", escaped(report.method)),
-        ("alpha", _or_none(report.alpha)),
-        ("confidence", _or_none(report.confidence)),
-        *((escaped(name), escaped(value)) for name, value in report.settings),
+        _filled(
+            "pair",
+            name=f"{name} (shown above)" if witness is not None and name == witness.edge else name,
+            samples=f"{samples:,}",
+        )
+        for name, samples in report.edges
     ]
-    return f"<h2>Settings</h2>\n{_table(rows)}"
+    scroll = Html(_SCROLL if len(rows) > _LONG_TABLE else "")
+    return _filled("pairs", count=f"{len(rows):,}", rows=_joined(rows), scroll=scroll)
 
 
-def _or_none(value: float) -> str:
-    return "none" if math.isnan(value) else number(value)
+def _notes(report: Report) -> Html:
+    items = [_filled("note", note=note) for note in report.notes]
+    return _filled("notes", items=_joined(items)) if items else Html()
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    body = "".join(f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in rows)
-    return f"<table><tbody>{body}</tbody></table>"
+def _settings(report: Report) -> Html:
+    rates = (("alpha", report.alpha), ("confidence", report.confidence))
+    rows = [
+        ("method", report.method),
+        *((name, "none" if math.isnan(value) else number(value)) for name, value in rates),
+        *report.settings,
+    ]
+    return _table("Settings", rows)
 
 
-def _figure(figure: Figure, title: str) -> str:
-    head = f"<h3>{title}</h3>" if title else ""
-    return f"<figure>{head}{figure.svg}<figcaption>{escaped(figure.caption)}</figcaption></figure>"
-
-
-def _datasets(witness: Witness) -> tuple[object, object]:
-    return witness.dataset, witness.neighbour
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> Html:
+    """Return a section of the page with a table of names and values."""
+    return _filled("table", title=title, rows=_joined(_filled("row", name=n, value=v) for n, v in rows))

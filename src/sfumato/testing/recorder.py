@@ -6,7 +6,9 @@ and put back afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, fields, replace
 from importlib.util import find_spec
@@ -15,22 +17,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
+from sfumato.engines.duckdb.stages import as_stream
+from sfumato.engines.worker_noise import TopWork, Work, digest
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import SeparateNoise
+from sfumato.plan.group_measurement import GroupMeasurement, Noise, NoisyBatch
+from sfumato.plan.plan import Plan
+from sfumato.plan.top_measurement import TopMeasurement
+from sfumato.release.release import Release, joined
+from sfumato.release.top_release import TopRelease
 from sfumato.testing.flakiness import require_test
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sfumato.noise.random_words import Words64
-    from sfumato.plan.group_measurement import GroupMeasurement, Noise
-    from sfumato.plan.plan import Plan
-    from sfumato.release.release import Release
-    from sfumato.release.top_release import TopRelease
-    from sfumato.testing.watched import RecordedTop, WatchedWork
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
 _MIDDLE = (1 << 63) - 1
@@ -51,22 +56,117 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: Noise) -> Any:
-    """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
+def _noiseless(noise: Noise) -> Any:
+    """Return joint noise whose every number is 0: no random words would make all of its parts 0."""
 
-    class Still(type(noise)):  # type: ignore[misc]
+    class Noiseless(type(noise)):  # type: ignore[misc]
         def rounded(self, *given: Any) -> Any:
             """Draw as many zeros as there would be numbers, whatever words are given."""
             return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)], SeededWords(0)))
 
-    return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
+    return Noiseless(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
 
-def _silent(measurement: GroupMeasurement) -> GroupMeasurement:
-    noise = measurement.noise
-    if measurement.independent:  # which words without noise are enough for
+def _without_noise(measurement: GroupMeasurement) -> GroupMeasurement:
+    """Return a measurement that draws no noise from `NoiselessWords`."""
+    if measurement.independent:  # the words are enough
         return measurement
-    return replace(measurement, noise=_still(noise))
+    return replace(measurement, noise=_noiseless(measurement.noise))
+
+
+@dataclass(frozen=True)
+class NoiselessTop(TopMeasurement):
+    """The measurement of a top-k release without noise.
+
+    Equal numbers are in the order of their keys, and a private group that is more likely hidden is not shown.
+
+    Args:
+        words: with which noise is 0.
+    """
+
+    words: Words | None = None
+
+    def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
+        """Return the groups with the largest numbers, whatever words are given."""
+        return super().draw(exact, self.words)
+
+    def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
+        order = np.argsort(-numbers, kind="stable").tolist()
+        if self.candidates is None or self.margin is None:
+            return [int(i) for i in order[: self.k]]
+        behind = order[self.candidates : self.candidates + 1]
+        end = max((int(numbers[i]) for i in behind), default=0) + 1 + self.margin
+        return [int(i) for i in order[: min(self.k, self.candidates)] if numbers[i] > end]
+
+
+def _noiseless_top(drawn: TopMeasurement, words: Words) -> NoiselessTop:
+    return NoiselessTop(**{f.name: getattr(drawn, f.name) for f in fields(TopMeasurement)}, words=words)
+
+
+def _noiseless_top_release(words: Words) -> Callable[..., None]:
+    """Return a `TopRelease.__init__` that makes a top-k release without noise."""
+    original = TopRelease.__init__
+
+    def without_noise(self: TopRelease, plan: Plan[Top, TopMeasurement], *given: Any) -> None:
+        original(self, replace(plan, measurement=_noiseless_top(plan.measurement, words)), *given)
+
+    return without_noise
+
+
+def _noiseless_top_work(words: Words) -> Any:
+    """Return a `TopWork.of` that makes work for workers which draw a top-k release without noise."""
+    original = TopWork.of
+
+    def of(cls: type[TopWork], *given: Any, **options: Any) -> TopWork:
+        made = original(*given, **options)
+        return replace(made, measurement=_noiseless_top(made.measurement, words))
+
+    return classmethod(of)
+
+
+@dataclass(frozen=True)
+class WatchedWork(Work):
+    """Work of Spark or Beam workers that records exact and noisy numbers, or draws no noise.
+
+    Args:
+        folder: where exact and noisy numbers are kept; None for nowhere.
+        words: what is drawn instead of noise; None for noise.
+    """
+
+    folder: str | None = None
+    words: Words | None = None
+
+    def _exact(self, shard: int, payloads: Any) -> Any:
+        for place, batch in enumerate(super()._exact(shard, payloads)):
+            self._keep(f"exact-{shard:08}-{place:08}", as_stream([batch]))
+            yield batch
+
+    def _draw(self, batch: pa.RecordBatch) -> NoisyBatch:
+        noisy = super()._draw(batch)
+        # As its words go by the same, a draw that is repeated has this name again.
+        self._keep(f"noisy-{digest(batch).hex()}", pickle.dumps((noisy.keys, noisy.numbers)))
+        return noisy
+
+    def _words(self, batch: pa.RecordBatch) -> Any:
+        return super()._words(batch) if self.words is None else self.words
+
+    def _keep(self, name: str, data: bytes) -> None:
+        if self.folder is not None:
+            path = Path(self.folder) / name
+            part = path.with_name(f"{os.getpid()}-part-{name}")
+            part.write_bytes(data)
+            os.replace(part, path)
+
+
+def _watched_work(change: Callable[[WatchedWork], WatchedWork]) -> Any:
+    """Return a `Work.of` whose work records what workers draw; `change` sets where, or with which words."""
+    original = Work.of
+
+    def of(cls: type[Work], *given: Any, **options: Any) -> WatchedWork:
+        made = original(*given, **options)
+        return change(WatchedWork(**{f.name: getattr(made, f.name) for f in fields(made)}))
+
+    return classmethod(of)
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -106,25 +206,20 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
-    from sfumato.engines.worker_noise import TopWork, Work
-    from sfumato.release.release import Release
-    from sfumato.release.top_release import TopRelease
-    from sfumato.testing.watched import still_draw, still_work, watched
-
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        plan = replace(plan, measurement=_silent(plan.measurement))
+        plan = replace(plan, measurement=_without_noise(plan.measurement))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 
     def still(work: WatchedWork) -> WatchedWork:
-        return replace(work, words=words, measurement=_silent(work.measurement))
+        return replace(work, words=words, measurement=_without_noise(work.measurement))
 
     with ExitStack() as undone:
         undone.enter_context(_replaced(Release, "__init__", without_noise))
-        undone.enter_context(_replaced(Work, "of", watched(still)))
-        undone.enter_context(_replaced(TopRelease, "__init__", still_draw(words)))
-        undone.enter_context(_replaced(TopWork, "of", still_work(words)))
+        undone.enter_context(_replaced(Work, "of", _watched_work(still)))
+        undone.enter_context(_replaced(TopRelease, "__init__", _noiseless_top_release(words)))
+        undone.enter_context(_replaced(TopWork, "of", _noiseless_top_work(words)))
         yield
 
 
@@ -151,8 +246,6 @@ class Recorded:
     @property
     def kept(self) -> pa.Table:
         """The outputs without noise of the groups that the release shows."""
-        import pyarrow as pa
-
         truth, shown = self.truth, self.release.to_arrow()
         keys = list(self.release.plan.query.shown_keys)
         if not keys:
@@ -162,8 +255,6 @@ class Recorded:
         return truth.filter(pa.array(mask, pa.bool_()))
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
-        import pyarrow as pa
-
         if not batches:
             self.release.to_arrow()
         return pa.Table.from_batches(batches).combine_chunks()
@@ -171,13 +262,45 @@ class Recorded:
     def _add(self, batch: pa.RecordBatch) -> None:
         """Add a batch of exact statistics."""
         measurement = self.release.plan.measurement
-        truth = replace(_silent(measurement), selection=None).draw(batch, NoiselessWords()).outputs()
+        truth = replace(_without_noise(measurement), selection=None).draw(batch, NoiselessWords()).outputs()
         exact = measurement.columns(batch)
         for e in self.release.plan.requirements.estimates:
             if e.kind == "quantile" and e.total is not None:
                 place = truth.schema.names.index(e.name)
                 truth = truth.set_column(place, e.name, exact[e.total])
         self._batches.append(truth)
+
+
+@dataclass
+class RecordedTop:
+    """One release of the largest groups with its truth.
+
+    Args:
+        release: as the code under test made it.
+        truth: the exact numbers of public groups; of private ones those of the largest, one more than there
+            are candidates.
+    """
+
+    release: TopRelease
+    truth: pa.Table
+
+    @classmethod
+    def of(cls, release: TopRelease, exact: pa.Table) -> RecordedTop:
+        """Keep exact numbers, which come in steps."""
+        question = release.question
+        numbers = [int(n) * release.plan.measurement.step for n in exact.columns[-1].to_pylist()]
+        column = [round(n) if question.whole else float(n) for n in numbers]
+        return cls(
+            release, pa.table([*exact.columns[:-1], column], names=[*question.keys, question.measured])
+        )
+
+    @property
+    def kept(self) -> pa.Table:
+        """The exact numbers of the groups that are shown, in the order drawn."""
+        keys, rows = list(self.release.question.keys), self.truth.to_pylist()
+        places = {repr([row[key] for key in keys]): place for place, row in enumerate(rows)}
+        shown = self.release.to_arrow().select(keys).to_pylist()
+        return self.truth.take([places[repr(list(row.values()))] for row in shown])
 
 
 class Recorder:
@@ -211,7 +334,7 @@ class Recorder:
         for watched in self._watched:
             if watched.result is release and watched.recorded is not None:
                 return watched.recorded
-        if isinstance(release, (_release_type(), _top_type())):
+        if isinstance(release, (Release, TopRelease)):
             release.to_arrow()
         for recorded in self.releases:
             if recorded.release is release:
@@ -238,30 +361,28 @@ class _Watched:
 
     def collect(self, releases: list[Recorded | RecordedTop]) -> None:
         """Read what workers kept, where they are done and it was not read before."""
-        from sfumato.release.release import joined
-        from sfumato.testing.watched import exact_batches, noisy_batches
-
-        if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.measurement)):
+        if self.recorded is not None or not (noisy := _noisy_batches(self.folder, self.plan.measurement)):
             return
-        release = _release_type()(self.plan, self.engine)
+        release = Release(self.plan, self.engine)
         release._started, release._batches = True, noisy
         self.recorded = Recorded(release)
-        exact = exact_batches(self.folder)
+        exact = _exact_batches(self.folder)
         for batch in joined(iter(exact)) if self.plan.measurement.at_once else exact:
             self.recorded._add(batch)
         releases.append(self.recorded)
 
 
-def _release_type() -> type[Release]:
-    from sfumato.release.release import Release
+def _exact_batches(folder: Path) -> list[pa.RecordBatch]:
+    """Return the exact statistics that workers recorded in a folder, by shard."""
+    return [b for p in sorted(folder.glob("exact-*")) for b in pa.ipc.open_stream(p.read_bytes())]
 
-    return Release
 
-
-def _top_type() -> type[TopRelease]:
-    from sfumato.release.top_release import TopRelease
-
-    return TopRelease
+def _noisy_batches(folder: Path, measurement: GroupMeasurement) -> list[NoisyBatch]:
+    """Return the noisy statistics that workers recorded in a folder."""
+    read = [pickle.loads(p.read_bytes()) for p in sorted(folder.glob("noisy-*"))]
+    if not measurement.keys:  # one row without columns is none, once it was written
+        read = [(pa.record_batch({"x": [0]}).select([]), numbers) for _, numbers in read]
+    return [NoisyBatch(measurement, keys, numbers) for keys, numbers in read]
 
 
 def _engines_of_workers() -> list[type]:
@@ -298,10 +419,7 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.engines.worker_noise import Work
-    from sfumato.testing.watched import RecordedTop, watched
-
-    recorder, original, drawn = Recorder(), _release_type()._noisy, _top_type()._drawn
+    recorder, original, drawn = Recorder(), Release._noisy, TopRelease._drawn
 
     def recorded_top(self: TopRelease, exact: pa.Table) -> Any:
         recorder.releases.append(RecordedTop.of(self, exact))
@@ -329,14 +447,14 @@ def recording() -> Iterator[Recorder]:
                 def here(work: WatchedWork) -> WatchedWork:
                     return replace(work, folder=str(made.folder))
 
-                with _replaced(Work, "of", watched(here)):
+                with _replaced(Work, "of", _watched_work(here)):
                     made.result = before(self, plan, **options)
                 return made.result
 
             return release
 
-        undone.enter_context(_replaced(_release_type(), "_noisy", recorded))
-        undone.enter_context(_replaced(_top_type(), "_drawn", recorded_top))
+        undone.enter_context(_replaced(Release, "_noisy", recorded))
+        undone.enter_context(_replaced(TopRelease, "_drawn", recorded_top))
         for engine in _engines_of_workers():
             undone.enter_context(_replaced(engine, "release", releases(engine)))
         yield recorder
