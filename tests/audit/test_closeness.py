@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
-from sfumato.audit.closeness.closeness_result import as_far, at_least, at_most, repeats, residues
+from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats, residues
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 

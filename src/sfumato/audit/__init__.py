@@ -1,4 +1,4 @@
-"""Tools of proof: the auditor, for anybody's private code, and the falsifier, for stability maps."""
+"""The auditor, for anybody's private mechanism, and the falsifier, for stability maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit is asked to do, checked before a draw is made."""
+"""The task of one audit: its checked options, given to a method of auditing, and its progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTED = 3  # pairs of a note
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an audit is.
+    """The progress of an audit: draws, seconds and evidence up to now.
 
     What `audit` calls its argument `progress` with.
 
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Task:
-    """One audit to do, with everything checked: what each method of auditing is given.
+    """The task of an audit: the mechanism, the claim, the pairs of datasets and the limits, all checked.
 
     Made by `audit` for a method such as `HistogramMethod`.
 
@@ -74,7 +74,7 @@ class Task:
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """What a report says of the options."""
+        """The options of an audit task as a report shows them."""
         given = not self.datasets
         return (
             ("neighbors", "pairs given by the caller" if given else self.neighbors),
@@ -98,7 +98,7 @@ def checked_task(
     seconds: float,
     progress: Callable[[Progress], None] | None,
 ) -> Task:
-    """Check what `audit` was given, before a draw is made."""
+    """Check the options of `audit` before a draw is made, and return the task."""
     if epsilon is None and claim is None:
         raise ParameterError("epsilon", None, "given, or claim= in its place")
     if claim is not None and not isinstance(claim, Claim):
@@ -141,7 +141,7 @@ def checked_task(
 
 
 def _far(pairs: list[Edge]) -> tuple[str, ...]:
-    """Say which of the pairs that the caller gave are of datasets that more than one record tells apart."""
+    """Return a note on the pairs given to an audit whose datasets differ by more than one record."""
     differ = {e.name: n for e in pairs if e.bare and (n := records_apart(e.dataset, e.neighbour)) > 1}
     if not differ:
         return ()

@@ -1,4 +1,4 @@
-"""The audit: bets against a claim until the wealth says that it is false, or the samples are spent."""
+"""The auditor: bets against a claim until their wealth rejects it or the samples are spent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRID = 4
 
 
 def ladder(epsilon: float) -> list[float]:
-    """Return the epsilons that are tried in turn for a lower bound: fixed before any draw.
+    """Return the epsilons that the auditor tries in turn for its lower bound, fixed before any draw.
 
     >>> ladder(1.0)[:3], ladder(1.0)[-1]
     ([0.025, 0.05, 0.075], 20.0)
@@ -40,7 +40,7 @@ def ladder(epsilon: float) -> list[float]:
 
 
 def epsilon_lower(tests: Sequence[PairTest], confidence: float) -> tuple[Pair, float]:
-    """Return a lower bound on the true epsilon, by testing greater and greater ones until one stands.
+    """Return the auditor's lower bound on the true epsilon, from the bets of an audit.
 
     Each epsilon of the ladder is tested by the same events, with bets of its own, at level 1 - confidence;
     since they are tried in a fixed order up to the first that stands, no correction is needed. The pairs of
@@ -59,7 +59,7 @@ def epsilon_lower(tests: Sequence[PairTest], confidence: float) -> tuple[Pair, f
 
 
 def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
-    """Return the greatest epsilon of the ladder up to which all are rejected; 0 for none."""
+    """Return the largest epsilon of the auditor's ladder up to which all are rejected; 0 for none."""
     claim = tests[0].claim.pairs[j]
     steps = ladder(claim.epsilon)
     reached = 0.0
@@ -74,7 +74,7 @@ def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
 
 
 def _highest(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
-    """Replay all bets against other claims, and return the highest log wealth of each."""
+    """Replay all bets of an audit against other claims, and return the highest log wealth of each."""
     moments = sorted((time, e, i) for e, t in enumerate(tests) for i, (time, _) in enumerate(t.history))
     # Before its first bet a pair has what was kept for it: less than 1 if calls raised and were forgotten.
     of_edge = np.repeat([[t.log_share] for t in tests], len(claims), axis=1)
@@ -87,7 +87,7 @@ def _highest(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
 
 
 class _Accounts:
-    """The bets on one pair of datasets, against several claims at once."""
+    """The replayed bets of an audit on one pair of datasets, against several claims at once."""
 
     def __init__(self, test: PairTest, j: int, claims: list[Pair]) -> None:
         self.log_share = test.log_share
@@ -125,14 +125,14 @@ class _Accounts:
             self.moves.setdefault(i, []).append((to, slice(end - size, end)))
 
     def after(self, i: int) -> Floats:
-        """Book the i-th batch, and return the log wealth against each claim."""
+        """Replay the i-th batch of an audit, and return the log wealth against each claim."""
         for to, taken in self.moves.get(i, []):
             self.balance[:, to] += self.gained[:, taken]
         return np.asarray(self.log_share + np.logaddexp.reduce(self.balance + self.weights, axis=1))
 
 
 def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
-    """Bound the largest P(A) - e^epsilon Q(A) - delta over half-lines A of all numbers in the outputs.
+    """Bound how much any half-line of an audit's outputs may break the claim where nothing was found.
 
     By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^(k/4) draws of each
     pair after those that settled a column's number, with an error probability for each k and number, so that
@@ -172,7 +172,7 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
 
 
 def _cdfs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return both empirical distribution functions at all points where one jumps, and just before."""
+    """Return the empirical distribution functions of both sides of an audited pair, at all their jumps."""
     points = np.unique(np.concatenate([x[~np.isnan(x)], y[~np.isnan(y)]]))
     found = []
     for values in (np.sort(x), np.sort(y)):
@@ -182,7 +182,7 @@ def _cdfs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def visible_epsilon(claim: Pair, samples: int, needed: float) -> float:
-    """Return the least epsilon whose best possible event would, on average, make the wealth that is needed.
+    """Return the smallest true epsilon that an audit with so many draws can be expected to find.
 
     Args:
         claim: what is bet against.
@@ -235,7 +235,7 @@ def audit(
     method: Any = "betting",
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Look for neighbours and an event that break a mechanism's claim of privacy.
+    """Audit a mechanism: look for neighbours and an event that break its claim of privacy.
 
     Args:
         mechanism: `(dataset, size) -> outputs`, or `(dataset) -> output`; see `Mechanism`.
@@ -294,7 +294,7 @@ def audit(
 
 
 class _Followed:
-    """Knows how far an audit is at most, by draws or by time, and tells whoever else asked."""
+    """Follows the progress of an audit, and passes it on to the caller's function."""
 
     def __init__(self, told: Callable[[Progress], None] | None) -> None:
         self._told, self._share = told, 0.0
@@ -317,7 +317,7 @@ def _method(method: Any) -> Any:
 
 
 class Betting:
-    """The default method: each pair of datasets has a wealth, and their average decides.
+    """The default method of the auditor: bet on each pair of datasets, and average their wealth.
 
     Every second batch goes to the pair that was drawn from least, the others to the most promising one.
 
@@ -327,7 +327,7 @@ class Betting:
 
     @np.errstate(all="ignore")
     def run(self, task: Task) -> Report:
-        """Audit, and report."""
+        """Audit by betting, and return the report."""
         started = time.monotonic()
         tests = [PairTest(edge, task.mechanism, task.claim) for edge in task.pairs]
         needed = -math.log(task.alpha) + _ROUNDING
@@ -387,7 +387,7 @@ class Betting:
 
 
 def _next(tests: list[PairTest], batch: int) -> int:
-    """Choose the pair to draw from, by the past alone."""
+    """Choose the pair of datasets that the auditor draws from next, by past draws alone."""
     if batch % 2:
         return max(range(len(tests)), key=lambda e: tests[e].promise)
     # A pair whose two sides always gave one and the same output is looked at less.
@@ -395,7 +395,7 @@ def _next(tests: list[PairTest], batch: int) -> int:
 
 
 def _size(test: PairTest, chased: bool) -> int:
-    """Choose the draws a side of a batch: more as they add up, so that learning takes little of the time."""
+    """Choose the batch size of the auditor's next draws, which grows with the draws so far."""
     return max(LEAST_BATCH, test.samples // (4 if chased else 2))
 
 
@@ -431,7 +431,7 @@ def _excluded(tests: list[PairTest], task: Task, lower: float, needed: float) ->
 
 
 def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) -> Report:
-    """Audit, and fail if the claim is violated.
+    """Audit a mechanism, and fail if its claim is violated.
 
     Args:
         mechanism: as for `audit`.

@@ -1,4 +1,4 @@
-"""Bets that lose on average if the claim is true, and the events that they are made on."""
+"""Bets on events of outputs: they lose on average if the claim is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CAUTION = 1.0 - 2.0**-20
 
 
 def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
-    """Return the (c, s) whose wealth grows fastest if the event has probabilities p and q.
+    """Return the bet (c, s) whose wealth grows fastest if the event has probabilities p and q.
 
     Args:
         p: probability of the event on the first side, in (0, 1).
@@ -55,7 +55,7 @@ def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
 def log_factors(
     c: Floats, s: Floats, claim: Pair, inside: tuple[Floats, Floats], samples: Floats | int
 ) -> Floats:
-    """Return the logarithm of the product of factors over a batch.
+    """Return the logarithm of what bets on events gain over a batch of draws.
 
     Args:
         c: of the bets.
@@ -76,7 +76,7 @@ def log_factors(
 
 
 def growth(p: Floats, q: Floats, claim: Pair) -> Floats:
-    """Return the expected logarithm of the best bet's factor, for many events at once.
+    """Return the expected logarithm of the best bet's gain, for many events at once.
 
     Args:
         p: probabilities of events on the first side, in (0, 1).
@@ -98,7 +98,7 @@ def growth(p: Floats, q: Floats, claim: Pair) -> Floats:
 
 
 def _nearest(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
-    """Return the q0 that is most likely under p and q where p0 = factor q0 + delta.
+    """Return the probability q0 within the claim that is nearest to a bet's p and q.
 
     It is the root of a decreasing function: quadratic at delta = 0, else found by bisection.
     """
@@ -126,7 +126,7 @@ _ERRORS = 2.0
 
 @dataclass(frozen=True)
 class Candidates:
-    """Events of one family over the cells of a feature.
+    """The events of one family, over the cells of a feature, that a bet can choose from.
 
     Args:
         x: past draws on the first side in each event.
@@ -140,7 +140,7 @@ class Candidates:
 
 
 def families(x: Codes, y: Codes, ordered: int) -> list[Candidates]:
-    """Return families of events, each ready to be searched.
+    """Return the families of events that bets choose from: half-lines, intervals and sets of cells.
 
     Args:
         x: past draws on the first side in each cell.
@@ -156,13 +156,13 @@ def families(x: Codes, y: Codes, ordered: int) -> list[Candidates]:
 
 
 def most_growth(events: Candidates, samples: int, claim: Pair) -> int:
-    """Return the number of the event on which wealth would have grown fastest; it may break nothing."""
+    """Return the number of the event on which a bet would have grown fastest; it may break nothing."""
     p, q = estimates(events.x, events.y, samples)
     return int(np.argmax(growth(p, q, claim)))
 
 
 def most_telling(events: Candidates, samples: int, claim: Pair) -> int:
-    """Return the number of the event with the largest ln((p - delta)/q), standard errors deducted."""
+    """Return the number of the event to bet on with the largest ln((p - delta)/q), less its error."""
     p, q = estimates(events.x, events.y, samples)
     above = np.maximum(p - claim.delta, 1e-12)
     error = np.sqrt(p * (1 - p) / above**2 + (1 - q) / q) / np.sqrt(samples)
@@ -170,7 +170,7 @@ def most_telling(events: Candidates, samples: int, claim: Pair) -> int:
 
 
 def estimates(x: Codes | Floats, y: Codes | Floats, samples: int | Floats) -> tuple[Floats, Floats]:
-    """Return probabilities of an event on both sides from its counts; never 0 or 1."""
+    """Return estimates, never 0 or 1, of an event's probabilities on both sides, for a bet."""
     total = np.asarray(samples, np.float64) + 1
     return (np.asarray(x, np.float64) + 0.5) / total, (np.asarray(y, np.float64) + 0.5) / total
 
@@ -204,7 +204,7 @@ def _intervals(x: Codes, y: Codes, ordered: int) -> Candidates:
 
 
 def _sets(x: Codes, y: Codes) -> Candidates:
-    """Cells in the order of their ratios: the best set is a prefix (Neyman and Pearson)."""
+    """Return sets of cells to bet on, ordered by likelihood ratio: the best set is a prefix."""
     order = np.argsort(-(x + 0.5) / (y + 0.5), kind="stable")
 
     def mask(number: int) -> Mask:
@@ -223,7 +223,7 @@ _CHANCE = 0.3
 
 @dataclass(frozen=True)
 class Step:
-    """What one batch said of the events that one feature bet on: enough to replay it against another claim.
+    """What one batch did to the bets on one feature: enough to replay them against another claim.
 
     Arrays have the shape (directions, families, criteria, pairs of the claim).
 
@@ -249,7 +249,7 @@ Place = tuple[int, int, int, int]  # direction, family of events, criterion, pai
 
 @dataclass(frozen=True)
 class Look:
-    """How a feature looked at outputs when it made its last bet.
+    """The feature, cells and columns of a feature's last bet.
 
     Args:
         cells: into which it sorted them.
@@ -264,12 +264,12 @@ class Look:
     fitted_on: int
 
     def draws(self, draws: Draws) -> Draws:
-        """Return the draws that it was not fitted on, as it saw them."""
+        """Return the draws that a bet's feature was not fitted on, with the columns known at the bet."""
         return draws.part(self.fitted_on, len(draws)).narrow(self.columns)
 
 
 class Wager:
-    """Bets on the events of one feature."""
+    """The bets on all events of one feature, and their wealth."""
 
     def __init__(self, feature: Feature, claim: Claim, log_weight: float) -> None:
         self.feature = feature
@@ -287,7 +287,7 @@ class Wager:
         self._columns = 0
 
     def learn(self, x: Draws, y: Draws) -> None:
-        """Learn from all past draws, where they have grown enough."""
+        """Learn the cells of a feature's bets from all past draws, where these have grown enough."""
         # A half of one draw is none.
         if len(x) < max(2, RELEARN * self._learned_at):
             return
@@ -304,7 +304,7 @@ class Wager:
             self._samples = len(x)
 
     def bet(self, number: int, x: Draws, y: Draws) -> Step | None:
-        """Bet on a new batch, then count it."""
+        """Bet on a new batch of draws, then count it among the past."""
         if self.cells is None:
             return None
         fitted_on = self._learned_at if self.feature.fit is not None else 0
@@ -333,12 +333,12 @@ class Wager:
 
     @property
     def bets(self) -> int:
-        """How many bets share the weight."""
+        """The number of bets that share the weight of a feature."""
         return 1 if self.log_wealth is None else self.log_wealth.size
 
     @property
     def total(self) -> float:
-        """The logarithm of the weighted wealth of all bets."""
+        """The logarithm of the weighted wealth of all bets on one feature."""
         if self.log_wealth is None:
             return self.log_weight
         mean = float(np.logaddexp.reduce(self.log_wealth.ravel())) - math.log(self.log_wealth.size)
@@ -350,7 +350,7 @@ class Wager:
         return tuple(np.bincount(self.cells.place(v), minlength=count) for v in (x, y))  # type: ignore[return-value]
 
     def _chosen(self, batch: tuple[Codes, Codes]) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Choose events by the past, and count past and batch in them."""
+        """Choose the events to bet on by past draws, and count past and batch in them."""
         assert self.cells is not None
         pairs = self.claim.pairs
         kinds = 3 if self.cells.ordered >= 2 else 1
@@ -373,7 +373,7 @@ class Wager:
         return (found[0], found[1]), (found[2], found[3])
 
     def _promise(self, p: Floats, q: Floats) -> float:
-        """Return the evidence in past draws, less what searching so many cells makes of mere chance."""
+        """Return the evidence for a bet in past draws, less what chance makes of so many cells."""
         assert self.cells is not None
         family = 0  # half-lines where there are any
         found = [

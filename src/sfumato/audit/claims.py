@@ -1,4 +1,4 @@
-"""What a mechanism claims: the (epsilon, delta) pairs that are tested."""
+"""Claims of privacy: the (epsilon, delta) pairs that an audit tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 @dataclass(frozen=True)
 class Pair:
-    """One testable claim: P(A) <= e^epsilon Q(A) + delta for all events A, in both directions.
+    """One testable claim of privacy: P(A) <= e^epsilon Q(A) + delta for all events A, in both directions.
 
     Args:
         epsilon: at least 0.
@@ -43,13 +43,13 @@ class Pair:
 
     @cached_property
     def factor(self) -> float:
-        """e^epsilon, rounded up."""
+        """e^epsilon of a claim, rounded up."""
         return exp_up(self.epsilon)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Pairs that all hold if the claim does, and what the claim is called.
+    """A claim of privacy: its (epsilon, delta) pairs, and its text.
 
     Made by `approximate`, `gaussian`, `zcdp` and `curve`.
 
@@ -144,7 +144,7 @@ def gaussian(mu: Number) -> Claim:
 
 
 def exp_up(epsilon: float) -> float:
-    """Return e^epsilon rounded up, infinity where no float is large enough.
+    """Return e^epsilon of a claim rounded up, infinity where no float is large enough.
 
     >>> exp_up(1.0), exp_up(800.0)
     (2.7182818284590455, inf)
@@ -153,5 +153,5 @@ def exp_up(epsilon: float) -> float:
 
 
 def _kept(pairs: Iterable[tuple[Number, Fraction]]) -> tuple[Pair, ...]:
-    """Leave out what says nothing: a delta of 1, be it by rounding."""
+    """Return a claim's pairs without those whose delta is 1, also by rounding."""
     return tuple(Pair(e, d) for e, d in pairs if round_up(d) < 1)  # type: ignore[arg-type]

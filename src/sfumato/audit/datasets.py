@@ -1,4 +1,4 @@
-"""Datasets, and pairs of neighbours among them."""
+"""Datasets to audit with, and pairs of neighbours among them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Edge:
 
 
 def halton(count: int, dimension: int, *, start: int = 1) -> list[list[float]]:
-    """Return points of the Halton sequence in the unit cube.
+    """Return datasets of points of the Halton sequence in the unit cube.
 
     Args:
         count: number of points.
@@ -74,7 +74,7 @@ def _radical_inverse(index: int, base: int) -> float:
 def numbers(
     lower: float = 0.0, upper: float = 1.0, *, count: int = 6, largest: int = 6, odd: bool = True
 ) -> list[list[float]]:
-    """Return lists of numbers: what an aggregate of one column may meet.
+    """Return datasets of numbers for the audit of an aggregate of one column.
 
     Args:
         lower: what 0 of the unit cube is moved to.
@@ -104,7 +104,7 @@ def numbers(
 
 
 def odd_numbers(lower: float = 0.0, upper: float = 1.0) -> list[list[float]]:
-    """Return lists of numbers at which code tends to break.
+    """Return datasets of odd numbers, at which code tends to break.
 
     NaN, infinities, 1e308 (whose sums overflow), subnormals, signed zeros, neighbours of 2^53 and the limits
     of int64, each beside an ordinary record.
@@ -141,7 +141,7 @@ def units(
     table: Callable[[list[dict[str, Any]]], Any] | None = None,
     odd: bool = True,
 ) -> list[Edge]:
-    """Return pairs of tables that differ by all rows of one unit.
+    """Return neighbouring datasets, as tables that differ by all rows of one unit.
 
     Args:
         values: lower and upper bound of the value column.
@@ -197,7 +197,7 @@ def units(
 
 
 def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
-    """Return pairs of neighbours that datasets give.
+    """Return the pairs of neighbours of some datasets.
 
     Args:
         datasets: each a sequence of records: list, tuple, array, or a table with `take` (Arrow) or `iloc`.
@@ -248,7 +248,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
 
 
 def records_apart(dataset: Any, neighbour: Any) -> int:
-    """Return how many records must be changed, added or removed to make one dataset of the other.
+    """Return the number of records to change, add or remove to turn one dataset into another.
 
     0 where that is not told: of what is no sequence of records, or is long.
 
@@ -291,7 +291,7 @@ def without(dataset: Any, index: int) -> Any:
 
 
 def _telling(dataset: Any) -> list[int]:
-    """Return the records that are worth removing: the last, the first, the largest, the smallest."""
+    """Return the records of a dataset that are worth removing: the last, first, largest and smallest."""
     size = _size(dataset)
     if size == 0:
         return []

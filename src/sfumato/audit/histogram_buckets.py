@@ -1,4 +1,4 @@
-"""Histograms of two samples over the same buckets, and the privacy predicate on each bucket."""
+"""Buckets of a histogram over two samples, and the privacy predicate on each bucket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST_WIDTH = 1e-10
 
 @dataclass(frozen=True)
 class Buckets:
-    """Where values are counted: intervals of equal width, and a bucket for each thing that is no number.
+    """The buckets of a histogram: intervals of equal width, and one for each value that is no number.
 
     Args:
         boundaries: increasing numbers, the left ends of the intervals; the last interval has no right end.
@@ -41,7 +41,7 @@ class Buckets:
 
     @classmethod
     def over(cls, x: Column, y: Column, count: int | None = None) -> Buckets:
-        """Lay buckets over two samples.
+        """Lay histogram buckets over two samples.
 
         Args:
             x: numbers, and a code for each that says what it is if it is not finite.
@@ -84,7 +84,7 @@ class Buckets:
         return np.concatenate([inside, outside]) if len(self.words) else inside
 
     def describe(self, bucket: int, name: str, words: list[str]) -> str:
-        """Say what it means to be in a bucket, such as "0.5 <= value < 0.75"."""
+        """Describe a histogram bucket, such as "0.5 <= value < 0.75"."""
         if bucket >= len(self.boundaries):
             return f"{name} is {words[int(self.words[bucket - len(self.boundaries)])]}"
         left = f"{self.boundaries[bucket]:.6g} <= {name}"
@@ -102,7 +102,7 @@ def _width(values: Floats) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The predicate P(bucket) <= e^epsilon Q(bucket) + delta on each bucket, in one direction.
+    """The predicate P(bucket) <= e^epsilon Q(bucket) + delta on each histogram bucket, in one direction.
 
     Args:
         lower: lower ends of the confidence intervals of P.
@@ -118,7 +118,7 @@ class Comparison:
     def of(
         cls, counts: Codes, neighbour_counts: Codes, claim: Pair, *, samples: int, confidence: float
     ) -> Comparison:
-        """Compare counts of two samples of equal size.
+        """Compare the bucket counts of two samples of equal size.
 
         Args:
             counts: draws of P in each bucket.
@@ -149,6 +149,6 @@ class Comparison:
 
     @property
     def epsilon_lower(self) -> float:
-        """The largest epsilon that some bucket asks for at this delta, by the intervals; at least 0."""
+        """The largest epsilon that some bucket needs at this delta, by the intervals; at least 0."""
         above = np.maximum(self.lower - self.claim.delta, 0)
         return max(0.0, float(np.log(np.maximum(above, 1e-300) / self.upper).max(initial=0.0)))

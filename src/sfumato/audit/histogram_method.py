@@ -1,4 +1,4 @@
-"""The histogram method: its options, its edges, draws and comparisons, and what is reported of them."""
+"""The histogram method of auditing: its options, and its run over the search graphs of datasets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ S = TypeVar("S")
 
 
 class SearchGraph(Generic[S]):
-    """Subsets of a dataset's records; an edge leads from each to those with one record less.
+    """The search graph of the histogram method: subsets of a dataset's records, one record apart.
 
     Args:
         dataset: a sequence of records: list, tuple, array, or a table with `take` or `iloc`.
@@ -60,11 +60,11 @@ class SearchGraph(Generic[S]):
 
     @property
     def edge_count(self) -> int:
-        """Number of edges."""
+        """The number of edges of a search graph."""
         return len(self.root) << max(len(self.root) - 1, 0)
 
     def edges(self) -> Iterator[tuple[Node, Node]]:
-        """Give each edge once, depth first."""
+        """Yield each edge of a search graph once, depth first."""
         stack, seen = [self.root], {self.root}
         while stack:
             node = stack.pop()
@@ -75,11 +75,11 @@ class SearchGraph(Generic[S]):
                     stack.append(successor)
 
     def samples(self, node: Node) -> S:
-        """Draw on a node's records, where there are no draws of such records yet."""
+        """Return the draws on a search graph's node, drawn once for equal records."""
         return self._sample(self.records(node), (id(self), node))
 
     def records(self, node: Node) -> Any:
-        """Return the records of a node as a dataset of the same kind."""
+        """Return the records of a search graph's node as a dataset of the same kind."""
         kept, found = set(node), self.dataset
         for i in reversed(self.root):
             if i not in kept:
@@ -93,7 +93,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Kept(Generic[S]):
-    """Draws on datasets; of equal datasets they are the same.
+    """The histogram method's draws on datasets; those of equal datasets are the same.
 
     Args:
         sample: draws from a mechanism on a dataset.
@@ -114,7 +114,7 @@ class Kept(Generic[S]):
         self.drawn: int = 0
 
     def __call__(self, dataset: Any, place: Hashable = None) -> S:
-        """Return the draws on a dataset; `place` tells it apart where its content cannot be told."""
+        """Return the histogram method's draws on a dataset; `place` identifies one without a content."""
         key = content(dataset)
         key = place if key is None else key
         if key in self._samples:
@@ -133,7 +133,7 @@ class Kept(Generic[S]):
 
 
 def content(value: Any) -> Hashable | None:
-    """Return something that is equal for two values only where they hold the same; None where nothing tells.
+    """Return a key of a dataset's content, for the histogram method; None where there is none.
 
     Never their text: different records may have one text.
 
@@ -166,13 +166,13 @@ NO_EXACT_RATE = (
 
 @dataclass(frozen=True)
 class Side:
-    """What was drawn on one dataset."""
+    """The draws of the histogram method on one dataset."""
 
     dataset: Any
     draws: Draws
 
     def column(self, number: int) -> Column:
-        """Return numbers and tokens of one column of the outputs."""
+        """Return numbers and tokens of one column of one side's histogram."""
         draws = self.draws.wide(number + 1)
         return draws.numbers[:, number], draws.tokens[:, number]
 
@@ -181,7 +181,7 @@ Drawn = Callable[[], Side]
 
 
 class _SpentError(Exception):
-    """A limit is met."""
+    """A limit of the histogram method is reached."""
 
 
 class Run:
@@ -210,7 +210,7 @@ class Run:
         self.graphs: list[SearchGraph[Side]] = [SearchGraph(dataset, self.kept) for dataset in records]
 
     def report(self) -> Report:
-        """Compare until too many edges have failed, all are compared, or the limits are met."""
+        """Audit by histograms until too many edges have failed, all are compared, or limits are reached."""
         edges = sum(graph.edge_count for graph in self.graphs) or len(self.task.pairs)
         witness, failed = None, 0
         for name, x, y in self._sides():
@@ -252,14 +252,14 @@ class Run:
             )
 
     def _check_outputs(self) -> None:
-        """A mechanism that never gives an output has no verdict."""
+        """Refuse a verdict of the histogram method on a mechanism that always raises."""
         words = [self.reader.vocabulary.words[t] for t in sorted(self.kinds)]
         if words and all(w.startswith(RAISES) for w in words):
             kinds = ", ".join(w.removeprefix(RAISES) for w in words)
             raise self.task.mechanism._raises_always(kinds, "datasets")
 
     def _sides(self) -> Iterator[tuple[str, Side, Side]]:
-        """Give pairs of neighbours with draws on both, one by one, until a limit is met."""
+        """Yield pairs of neighbours with the histogram method's draws on both, until a limit is reached."""
         for name, x, y in self._edges():
             try:
                 sides = x(), y()
@@ -305,7 +305,7 @@ class Run:
         return None
 
     def _worst(self, counts: tuple[Codes, Codes], pair: Pair) -> int | None:
-        """Return the bucket that breaks the predicate most, if more fail than are tolerated."""
+        """Return the histogram bucket that breaks the predicate most, if more fail than are tolerated."""
         confidence = self.method.confidence
         compared = Comparison.of(counts[0], counts[1], pair, samples=self.samples, confidence=confidence)
         if pair.delta == self.delta:
@@ -352,7 +352,7 @@ class Run:
 
 @dataclass(frozen=True)
 class HistogramMethod:
-    """Compare histograms of a mechanism's outputs on all neighbours in the search graphs of datasets.
+    """The histogram method: compare histograms of outputs on all neighbours in the search graphs.
 
     Give it as `audit(..., method=HistogramMethod(...))`; `method="histogram"` is the one with defaults.
     Where the audit is given no data and no pairs, the datasets are points of the Halton sequence in the
@@ -407,7 +407,7 @@ class HistogramMethod:
 
     @property
     def code(self) -> str:
-        """The method as Python code."""
+        """The histogram method as Python code."""
         changed = [
             f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default
         ]
@@ -415,16 +415,16 @@ class HistogramMethod:
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """What a report says of the options, those of its own datasets left out."""
+        """The options of the histogram method that a report shows."""
         told = [f.name for f in fields(self) if f.name not in ("datasets", "size")]
         return tuple((f"method.{name}", f"{getattr(self, name)}") for name in told)
 
     def data(self) -> list[Any]:
-        """Return the datasets that an audit without data or pairs begins with."""
+        """Return the datasets on which the histogram method audits where none are given."""
         return halton(self.datasets, self.size)
 
     def run(self, task: Task) -> Report:
-        """Compare until too many edges have failed, all are compared, or the limits are met.
+        """Audit by the histogram method, and return the report.
 
         Args:
             task: what is to be audited.

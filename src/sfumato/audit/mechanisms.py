@@ -1,4 +1,4 @@
-"""Anybody's mechanism as a source of draws: called in its own thread, within a time limit, and checked."""
+"""Mechanisms to audit: anybody's function, called in a thread within a time limit, its outputs checked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]*|\b0x[0-9a-fA-F]{8,16}\b")
 
 
 class MechanismError(SfumatoError):
-    """A mechanism cannot be judged: it returns the wrong number of outputs, changes its dataset, or hangs.
+    """A mechanism cannot be audited: a wrong number of outputs, a changed dataset, or a call that hangs.
 
     Whoever raises this has no verdict; in particular it is never "private".
     """
@@ -38,7 +38,7 @@ class MechanismError(SfumatoError):
 
 @dataclass(frozen=True)
 class Raised:
-    """The output of a draw that ended in an exception.
+    """The output of a mechanism's draw that ended in an exception.
 
     Made by `Mechanism`, of what was raised.
 
@@ -55,7 +55,7 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        """Describe an exception.
+        """Return the output that stands for an exception of a mechanism.
 
         Args:
             error: the exception.
@@ -71,7 +71,7 @@ class Raised:
 
 
 class BatchRaised(Exception):
-    """A vectorised call raised: it tells of the whole call, not of one draw."""
+    """A vectorised call of a mechanism raised, so that none of its draws has an output."""
 
     def __init__(self, raised: Raised) -> None:
         super().__init__(raised)
@@ -79,7 +79,7 @@ class BatchRaised(Exception):
 
 
 class Mechanism:
-    """A callable, with how it is called.
+    """A mechanism to audit: a function of a dataset, and how it is called.
 
     Args:
         function: `function(dataset, size)`, which returns `size` independent outputs at once (array, list,
@@ -123,13 +123,13 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """What the mechanism is called in reports."""
+        """The name of the mechanism in reports."""
         found = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return "mechanism" if "<" in found else str(found)
 
     @property
     def _code(self) -> tuple[str, str]:
-        """The mechanism in a line of Python code, and what imports it there.
+        """The mechanism in a line of Python, and the import before it.
 
         A function of the prompt, of a notebook or of the program that runs has its own name there.
         """
@@ -166,7 +166,7 @@ class Mechanism:
             raise ParameterError("mechanism", f"{self.name}{signature}", _CALLED) from None
 
     def draw(self, dataset: Any, size: int, *, singly: bool = False) -> Any:
-        """Draw `size` independent outputs.
+        """Draw `size` independent outputs of a mechanism.
 
         Args:
             dataset: given to the mechanism as a deep copy, where it can be copied.
@@ -184,7 +184,7 @@ class Mechanism:
         return found
 
     def draw_both(self, sides: tuple[Any, Any], size: int, *, singly: bool = False) -> tuple[Any, Any]:
-        """Draw `size` independent outputs of each of two datasets, in random order, call by call.
+        """Draw `size` outputs of a mechanism on each of two datasets, in random order, call by call.
 
         What drifts while draws are made (a clock, the machine, a state that wears off) then tells nothing
         of the side. The order is the same in every process, so that a seeded mechanism can be replayed. Args
@@ -206,7 +206,7 @@ class Mechanism:
         return first, second
 
     def _drawn(self, sides: Sequence[Any], turns: Sequence[int], size: int, *, singly: bool) -> list[Any]:
-        """Make one call for each turn; or one for each side, where a call gives all outputs."""
+        """Call the mechanism once for each turn, or once for each side where it is vectorised."""
         positive_int(size, "size")
         given = [_copied(side) for side in sides]
         before = [fingerprint(g) for g in given]
@@ -248,7 +248,7 @@ class Mechanism:
             raise calls.error
 
     def _columns(self, outputs: Any, size: int) -> Any:
-        """Check that there are `size` outputs, and return a list, an array or a mapping of columns."""
+        """Check the number of a mechanism's outputs, and return a list, an array or a mapping of columns."""
         outputs = plain(outputs)
         lengths = set(map(_length, outputs.values())) if isinstance(outputs, dict) else {_length(outputs)}
         if lengths != {size}:
@@ -263,7 +263,7 @@ class Mechanism:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without the places in memory, which no claim of privacy is about.
+    """Return a text of a mechanism without memory addresses, which no claim of privacy is about.
 
     >>> without_addresses("<object object at 0x7f3a5c0d2e10>"), without_addresses("0x3039")
     ('<object object at 0x...>', '0x3039')
@@ -272,12 +272,12 @@ def without_addresses(text: str) -> str:
 
 
 def without_addresses_in(data: bytes) -> bytes:
-    """Return bytes without the places in memory; see `without_addresses`."""
+    """Return bytes of a mechanism without memory addresses; see `without_addresses`."""
     return without_addresses(data.decode("latin-1")).encode("latin-1") if b"0x" in data else data
 
 
 def takes_size(function: Callable[..., Any]) -> bool:
-    """Tell whether a callable is `(dataset, size)` rather than `(dataset)`, from its signature.
+    """Whether a mechanism's signature is `(dataset, size)` rather than `(dataset)`.
 
     >>> takes_size(lambda data, n: None), takes_size(lambda data, scale=2: None)
     (True, False)
@@ -292,7 +292,7 @@ def takes_size(function: Callable[..., Any]) -> bool:
 
 
 def plain(outputs: Any) -> Any:
-    """Turn tables and series of the common libraries into mappings of columns and arrays."""
+    """Return a mechanism's tables and series as mappings of columns and arrays."""
     if hasattr(outputs, "to_pydict"):  # Arrow table or batch
         return outputs.to_pydict()
     if hasattr(outputs, "columns") and hasattr(outputs, "to_dict"):  # pandas, Polars
@@ -305,7 +305,7 @@ def plain(outputs: Any) -> Any:
 
 
 def rows(outputs: Any) -> list[Any]:
-    """Return outputs one by one."""
+    """Return a mechanism's outputs one by one."""
     if isinstance(outputs, dict):
         return [dict(zip(outputs, values, strict=True)) for values in zip(*outputs.values(), strict=True)]
     return list(outputs)
@@ -315,7 +315,7 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 def fingerprint(value: Any) -> Any:
-    """Return something that changes when the value does, and is equal to itself for NaN too.
+    """Return a fingerprint of a dataset or record, to find out whether a mechanism changes it.
 
     >>> fingerprint([float("nan"), 0.0]) == fingerprint([float("nan"), 0.0]) != fingerprint([0.0, -0.0])
     True
@@ -365,7 +365,7 @@ def _length(outputs: Any) -> int | None:
 
 
 class _Calls:
-    """Calls to be made in turn, and what became of them."""
+    """Calls of a mechanism to make in turn, and their outputs."""
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
         self.calls = calls
@@ -394,14 +394,14 @@ class _Calls:
 
 
 class _Worker:
-    """One daemon thread that makes calls."""
+    """A daemon thread that calls a mechanism."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[_Calls] = queue.SimpleQueue()
         threading.Thread(target=self._loop, name="sfumato-audit", daemon=True).start()
 
     def run(self, calls: _Calls, seconds: float) -> bool:
-        """Make the calls; tell whether each ended within the limit."""
+        """Call a mechanism in the thread, and return whether each call ended within the limit."""
         calls.started = time.monotonic()
         self._tasks.put(calls)
         while not calls.done.wait(max(calls.started + seconds - time.monotonic(), 0.001)):

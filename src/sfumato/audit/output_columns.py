@@ -26,7 +26,7 @@ NO_BITS, ZERO_BITS = 2000, 1100
 
 
 def low_of_fraction(value: Fraction) -> int:
-    """Return the exponent of the lowest set bit; a number with endlessly many bits has none."""
+    """Return the exponent of a column's number's lowest set bit; endless fractions have none."""
     if not value:
         return ZERO_BITS
     if value.denominator & (value.denominator - 1):
@@ -36,7 +36,7 @@ def low_of_fraction(value: Fraction) -> int:
 
 
 def low_of_floats(numbers: Floats) -> Codes:
-    """Return the exponent of the lowest set bit of each float."""
+    """Return the exponents of the lowest set bits of a column of floats."""
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     mantissa = (bits & ((1 << 52) - 1)) | np.where(exponent > 0, np.int64(1) << 52, 0)
@@ -46,7 +46,7 @@ def low_of_floats(numbers: Floats) -> Codes:
 
 
 def low_of_wholes(numbers: NDArray[Any]) -> Codes:
-    """Return the exponent of the lowest set bit of each whole number."""
+    """Return the exponents of the lowest set bits of a column of whole numbers."""
     bits = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         lowest = bits & (~bits + np.uint64(1))
@@ -55,7 +55,7 @@ def low_of_wholes(numbers: NDArray[Any]) -> Codes:
 
 
 def rows_mixed(codes: Codes) -> Codes:
-    """Return a code for each row of codes."""
+    """Return a code for each row of columns of codes."""
     total = np.zeros(len(codes), np.int64)
     with np.errstate(over="ignore"):
         for column in codes.T:
@@ -64,7 +64,7 @@ def rows_mixed(codes: Codes) -> Codes:
 
 
 def mixed(codes: Codes) -> Codes:
-    """Mix 64 bits well (the finisher of splitmix64), so that sums of codes rarely collide."""
+    """Mix the 64 bits of each code in a column (the finisher of splitmix64), so that sums rarely collide."""
     z = codes.astype(np.uint64)
     with np.errstate(over="ignore"):
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -84,14 +84,14 @@ _NAMED = 10
 
 
 class Vocabulary:
-    """Whole numbers for whatever is not simply a float; 0 is a float, 1 stands for a leaf that is absent."""
+    """Tokens for values in columns of outputs: 0 is a float, 1 stands for an absent leaf."""
 
     def __init__(self) -> None:
         self.words: list[str] = ["a float", "absent"]
         self._codes: dict[str, int] = {}
 
     def code(self, word: str) -> int:
-        """Return the word's code; past 100,000 words all are one."""
+        """Return the token of a word in a column; after 100,000 words all are one token."""
         found = self._codes.get(word)
         if found is None:
             if len(self.words) > _MOST_TOKENS:
@@ -105,7 +105,7 @@ class Vocabulary:
 
 @dataclass
 class Draws:
-    """A batch of outputs of one dataset.
+    """A batch of one dataset's outputs as columns.
 
     Args:
         numbers: float64 of shape (draws, columns); NaN where a leaf is not a number.
@@ -121,7 +121,7 @@ class Draws:
         return len(self.numbers)
 
     def wide(self, columns: int) -> Draws:
-        """Return the same draws with columns added that are absent in all."""
+        """Return the same draws with more columns, whose leaves are absent."""
         extra = columns - self.numbers.shape[1]
         if extra <= 0:
             return self
@@ -133,40 +133,40 @@ class Draws:
         )
 
     def part(self, start: int, stop: int) -> Draws:
-        """Return the draws from `start` to before `stop`."""
+        """Return the draws from row `start` to before row `stop` of the columns."""
         return Draws(self.numbers[start:stop], self.tokens[start:stop], self.low[start:stop])
 
     def narrow(self, columns: int) -> Draws:
-        """Return the same draws without the columns that come after."""
+        """Return the same draws with only the first columns."""
         if self.numbers.shape[1] <= columns:
             return self
         return Draws(self.numbers[:, :columns], self.tokens[:, :columns], self.low[:, :columns])
 
     @cached_property
     def atoms(self) -> Codes:
-        """A code for the exact value of each leaf."""
+        """Columns of codes for the exact value of each leaf."""
         bits = np.where(np.isnan(self.numbers), 0.0, self.numbers).view(np.int64)
         return np.asarray(mixed(bits) ^ mixed(self.tokens + 1))
 
     @cached_property
     def whole(self) -> Codes:
-        """A code for the exact value of each whole output."""
+        """A column of codes for the exact value of each whole output."""
         return rows_mixed(self.atoms)
 
     @cached_property
     def kinds(self) -> Codes:
-        """A code for what kinds of leaves each output has, absent ones included."""
+        """A column of codes for the kinds of leaves that each output has, absent ones included."""
         return rows_mixed(self.tokens)
 
 
 def joined(batches: list[Draws], columns: int) -> Draws:
-    """Return batches as one."""
+    """Return batches of draws as one, with the same columns."""
     wide = [b.wide(columns) for b in batches]
     return Draws(*(np.concatenate([getattr(b, name) for b in wide]) for name in ("numbers", "tokens", "low")))
 
 
 class Reader:
-    """Turns outputs into columns; the same leaf gets the same column in every batch.
+    """Reads outputs into columns; the same leaf gets the same column in every batch.
 
     What it reads of a draw depends on no other draw, in calls that return outputs of one `form`. Where
     there are more leaves than columns, those that get one are chosen at random, and the others are counted.
@@ -183,12 +183,12 @@ class Reader:
 
     @property
     def left_out(self) -> int:
-        """Number of leaves that have no column."""
+        """The number of leaves that have no column."""
         return len(self._left_out)
 
     @property
     def notes(self) -> list[str]:
-        """What of the outputs was not looked at, in words."""
+        """Notes on the parts of outputs that have no column, or were not read."""
         found = []
         if self._left_out:
             looked, left = len(self.paths), len(self._left_out)
@@ -202,18 +202,18 @@ class Reader:
         return [*found, *(f"not read, as {why}: {_some(paths)}" for why, paths in reasons.items())]
 
     def read(self, outputs: Any) -> Draws:
-        """Return outputs, as `Mechanism.draw` gives them, as columns."""
+        """Read the outputs of `Mechanism.draw` into columns."""
         (found,) = self.read_all([outputs])
         return found
 
     def read_all(self, batches: list[Any]) -> list[Draws]:
-        """Return several batches as columns; each has the same chance that its new leaves get one."""
+        """Read several batches of outputs into columns; new leaves get columns with the same chance."""
         parsed = [self._parsed(outputs) for outputs in batches]
         self._admit(dict.fromkeys(path for names, _ in parsed for path in names))
         return [filled() for _, filled in parsed]
 
     def _parsed(self, outputs: Any) -> tuple[Iterable[str], Callable[[], Draws]]:
-        """Return the places of all leaves, and what makes columns of them once these are chosen."""
+        """Return the places of all leaves, and a function that fills columns once these are chosen."""
         array = _numeric(outputs)
         if array is not None:
             scalar = array.ndim == 1
@@ -243,7 +243,7 @@ class Reader:
         return cells, lambda: self._cells(len(listed), cells)
 
     def _admit(self, paths: dict[str, None]) -> None:
-        """Give new leaves columns; where there are too few, to some of them at random."""
+        """Give columns to new leaves; where there are too few, to some of them at random."""
         new = [path for path in paths if path not in self._index and path not in self._left_out]
         room = MOST_COLUMNS - len(self.paths)
         chosen = set(range(len(new)) if len(new) <= room else self._random.sample(range(len(new)), room))
@@ -276,22 +276,22 @@ class Reader:
         return draws
 
     def kind(self, token: int) -> str:
-        """Return the word of a token."""
+        """Return the word of a token in a column."""
         return self.vocabulary.words[token]
 
     def word(self, draw: Draws, column: int) -> str:
-        """Return one leaf of one draw in words."""
+        """Return the value in one column of one draw in words."""
         number, token = float(draw.numbers[0, column]), int(draw.tokens[0, column])
         if math.isnan(number):
             return self.kind(token)
         return f"{number:g}" if float(f"{number:g}") == number else repr(number)
 
     def words(self, draw: Draws) -> str:
-        """Return one draw in words, absent leaves left out."""
+        """Return the values in all columns of one draw in words, absent leaves left out."""
         return self._each(draw, lambda column: self.word(draw, column))
 
     def kinds(self, draw: Draws) -> str:
-        """Return the kinds of the leaves of one draw in words, absent leaves left out."""
+        """Return the kinds in all columns of one draw in words, absent leaves left out."""
         return self._each(draw, lambda column: self.kind(int(draw.tokens[0, column])))
 
     def _each(self, draw: Draws, word: Callable[[int], str]) -> str:
@@ -348,7 +348,7 @@ class Reader:
 
 
 def form(outputs: Any) -> str:
-    """Return what the outputs of one call have in common by how they were returned, in words.
+    """Return in words how one call returned its outputs: as an array, a list, or columns.
 
     It is told of a whole call, not of one draw: one None among a thousand numbers makes another array.
 
@@ -388,7 +388,7 @@ def _all_floats(columns: dict[Any, Any]) -> bool:
 
 
 def _another(cells: Cells, path: str, row: int) -> tuple[list[int], list[Any]]:
-    """Return the column of a second leaf of one place in one output, or of a third."""
+    """Return a new column for a second leaf of the same place in one output."""
     for times in itertools.count(2):
         found = cells.setdefault(f"{path} #{times}", ([], []))
         if not found[0] or found[0][-1] != row:

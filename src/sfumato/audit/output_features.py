@@ -1,4 +1,4 @@
-"""What of outputs is bet on, and the cells that they are sorted into, learned from past draws alone."""
+"""Features of outputs to bet on, and the cells that they are sorted into, learned from past draws alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEARNED_FROM = 40_000
 
 
 class Cells(ABC):
-    """Cells of a feature, fixed until they are learned again.
+    """The cells of an output feature, fixed until they are learned again.
 
     `count` cells in all, of which the first `ordered` stand in order.
     """
@@ -29,15 +29,15 @@ class Cells(ABC):
 
     @abstractmethod
     def place(self, values: NDArray[Any]) -> Codes:
-        """Return the cell of each value, int64 from 0 to count - 1."""
+        """Return the cell of each value of an output feature, int64 from 0 to count - 1."""
 
     @abstractmethod
     def words(self, name: str, mask: Mask, named: Callable[[int], str]) -> str:
-        """Return the event that `mask` selects, in words; `named` gives a code's own word."""
+        """Return in words the event that `mask` selects of an output feature's cells."""
 
 
 class Quantiles(Cells):
-    """Cells between quantiles of past numbers, with narrow ones in the tails; the last is for NaN."""
+    """Cells of a feature between quantiles of past numbers, narrow in the tails; the last is for NaN."""
 
     def __init__(self, boundaries: Floats) -> None:
         self.boundaries = boundaries
@@ -46,7 +46,7 @@ class Quantiles(Cells):
 
     @classmethod
     def learn(cls, x: Floats, y: Floats) -> Quantiles | None:
-        """Put boundaries at quantiles of all past draws; None if all are equal."""
+        """Learn a feature's cells: boundaries at quantiles of all past draws; None if all are equal."""
         values = np.concatenate([_thin(x), _thin(y)])
         values = np.sort(values[~np.isnan(values)])
         if len(values) < 2 or values[0] == values[-1]:
@@ -60,12 +60,12 @@ class Quantiles(Cells):
         return cls(boundaries if len(boundaries) else values[-1:])
 
     def place(self, values: NDArray[Any]) -> Codes:
-        """Return the number of boundaries at or below each value."""
+        """Return the cell of each value of a feature: the number of boundaries at or below it."""
         found = np.searchsorted(self.boundaries, values, side="right")
         return np.where(np.isnan(values), self.ordered, found)
 
     def words(self, name: str, mask: Mask, named: Callable[[int], str]) -> str:
-        """Return the event as a union of intervals."""
+        """Return an event of a feature's cells as a union of intervals."""
         edges = [-np.inf, *self.boundaries.tolist(), np.inf]
         parts = []
         for first, last in _runs(mask[: self.ordered]):
@@ -84,7 +84,7 @@ class Quantiles(Cells):
 
 
 class Atoms(Cells):
-    """Cells of the values that were seen most often, and one for all others."""
+    """Cells of the feature values that were seen most often, and one for all others."""
 
     def __init__(self, codes: Codes) -> None:
         self.codes = codes
@@ -92,7 +92,7 @@ class Atoms(Cells):
 
     @classmethod
     def learn(cls, x: Codes, y: Codes) -> Atoms | None:
-        """Keep the values that were seen at least twice; None if there are none, or all are the same."""
+        """Learn a feature's cells: values seen twice or more; None if there are none, or all are equal."""
         codes, seen = np.unique(np.concatenate([_thin(x), _thin(y)]), return_counts=True)
         if len(codes) < 2 or seen.max() < 2:
             return None
@@ -100,13 +100,13 @@ class Atoms(Cells):
         return cls(np.sort(codes[often[seen[often] >= 2]]))
 
     def place(self, values: NDArray[Any]) -> Codes:
-        """Return the place of each value among those known, the last cell for others."""
+        """Return the cell of each value of a feature, the last one for unknown values."""
         found = np.searchsorted(self.codes, values)
         known = self.codes[np.minimum(found, len(self.codes) - 1)] == values
         return np.where(known, found, len(self.codes))
 
     def words(self, name: str, mask: Mask, named: Callable[[int], str]) -> str:
-        """Return the event as a list of values."""
+        """Return an event of a feature's cells as a list of values."""
         if mask[-1]:
             rest = [named(int(c)) for c in self.codes[~mask[:-1]]]
             return f"{name} is none of {{{_listed(rest)}}}"
@@ -119,7 +119,7 @@ def _thin(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _runs(mask: Mask) -> list[tuple[int, int]]:
-    """Return the first and last place of each run of True."""
+    """Return the first and last cell of each run of a feature's event."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]
 
@@ -138,7 +138,7 @@ _MOST_SQUASHED = 100
 
 
 class Classifier:
-    """Linear discriminant on numbers and kinds of leaves, fitted by least squares with a ridge.
+    """A feature of outputs: a linear discriminant on numbers and kinds of leaves, by least squares.
 
     Args:
         x: draws of the first side.
@@ -164,7 +164,7 @@ class Classifier:
         self._weights = _least_squares(design, side)
 
     def score(self, draws: Draws) -> Floats:
-        """Return the score of each draw: larger where the first side is more likely."""
+        """Return the classifier's feature of each output: larger where the first side is more likely."""
         return np.asarray(np.einsum("ij,j->i", self._scaled(self._raw(draws)), self._weights))
 
     def _raw(self, draws: Draws) -> Floats:
@@ -184,7 +184,7 @@ class Classifier:
 
 
 def _least_squares(design: Floats, side: Floats) -> Floats:
-    """Solve (D'D + ridge) w = D' side by conjugate gradients."""
+    """Solve the classifier's (D'D + ridge) w = D' side by conjugate gradients."""
     weights = np.zeros(design.shape[1])
     residual = np.einsum("ij,i->j", design, side)
     direction, size = residual, float((residual**2).sum())
@@ -203,7 +203,7 @@ def _least_squares(design: Floats, side: Floats) -> Floats:
 
 
 def _often(codes: Codes) -> Codes:
-    """Return the most frequent codes of a column, but for one: the rest is told by their absence."""
+    """Return the most frequent codes of a column but one, as features of the classifier."""
     values, seen = np.unique(codes, return_counts=True)
     return values[np.argsort(-seen, kind="stable")][1 : _MOST_TOKENS + 1]
 
@@ -217,7 +217,7 @@ Extract = Callable[[Draws], Any]
 
 @dataclass(frozen=True)
 class Feature:
-    """One way to look at outputs.
+    """A feature of outputs: one number or code of each, and how its cells are learned.
 
     Args:
         name: of what is looked at, such as "value" or "exponent of the lowest set bit of value".
@@ -235,7 +235,7 @@ class Feature:
 
 
 def bank(reader: Reader, columns: list[int], x: Draws, y: Draws) -> list[Feature]:
-    """Return the features that past draws of both sides suggest.
+    """Return the features of outputs that past draws of both sides suggest.
 
     Args:
         reader: knows the columns and the words of tokens.
@@ -300,7 +300,7 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
 
 
 def _of_whole(reader: Reader, x: Draws, y: Draws) -> list[Feature]:
-    """Features of outputs with several leaves."""
+    """Return the features of outputs with several leaves."""
     found = []
     measured = np.array([not path.startswith("len(") for path in reader.paths])
 
@@ -367,7 +367,7 @@ def _by_memory(draw: Draws, code: int) -> str:
 
 
 def _memory(extract: Extract) -> Callable[[Draws, Draws], Extract]:
-    """Tell values by where they were seen before: a generator of few states repeats itself."""
+    """Return a feature of outputs: on which sides the same value was seen before."""
 
     def fit(x: Draws, y: Draws) -> Extract:
         memories = [np.unique(extract(side)) for side in (x, y)]
@@ -391,7 +391,7 @@ def _classifier(x: Draws, y: Draws) -> Extract:
 
 
 def most_different(x: Draws, y: Draws, most: int = 6) -> list[int]:
-    """Return the columns whose numbers or kinds differ most between the sides."""
+    """Return the columns whose features differ most between the sides."""
     columns = x.numbers.shape[1]
     if columns <= most:
         return list(range(columns))

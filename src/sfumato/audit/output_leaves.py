@@ -1,4 +1,4 @@
-"""Outputs taken apart into leaves: numbers as the numbers that they are, nothing by its place in memory."""
+"""Leaves of outputs: exact numbers and texts by their place in the output, without memory addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN, _DEEPEST_KEY = 200, 12
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """A number that is neither a float nor an int.
+    """A leaf of an output that is a number, but neither a float nor an int.
 
     Args:
         value: what it is, exactly or as a float.
@@ -41,7 +41,7 @@ class Exact:
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """A leaf of which only this is known.
+    """A leaf of an output that is not read further.
 
     Args:
         kind: what it is, in words.
@@ -53,7 +53,7 @@ class Unread:
 
 
 def word(value: Any, depth: int = 0) -> str:
-    """Return what a value is in words, the same for equal ones, wherever in memory they lie.
+    """Return the value of a leaf in words, the same for equal values.
 
     >>> word(object()), word((1, "a", {"c", "b"})), word(Raised("ValueError")), word(print)
     ('an object', "(1, 'a', {'b', 'c'})", 'exception ValueError', 'builtins.print')
@@ -87,7 +87,7 @@ def word(value: Any, depth: int = 0) -> str:
 
 
 def key_word(key: Any) -> str:
-    """Return a key of a mapping in words: a text as it is.
+    """Return a key in the path of a leaf: a text as it is.
 
     >>> key_word("n"), key_word(1), key_word(object())
     ('n', '1', 'an object')
@@ -96,12 +96,12 @@ def key_word(key: Any) -> str:
 
 
 def article(kind: str) -> str:
-    """Return a noun with its article."""
+    """Return the type name of a leaf with its article."""
     return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"
 
 
 def _cut(text: str) -> str:
-    """Cut a text, and tell those that differ later by a hash."""
+    """Cut the text of a leaf, and add a hash of it."""
     if len(text) <= _SHOWN:
         return text
     return f"{text[:_SHOWN]}... #{blake2b(text.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
@@ -128,7 +128,7 @@ Leaf = tuple[str, Any]
 
 
 def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[Leaf]:
-    """Take an output apart into its leaves, each with its place.
+    """Take an output apart into its leaves, each with its path.
 
     Objects are told by the name of their type and by their attributes, sets by their members in order: what
     an output is does not depend on where in memory it lies. A part that contains itself is one leaf.
@@ -185,7 +185,7 @@ def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
 
 
 def _beside(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
-    """What a number, a text or a list of a subclass holds beside what it is."""
+    """Yield the leaves of the attributes that a subclass of a number, a text or a list has."""
     if isinstance(output, _KNOWN):
         for attribute, value in getattr(output, "__dict__", {}).items():
             yield from leaves(value, f"{path}.{attribute}", around)
@@ -210,7 +210,7 @@ def _parts(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
 
 
 def _number(value: Any, name: str) -> Iterator[Leaf]:
-    """A float holds 53 bits of a number: what is left of it is a leaf too."""
+    """Yield the leaves of a number: a float of it, and what a float does not hold."""
     if isinstance(value, numbers.Rational):
         exact = Fraction(int(value.numerator), int(value.denominator))
         yield name, value if isinstance(value, int) else Exact(exact, type(value).__name__)
@@ -270,7 +270,7 @@ def _moment(value: Any, name: str) -> Iterator[Leaf]:
 
 
 def _text(value: Any, name: str) -> Iterator[Leaf]:
-    """A text, and the numbers in it; bytes are numbers one by one."""
+    """Yield the leaves of a text: itself, its length and the numbers in it; of bytes each number."""
     if not isinstance(value, str):
         value = without_addresses_in(bytes(value))
         yield name, value
@@ -309,7 +309,7 @@ def _mapping(output: Mapping[Any, Any], path: str, around: tuple[int, ...]) -> I
 
 
 def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
-    """Hashes and addresses decide the order of members: texts are named, others are sorted."""
+    """Yield the leaves of a set in an order that no hash or address decides: texts by name, others sorted."""
     yield f"len({path or 'value'})", len(output)
     parts: list[tuple[list[tuple[str, float, str]], list[Leaf]]] = []
     for member in output:
@@ -363,7 +363,7 @@ def _attributes(output: Any) -> dict[str, Any]:
 
 
 def _named(items: Any) -> Iterator[tuple[str, Any]]:
-    """Name rows by the texts in them, where they have some: the row of group "a" is then always the same."""
+    """Name rows in the path of a leaf by the texts in them: the row of group "a" is always the same."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
         texts = (

@@ -1,4 +1,4 @@
-"""The wealth of all bets on one pair of neighbours."""
+"""The audit of one pair of neighbours: its draws, its bets and their wealth, and its witness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_KEPT = 20_000_000
 
 
 class PairTest:
-    """All bets on one pair of neighbours, and the draws behind them.
+    """The audit of one pair of neighbours: all bets on it, and the draws behind them.
 
     Args:
         edge: the pair.
@@ -67,12 +67,12 @@ class PairTest:
 
     @property
     def promise(self) -> float:
-        """Evidence that past draws seem to hold, whether it was bet on or not: a guess where to look."""
+        """Evidence in the past draws of this pair, whether it was bet on or not: a guess where to look."""
         return max((w.promise for w in self.wagers), default=0.0)
 
     @property
     def past(self) -> tuple[Draws, Draws]:
-        """The draws of both sides, up to the first 20 million numbers and tokens of each."""
+        """The draws on both datasets of this pair, up to the first 20 million numbers of each."""
         columns = len(self.reader.paths)
         if len(self._x) > 1:
             self._x, self._y = [joined(self._x, columns)], [joined(self._y, columns)]
@@ -80,7 +80,7 @@ class PairTest:
 
     @property
     def only_raised(self) -> str | None:
-        """What every draw of both sides raised; None if some draw gave an output."""
+        """The exceptions of all draws on this pair; None if some draw gave an output."""
         x, y = self.past
         words = self.reader.vocabulary.words
         codes = np.unique(np.concatenate([x.tokens[:, 0], y.tokens[:, 0]])).tolist()
@@ -89,7 +89,7 @@ class PairTest:
         return ", ".join(words[code].removeprefix(RAISES) for code in codes)
 
     def advance(self, size: int, time: int = 0) -> None:
-        """Draw `size` outputs of each side, bet on them, then learn from them.
+        """Draw `size` outputs on each dataset of this pair, bet on them, then learn from them.
 
         Args:
             size: draws a side.
@@ -125,11 +125,11 @@ class PairTest:
 
     @property
     def wagered(self) -> bool:
-        """Whether a bet was made."""
+        """Whether a bet on this pair was made."""
         return any(w.log_wealth is not None for w in self.wagers)
 
     def best(self) -> tuple[Wager, Place]:
-        """Return the bet with the most wealth: its feature, and (direction, family, criterion, pair)."""
+        """Return this pair's bet with the most wealth: (direction, family, criterion, pair of the claim)."""
         wager = max((w for w in self.wagers if w.log_wealth is not None), key=lambda w: w.total)
         assert wager.log_wealth is not None
         place = np.unravel_index(int(np.argmax(wager.log_wealth)), wager.log_wealth.shape)
@@ -155,7 +155,7 @@ class PairTest:
         return drawn
 
     def _tells_of_calls(self, x: Draws, y: Draws) -> str | None:
-        """Name a leaf that all draws of a call share, and those of another call do not: a time, say.
+        """Return a leaf that all draws of one call share, such as a time, and other calls do not.
 
         Draws that share it are not independent, and a bet on it would be won once for each.
         """
@@ -171,7 +171,7 @@ class PairTest:
         return None
 
     def _go_singly(self, why: str) -> None:
-        """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""
+        """Forget this pair's vectorised calls, with their wealth, and draw one output a call."""
         self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
         self._singly = True
         self.notes.append(f"{self.edge.name}: {why}; from then on one draw a call")
@@ -203,7 +203,7 @@ class PairTest:
             wager.learn(x, y)
 
     def _late_share(self) -> float:
-        """The weight that is still kept for features to come."""
+        """The weight kept for features of this pair that are found later."""
         return (1 - _FIRST_BANK) / (self._late + 1)
 
 
@@ -211,7 +211,7 @@ _BARS = 40
 
 
 def witness(test: PairTest) -> Witness:
-    """Return the event with the most wealth on a pair of neighbours."""
+    """Return the event with the most wealth on a pair of neighbours, as the witness of the audit."""
     wager, place = test.best()
     assert wager.betted is not None
     look = wager.betted
@@ -250,7 +250,7 @@ def witness(test: PairTest) -> Witness:
 
 
 def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:
-    """Count both sides in equal cells between the 1% and 99% quantiles of all finite numbers."""
+    """Count the outputs on both datasets of a pair in equal cells between the 1% and 99% quantiles."""
     both = np.concatenate([x, y])
     both = both[np.isfinite(both)]
     if not len(both):
@@ -266,7 +266,7 @@ def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:
 
 
 def _first_numbers(test: PairTest, draws: Draws, others: Draws) -> tuple[str, tuple[Floats, Floats]]:
-    """Return the first column that has numbers in it."""
+    """Return the first column of a pair's outputs that has numbers in it."""
     both = np.vstack([draws.numbers, others.numbers])
     column = int(np.argmax(np.isfinite(both).any(axis=0)))
     return test.reader.paths[column], (draws.numbers[:, column], others.numbers[:, column])

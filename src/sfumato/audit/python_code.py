@@ -1,4 +1,4 @@
-"""Values and calls as Python code: datasets in reports, and the line that audits a pair again."""
+"""Python code of values and calls: datasets in reports, and the line that audits a pair again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def literal(value: Any) -> str:
-    """Return one line of Python that makes the value, as far as there is one.
+    """Return one line of Python code that makes the value, as far as there is one.
 
     Args:
         value: a list, tuple, mapping, NumPy array, or a table of Arrow, pandas or Polars, with plain values.
@@ -51,7 +51,7 @@ def literal(value: Any) -> str:
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """Return a value as code, cut to a length; one that contains itself as Python's own text of it."""
+    """Return a value as Python code, cut to a length; one that contains itself as its `repr`."""
     try:
         code = literal(value)
     except RecursionError:
@@ -60,7 +60,7 @@ def shown(value: Any, limit: int = 200) -> str:
 
 
 def cut(text: str, limit: int = 200) -> str:
-    """Return a text cut to a length."""
+    """Return Python code or another text cut to a length."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

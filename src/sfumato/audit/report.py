@@ -1,4 +1,4 @@
-"""What an audit found, as a verdict with its evidence; printed, and written to files."""
+"""The report of an audit: its verdict and evidence, printed, and written to files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.files import checked_place, replacing
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of both sides over the same cells, for pictures.
+    """The histogram in an audit report: counts of both sides over the same cells.
 
     Part of a `Witness`; `audit` makes it.
 
@@ -39,7 +39,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Witness:
-    """A pair of neighbours and an event that tells them apart more than the claim allows.
+    """The witness in an audit report: neighbours, and an event that differs more than the claim allows.
 
     Part of a `Report`, which `audit` makes.
 
@@ -71,7 +71,7 @@ class Witness:
 
     @property
     def observed_epsilon(self) -> float:
-        """ln((frequency - delta) / neighbour_frequency): what the shares say, without error bars."""
+        """The epsilon that a witness's shares say: ln((frequency - delta) / neighbour_frequency)."""
         above = self.frequency - self.delta
         if above <= 0:
             return 0.0
@@ -80,7 +80,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Excluded:
-    """What an audit that found nothing says about the pairs that it looked at.
+    """What the report of an audit that found nothing says about the pairs that were tested.
 
     Part of a `Report`, which `audit` makes.
 
@@ -100,7 +100,7 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Point:
-    """A moment of the audit.
+    """A point of an audit report's trace: the wealth after so many draws.
 
     Part of a `Report`, which `audit` makes.
 
@@ -117,7 +117,7 @@ class Point:
 
 @dataclass(frozen=True, repr=False)
 class Report(Told):
-    """What an audit found.
+    """The report of an audit: its verdict with the evidence.
 
     Made by `audit`.
 
@@ -181,7 +181,7 @@ class Report(Told):
         return text(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as numbers, texts, lists and mappings; datasets as Python code."""
+        """Return the audit report as numbers, texts, lists and mappings; datasets as Python code."""
         # Datasets first: some, such as a connection's tables, cannot be copied.
         witnesses = {"witness": self.witness, "closest": self.closest}
         as_code = {
@@ -196,15 +196,15 @@ class Report(Told):
         return plain
 
     def to_json(self) -> str:
-        """Return the report as JSON; infinities are the texts "inf" and "-inf"."""
+        """Return the audit report as JSON; infinities are the texts "inf" and "-inf"."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_html(self) -> str:
-        """Return the report as a page with pictures, which needs no other file, no network and no script."""
+        """Return the audit report as an HTML page with pictures, without scripts or other files."""
         return page(self)
 
     def write(self, path: str | Path) -> None:
-        """Write the report to a file.
+        """Write the audit report to a file.
 
         Args:
             path: ends in .html (a page with pictures), .json or .txt; a file of that name is replaced.
@@ -221,7 +221,7 @@ class Report(Told):
 
 
 def checked_path(path: str | Path, name: str = "path") -> Path:
-    """Return the whole path, if a report can be written there; `name` is the parameter that it came by."""
+    """Return the whole path of a report file, if it can be written; `name` is the parameter's name."""
     return checked_place(path, name, (".html", ".json", ".txt"))
 
 

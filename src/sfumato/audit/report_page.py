@@ -27,19 +27,19 @@ _SCROLL = ' class="long" role="region" aria-label="Pairs of datasets" tabindex="
 
 
 class Html(str):
-    """A part of the page that is HTML already, and is not escaped again."""
+    """A part of the report page that is HTML already, and is not escaped again."""
 
 
 @cache
 def _sections() -> dict[str, Template]:
-    """Return the sections of the page's template by name."""
+    """Return the sections of the report page's template by name."""
     text = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     _, *parts = re.split(r"^<!-- section (\w+) -->\n", text, flags=re.M)
     return {name: Template(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _filled(section: str, **values: str) -> Html:
-    """Fill in a section of the page's template; values that are no `Html` are escaped."""
+    """Fill in a section of the report page's template; values that are no `Html` are escaped."""
     safe = {name: value if isinstance(value, Html) else escaped(value) for name, value in values.items()}
     return Html(_sections()[section].substitute(safe))
 
@@ -179,5 +179,5 @@ def _settings(report: Report) -> Html:
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> Html:
-    """Return a section of the page with a table of names and values."""
+    """Return a section of the report page with a table of names and values."""
     return _filled("table", title=title, rows=_joined(_filled("row", name=n, value=v) for n, v in rows))

@@ -31,7 +31,7 @@ _CONFIDENCE = 0.95
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number for reading.
+    """Write a number for a picture or a table of a report.
 
     >>> number(1e-6), number(0.123456), number(math.inf)
     ('1e-06', '0.1235', 'infinite')
@@ -41,7 +41,7 @@ def number(value: float, digits: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and what it says.
+    """A picture of a report as SVG, and its caption.
 
     Args:
         svg: the picture.
@@ -54,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bars:
-    """Shares of draws in buckets, on both sides.
+    """The bars of a report's picture: shares of draws in buckets, on both sides.
 
     Args:
         labels: what stands below the picture at equal distances: the names of all buckets, or some
@@ -73,7 +73,7 @@ class Bars:
 
     @classmethod
     def of(cls, witness: Witness) -> dict[str, Bars]:
-        """Return the histogram of a witness, if it has one, and its event beside all else."""
+        """Return the bars of a witness's pictures: its histogram if it has one, and its event."""
         n = witness.samples
         seen, other = (round(f * n) for f in (witness.frequency, witness.neighbour_frequency))
         event = cls(("the event", "all else"), (seen, n - seen), (other, n - other), n, "the event")
@@ -98,17 +98,17 @@ class Bars:
 
     @property
     def swapped(self) -> Bars:
-        """The same with the sides exchanged."""
+        """The bars of the picture with the sides exchanged."""
         return Bars(self.labels, self.others, self.counts, self.samples, self.what)
 
 
 def bound_at(claim: Pair, q: float) -> float:
-    """Return e^epsilon q + delta: what the claim permits where the other side has probability q."""
+    """Return e^epsilon q + delta, the bound in a picture where the other side has probability q."""
     return (claim.factor * q if q else 0.0) + claim.delta
 
 
 def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Figure:
-    """Draw the shares of one side against the upper bound from the other, and mark what breaks it.
+    """Draw a picture of one side's shares against the upper bound from the other side.
 
     Args:
         bars: the sides, the one that should be below the bound first.
@@ -155,7 +155,7 @@ def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Fig
 
 
 def wealth(trace: Sequence[Point], alpha: float, name: str) -> Figure:
-    """Draw the wealth of the bets over the draws, on a logarithmic scale, and what it takes to reject.
+    """Draw a picture of the bets' wealth over the draws, on a logarithmic scale.
 
     Args:
         trace: moments in order, at least one.
@@ -182,7 +182,7 @@ def wealth(trace: Sequence[Point], alpha: float, name: str) -> Figure:
 
 
 class _Frame:
-    """Where things stand in a picture: `columns` units from left to right, values from `low` up to `high`."""
+    """The frame of a picture: `columns` units from left to right, values from `low` up to `high`."""
 
     def __init__(self, columns: int, high: float, low: float = 0.0) -> None:
         self.columns, self.low, self.high = columns, low, high
@@ -238,7 +238,7 @@ def _svg(name: str, title: str, about: str, body: Iterable[str]) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return three to six round numbers between two others."""
+    """Return three to six round numbers for the axis of a picture."""
     width = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(width))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= width)
@@ -247,7 +247,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _distinct(values: Sequence[float]) -> tuple[str, ...]:
-    """Return numbers with as many digits as tell them apart."""
+    """Return the labels of a picture's numbers, with as many digits as tell them apart."""
     for digits in range(3, 18):
         found = tuple(f"{v:.{digits}g}" for v in values)
         if len(set(found)) == len(set(values)):
@@ -261,5 +261,5 @@ def _count(some: int, of: int) -> str:
 
 @cache
 def style() -> str:
-    """Return the style sheet of pages and pictures."""
+    """Return the style sheet of report pages and pictures."""
     return Path(__file__).with_name("report_page.css").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ _LABEL = 11
 
 
 def text(report: Report) -> str:
-    """Return the report as a few lines for a terminal, which obeys nothing in them, or a failed test."""
+    """Return the report as a text of a few lines, for a terminal or a failed test."""
     lines = [visible(_violated(report) if report.violated else _passed(report))]
     witness, excluded = report.witness, report.excluded
     if witness is not None:
@@ -66,7 +66,7 @@ def _ratio(observed: float, delta: float) -> str:
 
 
 def lower_bound(report: Report) -> str:
-    """Say what the true epsilon is at least."""
+    """Return the text of a report's lower bound on the true epsilon."""
     at = "" if report.delta == 0 else f" at delta = {report.delta:.4g}"
     return f"at least {rounded_bound(report.epsilon_lower, ROUND_FLOOR)}{at}, {_certainty(report)}"
 
@@ -78,7 +78,7 @@ def _certainty(report: Report) -> str:
 
 
 def excess(report: Report) -> str:
-    """Say what a pass excludes."""
+    """Return the text of what a report without violation excludes."""
     assert report.excluded is not None
     bound = rounded_bound(report.excluded.excess, ROUND_CEILING)
     return (
@@ -89,7 +89,7 @@ def excess(report: Report) -> str:
 
 
 def sight(visible: float) -> str:
-    """Say what could have been found."""
+    """Return the text of which epsilon an audit could have found."""
     if visible == math.inf:
         return "nothing: too few draws for any epsilon"
     return f"epsilon above {visible:.3g}: with so many draws, less could not be expected to be found"

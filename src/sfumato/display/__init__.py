@@ -1,4 +1,4 @@
-"""How things look to people: numbers with their error bars, and cards of text and of HTML.
+"""The display of results for people: numbers with error bars, cards as text and HTML, pictures, progress.
 
 Nothing here knows what it shows. A class describes itself by a `Card`, which is all that is drawn of it.
 """

@@ -1,4 +1,4 @@
-"""What people are shown of a thing: a title and parts of a few kinds, as plain data, as text and as HTML.
+"""Cards: a title and parts of a few kinds as plain data, shown as text and as HTML.
 
 HTML is made here alone, and what comes from data is made harmless here.
 """
@@ -19,7 +19,7 @@ Cell = str | Shown
 
 
 class Fact(NamedTuple):
-    """A line: what it is about, and what is said of it."""
+    """A line of a card: a name, and a sentence about it."""
 
     about: str
     said: str
@@ -27,7 +27,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """A table.
+    """A table in a card.
 
     Args:
         names: of its columns; empty ones alone for none.
@@ -44,14 +44,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Facts:
-    """Lines of a name and a sentence."""
+    """Lines of a name and a sentence in a card."""
 
     facts: Sequence[Fact | tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Sentences with numbers, in an order."""
+    """Numbered sentences in a card."""
 
     steps: Sequence[str]
     first: int = 1
@@ -59,14 +59,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, each on a line."""
+    """Sentences in a card, each on a line."""
 
     sentences: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Text that has its own lines."""
+    """Text with lines of its own in a card."""
 
     text: str
 
@@ -76,7 +76,7 @@ Part = Rows | Facts | Steps | Sentences | Listing
 
 @dataclass(frozen=True)
 class Card:
-    """What is shown of a thing.
+    """A card: a title, parts and a warning, as plain data.
 
     Args:
         title: what it is.
@@ -96,14 +96,14 @@ class Card:
     warning: str = ""
 
     def text(self) -> str:
-        """Return it as lines, which a terminal may have."""
+        """Return the card as lines of text."""
         blocks = [_text(part) for part in self.parts if part is not None]
         head = [visible(self.title), *([visible(self.warning)] if self.warning else [])]
         return "\n\n".join(["\n".join(head), *filter(None, blocks)])
 
 
 def cell(value: Any) -> str:
-    """Write a value of a table that has no error bar.
+    """Write a value in a card's table that has no error bar.
 
     >>> cell(None), cell(1984), cell(0.30000000000000004), cell("")
     ('NULL', '1984', '0.3', "''")
@@ -161,7 +161,7 @@ _FIND = re.compile(
 
 
 class Glossary:
-    """The words that a card has told already: each is told once, where it first stands.
+    """The glossary of a card in HTML: each word is explained once, at its first use.
 
     >>> told = Glossary()
     >>> told.once("epsilon 1, epsilon 2")[:20]
@@ -174,7 +174,7 @@ class Glossary:
         self._words: set[str] = set()
 
     def once(self, text: str) -> str:
-        """Return HTML with what its words mean beside them.
+        """Return HTML in which the words of the glossary are explained.
 
         Args:
             text: what is escaped already, and has no tag.
@@ -217,7 +217,7 @@ _STYLE = """
 
 
 def html(card: Card) -> str:
-    """Return a card as HTML, of which nothing can be more than text; a pointer on a word shows what it means.
+    """Return a card as HTML with safe text; a pointer on a word of the glossary shows what it means.
 
     >>> "<script>" in html(Card("A column called <script>", []))
     False
@@ -232,7 +232,7 @@ def html(card: Card) -> str:
 
 
 def progress_bar(title: str, share: float | None, seconds: float) -> str:
-    """Return a bar of the share that is done, if that is known, and how long it took so far.
+    """Return the card of a progress bar: the share that is done, if known, and the seconds so far.
 
     >>> "42%" in progress_bar("Reading <rows>", 0.42, 3)
     True
@@ -244,7 +244,7 @@ def progress_bar(title: str, share: float | None, seconds: float) -> str:
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
-    """Return text as HTML shows it.
+    """Return a text as HTML in cards and pages.
 
     Args:
         text: any.
@@ -297,7 +297,7 @@ def _html_cell(one: Cell) -> str:
 
 
 class Displayed:
-    """Base of what notebooks show as a card, and `print` as the same in text.
+    """Base class of objects that notebooks show as a card, and `print` as its text.
 
     A class says by `_card` what is shown; that may neither read rows, nor draw, nor spend anything.
     """
@@ -315,7 +315,7 @@ class Displayed:
 
 
 class Told(Displayed):
-    """Base of what says itself in lines, by `__str__`: `repr` and notebooks show these too.
+    """Base class of objects whose card is the text of their `__str__`, in `repr` and notebooks too.
 
     Names in them may be anybody's: what a terminal would obey or hide is escaped. A dataclass of this kind is
     one with repr=False.

@@ -1,4 +1,4 @@
-"""Text as people read it: numbers with the digits that error bars allow, fields, and nothing hidden."""
+"""Formatting of text for people: numbers with the digits of their error bars, exact numbers, escapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMULA = re.compile(re.sub(r"\\x\{(\w+)\}", r"\\u\1", FORMULA))
 
 
 def guarded(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: behind a quote where it begins like one.
+    """Format a text for a CSV file so that no spreadsheet takes it for a formula.
 
     Args:
         text: a cell of a CSV file, or a name in its header; never a number.
@@ -31,7 +31,7 @@ def guarded(text: str) -> str:
 
 
 def unguarded(text: str) -> str:
-    """Return the text that `guarded` was given.
+    """Return the text that was formatted by `guarded`.
 
     >>> unguarded("'=1+1"), unguarded("Ulm"), unguarded("''=1"), unguarded("'t Hof")
     ('=1+1', 'Ulm', "'=1", "'t Hof")
@@ -40,7 +40,7 @@ def unguarded(text: str) -> str:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Escape what a terminal would obey or hide: escape codes, line ends, marks of direction.
+    """Format a text with escapes for all that a terminal would obey or hide.
 
     Args:
         text: any text, such as a group's key.
@@ -64,7 +64,7 @@ _LONGEST = 14  # characters of a fraction, or of a whole number without a power 
 
 @dataclass(frozen=True)
 class Shown:
-    """A value and the half-width of its error bar, as text."""
+    """A value and the half-width of its error bar, formatted."""
 
     value: str
     error: str
@@ -90,7 +90,7 @@ def shown(values: Sequence[float], errors: Sequence[float]) -> list[Shown]:
 
 
 def aligned(column: Sequence[Shown]) -> list[Shown]:
-    """Pad with spaces, so that points and error bars stand below each other.
+    """Pad formatted values with spaces, so that points and error bars stand below each other.
 
     >>> [f"{s.value} ± {s.error}" for s in aligned([Shown("3.09", "0.29"), Shown("12", "14")])]
     [' 3.09 ±  0.29', '12    ± 14   ']
@@ -153,7 +153,7 @@ def rounded_bound(bound: float, rounding: str, count: int = 4) -> str:
 
 
 def exact(number: Fraction | int | float) -> str:
-    """Write a number as one would: as a decimal that is exactly it, else as a fraction.
+    """Format an exact number as a decimal, else as a fraction.
 
     A float is meant where its exact value is that of a float. What is too long both ways is rounded, and
     says so.
@@ -184,7 +184,7 @@ def exact(number: Fraction | int | float) -> str:
 
 
 class Spelled:
-    """Base of dataclasses with repr=False, whose `repr` has exact numbers as one writes them.
+    """Base class of dataclasses with repr=False, whose `repr` formats exact numbers.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(repr=False)
@@ -202,7 +202,7 @@ class Spelled:
 
 
 class Short(Spelled):
-    """The same without fields that are as they are by default.
+    """Base class of dataclasses whose `repr` formats exact numbers and leaves out default fields.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(repr=False)
@@ -223,13 +223,13 @@ class Short(Spelled):
 
 
 def spelled_fields(value: object, names: Iterable[str]) -> str:
-    """Return the `repr` of a value of named fields, with exact numbers as one writes them."""
+    """Format the `repr` of a value of named fields, with its exact numbers."""
     said = (f"{name}={spelled(getattr(value, name))}" for name in names)
     return f"{type(value).__name__}({', '.join(said)})"
 
 
 def spelled(value: object) -> str:
-    """Return the `repr` of a value; exact numbers and types are as one writes them, inside of lists too."""
+    """Format the `repr` of a value, with its exact numbers and types, inside of lists too."""
     if isinstance(value, Fraction):
         return exact(value)
     if isinstance(value, type):

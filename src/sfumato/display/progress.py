@@ -1,4 +1,4 @@
-"""How far long work is, in a notebook: a bar that comes after half a second and is gone with the work.
+"""The progress of long work in a notebook: a bar that comes after half a second and goes with the work.
 
 On a terminal nothing is shown but by the command, which has a bar of its own; in a program nothing at all.
 """
@@ -21,12 +21,12 @@ Fraction = Callable[[], float | None]
 
 
 def unknown() -> float | None:
-    """Tell nothing about how far the work is."""
+    """Return None: the progress is unknown."""
     return None
 
 
 def fraction_of(*owners: object) -> Fraction:
-    """Return what tells how far some work is: the first owner's method `progress`, where one has it."""
+    """Return the function that gives the progress of some work: the first owner's method `progress`."""
     for owner in owners:
         # Its class is asked first: what users hold makes a sentence of advice about a name that it has not.
         if callable(getattr(type(owner), "progress", None)):
@@ -36,7 +36,7 @@ def fraction_of(*owners: object) -> Fraction:
 
 
 class NotebookBar:
-    """Shows in a notebook how far the work of a `with` block is; elsewhere it does nothing.
+    """A progress bar in a notebook for the work of a `with` block; elsewhere it does nothing.
 
     Args:
         title: what is being done.
@@ -82,7 +82,7 @@ class NotebookBar:
 
 
 def _display() -> Callable[..., Any] | None:
-    """Return what displays in the notebook that this runs in, if it does; nothing is imported to know."""
+    """Return the notebook's display function for progress, if this runs in one; nothing is imported."""
     with suppress(Exception):
         shell = sys.modules["IPython"].get_ipython()
         if getattr(shell, "kernel", None) is not None:

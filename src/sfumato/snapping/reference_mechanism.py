@@ -1,4 +1,4 @@
-"""The mechanism as Mironov and the notes define it, in MPFR: what the fast path must equal.
+"""The reference of the snapping mechanism in MPFR, as Mironov and the notes define it."""
 
 A draw is a stream of random bits: a sign S, and U in (0, 1) bit by bit. U* is U cut to q significant bits, so
 that its exponent is geometric and its mantissa uniform. With g the value about the centre, exact,
@@ -26,7 +26,7 @@ _rounding = 2.0**-56
 
 
 class Reference:
-    """Draws of lattice indices, in p + 2 bits.
+    """The reference mechanism: draws of lattice indices, in p + 2 bits.
 
     Args:
         found: the mechanism's numbers.
@@ -45,7 +45,7 @@ class Reference:
         self._epsilon = convert(found.epsilon_prime, self._context)
 
     def centred(self, value: Fraction | float) -> Any:
-        """Clamp a value, not NaN, and return it in units of the sensitivity about the centre, exactly."""
+        """Clamp a value for the reference mechanism, and return its distance from the centre, exactly."""
         if isinstance(value, float) and isinf(value):
             inside = self._upper if value > 0 else self._lower
         else:
@@ -53,7 +53,7 @@ class Reference:
         return (inside - self._center) / self._unit
 
     def draw(self, value: Fraction | float, word: int, more: Callable[[], int]) -> int:
-        """Return the index that `value` is released at.
+        """Return the lattice index at which the reference mechanism releases a value.
 
         Args:
             value: the statistic, in its unit.
@@ -79,13 +79,13 @@ class Reference:
             prefix, bits = prefix << 64 | more(), bits + 64
 
     def _cut(self, prefix: int, bits: int, fill: int) -> Any:
-        """Return the first q significant bits of prefix 2^-bits, followed by bits `fill` without end."""
+        """Return the first q significant bits of the reference's U, of which `bits` are known."""
         room = self.bits - prefix.bit_length()
         whole = prefix << room | ((1 << room) - 1) * fill if room >= 0 else prefix >> -room
         return self._context.mul_2exp(whole, -bits - room)
 
     def _halves_at(self, g: Any, negative: bool, u: Any) -> Any:
-        """Return x for one U*, in half-steps."""
+        """Return the reference's noisy value for one U*, in half-steps."""
         context = self._context
         noise = context.div(
             context.log(u), self._epsilon
@@ -98,7 +98,7 @@ class Reference:
         return context.mul_2exp(convert(g + rational(noise), context), self._halves)
 
     def _index(self, halves: Any) -> int:
-        """Round to the nearest whole step, ties upwards, and stop at the outermost index."""
+        """Round to the reference's nearest index, ties upwards, and stop at the outermost one."""
         if not is_finite(halves):
             return self.last if halves > 0 else -self.last
         return min(max((int(self._context.floor(halves)) + 1) >> 1, -self.last), self.last)

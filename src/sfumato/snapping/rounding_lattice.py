@@ -1,4 +1,4 @@
-"""Rounding to a lattice, by the bits of IEEE 754 doubles (section 4), and lattice points as doubles.
+"""The rounding lattice: rounding to it by the bits of IEEE 754 doubles (section 4), its points as doubles."""
 
 `to_lattice` and `power_of_two_at_least` are the documented reference on floats. The mechanism itself decides
 which lattice point it releases in exact or guarded arithmetic, and asks `Lattice` for that point.
@@ -24,7 +24,7 @@ _hidden = 1 << 52
 
 @helpful
 def power_of_two_at_least(scale: float) -> float:
-    """Return the smallest power of two that is not below `scale`, from its bits (4.1).
+    """Return the lattice step of a scale: the smallest power of two not below it, from its bits (4.1).
 
     Args:
         scale: a float greater than 0, subnormal ones included, at most 2^1023.
@@ -55,7 +55,7 @@ def to_lattice(x: float, step: float) -> float: ...
 def to_lattice(x: ArrayLike, step: float) -> float | Floats: ...
 @helpful
 def to_lattice(x: ArrayLike, step: float) -> float | Floats:
-    """Round to the nearest multiple of a power of two, ties towards +infinity, by bits alone (4.2).
+    """Round to the nearest lattice point, a multiple of a power of two, ties upwards, by bits alone (4.2).
 
     Args:
         x: finite floats of any shape.
@@ -100,7 +100,7 @@ def to_lattice(x: ArrayLike, step: float) -> float | Floats:
 
 
 class Lattice:
-    """The points that may be released: center + k * step, cut to center - bound and center + bound.
+    """The lattice of releases: center + k * step, cut to center - bound and center + bound.
 
     Each is given as the float nearest to it. That is a function of the index k alone, hence post-processing.
 
@@ -131,13 +131,13 @@ class Lattice:
             self._doubt = 0.0 if exact else float((abs(center) + bound) / 2**90)
 
     def point(self, index: int) -> float:
-        """Return one point, the float nearest to it."""
+        """Return one lattice point, as the nearest float."""
         if self._simple:
             return min(max(index * self._step + self._center, self.ends[0]), self.ends[1])
         return float(self.center + min(max(index * self.step, -self.bound), self.bound))
 
     def place(self, index: Floats) -> None:
-        """Replace whole numbers in a one-dimensional float64 array by their points.
+        """Replace lattice indices in a one-dimensional float64 array by their points.
 
         >>> where = np.array([-9.0, 0.0, 1.0, 9.0])
         >>> Lattice(Fraction(5), Fraction(2), Fraction(7)).place(where)
@@ -161,7 +161,7 @@ class Lattice:
         np.clip(points, *self.ends, out=index)
 
     def _sum(self, index: Floats) -> tuple[Floats, Floats]:
-        """Return center + index * step as an unevaluated sum of two floats."""
+        """Return lattice points as an unevaluated sum of two floats."""
         high, error = _two_sum(self._center, index * self._high)
         middle, lost = _two_sum(error, index * self._middle)
         near, rest = _two_sum(high, middle)
@@ -169,7 +169,7 @@ class Lattice:
 
 
 def _two_sum(a: Floats | float, b: Floats) -> tuple[Floats, Floats]:
-    """Return the rounded sum of two floats and its error, exactly (Knuth)."""
+    """Return the rounded sum of two parts of lattice points, and its error, exactly (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -180,7 +180,7 @@ def _significant_bits(number: Fraction) -> int:
 
 
 def _leading(number: Fraction, bits: int) -> float:
-    """Return the first `bits` bits of a number, or 0.0."""
+    """Return the first `bits` bits of a lattice step, or 0.0."""
     if number == 0:
         return 0.0
     unit = Fraction(2) ** (number.numerator.bit_length() - number.denominator.bit_length() - bits)

@@ -1,4 +1,4 @@
-"""Section 7: mean, sample variance, sample covariance and histogram of bounded data, ready to be snapped.
+"""Statistics of bounded data for the snapping mechanism (section 7): mean, variance, covariance, histogram.
 
 Definitions, sensitivities and ranges are those of `sfumato.transformations`; n is public, and neighbours
 differ in one record. NaN and NULL count as the midpoint of the bounds: an error would tell of one record.
@@ -36,7 +36,7 @@ REPLACED = ChangeOneDistance()
 
 
 class BoundedStatistic(Isolated):
-    """An exact statistic of n records, and the mechanism that releases it.
+    """A statistic of n records, and the snapping mechanism that releases it.
 
     Args:
         transformation: from change-one distance of n records to absolute distance of a bounded number.
@@ -67,11 +67,11 @@ class BoundedStatistic(Isolated):
 
     @property
     def range(self) -> tuple[Fraction, Fraction]:
-        """The least and the largest value of the statistic: plus and minus B' about their midpoint."""
+        """The smallest and largest value of the statistic."""
         return _ends(self.transformation.output_domain)
 
     def mechanism(self, epsilon: Number, gamma: Number = 0.05) -> SnappingMechanism:
-        """Return the mechanism that releases this statistic.
+        """Return the snapping mechanism that releases this statistic.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
@@ -84,7 +84,7 @@ class BoundedStatistic(Isolated):
         return SnappingMechanism(epsilon, sensitivity=self.sensitivity, lower=lower, upper=upper, gamma=gamma)
 
     def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
-        """Return `transformation >> mechanism(epsilon, gamma).measurement()`.
+        """Return the snapped statistic as a measurement from data to a release.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
@@ -100,7 +100,7 @@ class BoundedStatistic(Isolated):
     def release(
         self, data: ArrayLike, *, epsilon: Number, gamma: Number = 0.05, words: Words | None = None
     ) -> Any:
-        """Release the statistic of the data.
+        """Release the statistic of the data by the snapping mechanism.
 
         Args:
             data: n records.
@@ -119,7 +119,7 @@ class BoundedStatistic(Isolated):
 
 
 class Mean(BoundedStatistic):
-    """The mean of n numbers.
+    """The mean of n numbers, for the snapping mechanism.
 
     Args:
         size: n, public, at least 1.
@@ -140,7 +140,7 @@ class Mean(BoundedStatistic):
 
 
 class SampleVariance(BoundedStatistic):
-    """The variance of n numbers, with divisor n - 1.
+    """The variance of n numbers with divisor n - 1, for the snapping mechanism.
 
     Args:
         size: n, public, at least 2.
@@ -163,7 +163,7 @@ class SampleVariance(BoundedStatistic):
 
 
 class SampleCovariance(BoundedStatistic):
-    """The covariance of n pairs (x, y), with divisor n - 1.
+    """The covariance of n pairs (x, y) with divisor n - 1, for the snapping mechanism.
 
     Args:
         size: n, public, at least 2.
@@ -218,12 +218,12 @@ class Histogram(BoundedStatistic):
 
     @property
     def sensitivity(self) -> Fraction:
-        """The change of one count."""
+        """The change of one count of the histogram."""
         return Fraction(1)
 
     @property
     def range(self) -> tuple[Fraction, Fraction]:
-        """From 0 to n, for each count."""
+        """The range of each count of the histogram: from 0 to n."""
         counts = self.transformation.output_domain
         assert isinstance(counts, VectorDomain)
         return _ends(counts.element)
@@ -239,7 +239,7 @@ class Histogram(BoundedStatistic):
         return super().mechanism(positive(epsilon, "epsilon") / self.transformation.map(1), gamma)
 
     def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
-        """Return `transformation`, then the mechanism for each count.
+        """Return the snapped histogram as a measurement from data to counts.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
@@ -276,14 +276,14 @@ def _bounds(lower: Number, upper: Number, name: str = "lower") -> tuple[Fraction
 
 
 def _numbers(size: int, low: Fraction, high: Fraction) -> Transformation:
-    """Put the midpoint for NaN and NULL, and clamp."""
+    """Return the transformation before a statistic: the midpoint for NaN and NULL, then clamping."""
     return impute(_middle(low, high), size=size, metric=REPLACED) >> clamp(
         low, high, size=size, metric=REPLACED
     )
 
 
 def _pairs(exact: Transformation, sides: Sequence[tuple[Fraction, Fraction]]) -> Transformation:
-    """Do the same for both numbers of each pair, with what `exact` takes."""
+    """Return the same transformation for both numbers of each pair, before the covariance."""
     taken = exact.input_domain
     assert isinstance(taken, VectorDomain)
 

@@ -1,4 +1,4 @@
-"""The exact law of a release, how far it may be from the statistic, and its bias; sums over the lattice."""
+"""The law of a snapped release: its accuracy, bias and variance, by sums over the lattice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfumato.snapping.snapping_parameters import Parameters, derive, largest_eps
 
 
 class InSteps:
-    """Numbers in steps of the lattice, where noise has the scale 1 / rate, at least a half."""
+    """Noise of the snapping law in steps of the lattice, of scale 1 / rate."""
 
     def __init__(self, found: Parameters) -> None:
         self._context = nearest(2 * found.precision + 64)
@@ -32,19 +32,19 @@ class InSteps:
 
 
 def bias_bound(found: Parameters, value: Fraction) -> Fraction:
-    """Bound |mean of the release - value| from above; all in sensitivities about the centre."""
+    """Bound |mean of the snapped release - value| from above, in sensitivities."""
     return abs(signed_bias(found, value)) + _roundings(found) * found.step
 
 
 def signed_bias(found: Parameters, value: Fraction) -> Fraction:
-    """Return the mean of the release less the value, of real noise; in sensitivities about the centre."""
+    """Return the bias of the snapping law at a value, of real noise, in sensitivities."""
     inside = min(max(value, -found.half_width), found.half_width)
     cell = _Cell(found, _index(inside / found.step))
     return inside - value + cell.bias(inside / found.step) * found.step
 
 
 def largest_bias_bound(found: Parameters) -> Fraction:
-    """Bound the bias at every value within the bounds.
+    """Bound the bias of the snapping law at every value within the bounds.
 
     The bias is odd, within a cell its derivative is convex, and the part that clamping adds grows outwards:
     the largest is at a stationary point or an end of the first, the last or the last but one cell.
@@ -65,12 +65,12 @@ def _index(a: Fraction) -> int:
 
 
 def _roundings(found: Parameters) -> Fraction:
-    """Bound, in steps, what p-bit arithmetic and the working precision below add to the bias."""
+    """Bound what p-bit arithmetic and the working precision add to the law's bias, in steps."""
     return 8 * found.eta * (1 + found.bound * found.epsilon_prime)
 
 
 class _Cell(InSteps):
-    """The bias of values a with nearest point k0: (k0 - a) + P exp((a - k0)/s) - Q exp((k0 - a)/s)."""
+    """The bias of the snapping law for values nearest to one lattice point."""
 
     def __init__(self, found: Parameters, k0: int) -> None:
         super().__init__(found)
@@ -91,14 +91,14 @@ class _Cell(InSteps):
         self._up, self._down = coefficient(n - 1 - k0), coefficient(n - 1 + k0)
 
     def bias(self, a: Fraction) -> Fraction:
-        """Return the bias at a, in steps."""
+        """Return the bias of the snapping law at a, in steps."""
         context, offset = self._context, a - self._k0
         up = context.mul(self._up, self._exp(-offset))
         down = context.mul(self._down, self._exp(offset))
         return exactly(context.sub(up, down)) - offset
 
     def stationary(self) -> list[Fraction]:
-        """Return where the derivative is zero, nearly: P y^2 - s y + Q = 0 for y = exp((a - k0) / s)."""
+        """Return where the bias of the snapping law is stationary within the cell, nearly."""
         context, s = self._context, self._real(1 / self._rate)
         square = context.sub(context.mul(s, s), context.mul(4, context.mul(self._up, self._down)))
         if square <= 0 or self._up <= 0:
@@ -117,7 +117,7 @@ _least_epsilon = 2.0**-1022
 
 
 def probability(alpha: object) -> Fraction:
-    """Take an alpha."""
+    """Return a checked alpha, the probability of a larger error."""
     exact = as_fraction(alpha, "alpha")
     if not 0 < exact <= 1:
         raise ParameterError("alpha", alpha, "above 0 and at most 1")
@@ -148,7 +148,7 @@ def at_value(found: Parameters, value: Fraction, alpha: Fraction) -> float:
 
 
 def significance(found: Parameters, accuracy: Fraction) -> float:
-    """Return the alpha with P(error > accuracy) <= alpha for every statistic within the bounds, rounded up.
+    """Return the alpha with P(error > accuracy) <= alpha for every statistic within the bounds.
 
     `accuracy` is in sensitivities. It is `tight`, solved for alpha: exp(-epsilon' (a - Lambda' / 2)).
     """
@@ -161,14 +161,14 @@ def significance(found: Parameters, accuracy: Fraction) -> float:
 
 
 def exp_up(x: Fraction) -> Fraction:
-    """Return e^x for x <= 0, about 2^-256 of it above; below 2^-2000, which no float tells apart, 2^-2000."""
+    """Return e^x for x <= 0, about 2^-256 of it above, for the snapping law; at least 2^-2000."""
     if x < -1400:
         return Fraction(1, 2**2000)
     return exp_bounds(x, 256)[1]
 
 
 class LaplaceComparison(NamedTuple):
-    """The accuracy of a release beside that of plain Laplace noise of the same epsilon.
+    """The accuracy of a snapped release beside that of plain Laplace noise of the same epsilon.
 
     Made by `SnappingMechanism`, whose `against_laplace` it is.
 
@@ -256,7 +256,7 @@ _tiny = nearest(64).mul_2exp(1, -_tiny_bits)
 
 
 class SnappedLaw(Isolated, InSteps):
-    """The law of one release, if the statistic were `guess`; made by `SnappingMechanism.law`.
+    """The law of one snapped release, if the statistic were `guess`; made by `SnappingMechanism.law`.
 
     Everything is in the statistic's unit. Chances of errors and accuracies are rounded up, and cover the
     roundings of p-bit arithmetic; probability, bias and variance are those of real noise, to the last bit
@@ -314,7 +314,7 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def clamped(self) -> float:
-        """The probability that the outer clamp binds: that the release is center +- bound."""
+        """The probability of this law that the outer clamp binds: that the release is center +- bound."""
         return to_float(self._context.add(self._at_least(self._last), self._at_most(-self._last)))
 
     @property
@@ -385,7 +385,7 @@ class SnappedLaw(Isolated, InSteps):
     # In steps of the lattice.
 
     def _beyond(self, distance: Fraction) -> Fraction:
-        """Return P(|release - guess| > distance), from above, of the mechanism in p bits."""
+        """Return P(|release - guess| > distance) by this law, from above, of the mechanism in p bits."""
         found, context = self._found, self._context
         # Each tail is off by less than half of this times e^-T (docs/proofs/snapping.md, "Bias").
         roundings = 4 * found.eta * (1 + found.bound * found.epsilon_prime)
@@ -402,7 +402,7 @@ class SnappedLaw(Isolated, InSteps):
         return total
 
     def _smallest(self, side: int, part: Fraction) -> Fraction | None:
-        """Return the smallest distance of a point on one side that is exceeded with at most `part`."""
+        """Return the smallest distance of a point on one side that the law exceeds with at most `part`."""
         start = side * self._from
         low, high = (-self._last if start <= -self._bound else ceil(start)), self._last
         if self._bound < start or self._beyond(self._point(high) - start) > part:
@@ -420,17 +420,17 @@ class SnappedLaw(Isolated, InSteps):
         return self._tail(self._a - k - Fraction(1, 2))
 
     def _tail(self, x: Fraction) -> Any:
-        """P(noise >= x)."""
+        """Return P(noise >= x) of the snapping law."""
         context = self._context
         half = context.div(self._exp(abs(x)), 2)
         return half if x >= 0 else context.sub(1, half)
 
     def _mean(self) -> Fraction:
-        """E release - a."""
+        """Return E release - a of the snapping law."""
         return (signed_bias(self._found, self._a * self._found.step)) / self._found.step
 
     def _mean_square(self) -> Fraction:
-        """E (release - a)^2."""
+        """Return E (release - a)^2 of the snapping law."""
         near = min(floor(self._a + Fraction(1, 2)), self._last - 1)
         up = self._squares(self._a - near, self._last - 1 - near)
         down = self._squares(near - self._a, self._last - 1 + near)
@@ -460,5 +460,5 @@ class SnappedLaw(Isolated, InSteps):
 
 
 def _at_most(chance: Any) -> Fraction:
-    """Return a chance, or a bound of one that is written more shortly than its digits."""
+    """Return a probability of the snapping law exactly, or a shorter bound where it is tiny."""
     return exactly(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)

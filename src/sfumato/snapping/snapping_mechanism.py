@@ -1,4 +1,4 @@
-"""SnappingMechanism: Laplace noise that floating point cannot betray, for one bounded statistic."""
+"""The snapping mechanism: Laplace noise that is safe from floating point, for one bounded statistic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sfumato.snapping.snapping_parameters import Parameters, parameters
 
 
 class FastPath:
-    """Draws for arrays of values.
+    """The fast path of the snapping mechanism: draws for arrays of values.
 
     Args:
         found: the mechanism's numbers.
@@ -51,7 +51,7 @@ class FastPath:
             self._reach = round_down(Fraction(1, 2) - self._margin(scale))
 
     def _margin(self, scale: Fraction) -> Fraction:
-        """Bound the distance, in steps, of the computed place from the true one and from the reference's."""
+        """Bound the distance of the fast path's values from the true ones and the reference's, in steps."""
         found, unit, table = self._found, self._lattice.step, standard_laws.table(laplace)
         ends = (found.lower, found.upper)
         moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))
@@ -64,7 +64,7 @@ class FastPath:
         return table.margin(scale) + (moved + lost) / unit + (6 * value + 2 * noise) / 2**53
 
     def draw(self, values: Floats, words: Words) -> Floats:
-        """Return the releases of a one-dimensional array: a word for each, then more for some."""
+        """Return the snapped releases of an array: one random word for each, then more for some."""
         out = np.empty(len(values))
         buffers = _Buffers(min(block, len(values)))
         undecided: list[tuple[int, int]] = []
@@ -85,10 +85,10 @@ class FastPath:
 
 
 class _Buffers(Buffers):
-    """The noise's buffers, which keep the words in row 0 and -ln U in row 4."""
+    """The fast path's noise buffers, with the words in row 0 and -ln U in row 4."""
 
     def values(self, values: Floats, ends: tuple[float, float], center: float, rest: float) -> None:
-        """Put the clamped values about the centre into row 1."""
+        """Put the clamped values about the centre into row 1 of the fast path's buffers."""
         place = self._room[1, : len(values)]
         np.clip(values, *ends, out=place)
         if center:
@@ -97,7 +97,7 @@ class _Buffers(Buffers):
             np.subtract(place, rest, out=place)
 
     def indices(self, out: Floats, per_step: float, scale: float, reach: float) -> list[int]:
-        """Round values plus noise to whole steps, and list those farther than `reach` from one."""
+        """Round values plus noise to whole steps in the fast path, and list those it leaves open."""
         size = len(out)
         given, place, distance, _, x = (row[:size] for row in self._room)
         near = self._near[:size]
@@ -118,7 +118,7 @@ class _Buffers(Buffers):
 
 
 class Expectations(Isolated):
-    """What follows from a mechanism's numbers; all of it may be published."""
+    """The accuracy and bias of a snapping mechanism; all of it may be published."""
 
     _found: Parameters
 
@@ -394,12 +394,12 @@ class SnappingMechanism(Expectations):
 
     @property
     def epsilon(self) -> Fraction:
-        """The budget that was given."""
+        """The mechanism's epsilon, as given."""
         return self._found.epsilon
 
     @property
     def sensitivity(self) -> Fraction:
-        """In the statistic's unit."""
+        """The statistic's sensitivity, in its unit."""
         return self._found.sensitivity
 
     @property
@@ -472,7 +472,7 @@ class SnappingMechanism(Expectations):
         return self._found.privacy_loss(exact / self._found.sensitivity)
 
     def measurement(self, domain: Domain = EXACT) -> Measurement:
-        """Return the release of one number for the framework.
+        """Return the snapping mechanism as a measurement of one number.
 
         Args:
             domain: numbers: exact ones, or floats without NaN.
@@ -581,7 +581,7 @@ class SnappingMechanism(Expectations):
 
 
 class SecretAccuracy:
-    """An accuracy that was computed from a secret value. It is not a number, so that no release takes it.
+    """An accuracy that was computed from a secret value. It is not a number: no release takes it.
 
     Source:
         Covington 2020, section 6.3, which computes it.

@@ -1,4 +1,4 @@
-"""What follows from epsilon, sensitivity, bounds and gamma: every number of the mechanism, exact.
+"""The parameters of a snapping mechanism, exact: what follows from epsilon, sensitivity, bounds and gamma."""
 
 All lengths here are in units of the sensitivity and about the centre; `SnappingMechanism` gives them back in
 the unit of the statistic.
@@ -25,7 +25,7 @@ _share = Fraction(1, 2**60)
 
 @dataclass(frozen=True)
 class Parameters:
-    """The numbers of one mechanism.
+    """The parameters of one snapping mechanism.
 
     Args:
         epsilon: privacy loss that two values `sensitivity` apart may cost, above 2 eta.
@@ -66,7 +66,7 @@ class Parameters:
         return Fraction(1, 2**self.precision)
 
     def privacy_loss(self, distance: Fraction) -> Fraction:
-        """Return the loss for two values that are `distance` sensitivities apart."""
+        """Return the privacy loss for two values that are `distance` sensitivities apart."""
         if distance == 0:
             return Fraction(0)
         return self.epsilon_prime * (distance + 12 * self.bound * self.eta) + 2 * self.eta
@@ -81,7 +81,7 @@ def parameters(
     gamma: object = None,
     bound: object = None,
 ) -> Parameters:
-    """Take a caller's numbers, check them, and derive the rest; B from gamma (0.05), or as it was given.
+    """Return the snapping parameters of a caller's numbers, checked; B from gamma, or as it was given.
 
     Raises:
         ParameterError: a number is not admissible; it says which, and what is.
@@ -117,7 +117,7 @@ def parameters(
 def statistic(
     sensitivity: object, lower: object, upper: object, gamma: object
 ) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Take and check everything but epsilon."""
+    """Check the parameters of the statistic: sensitivity, bounds and gamma."""
     low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
     if low >= high:
         raise ParameterError("lower", lower, f"below upper, which is {shown(upper)}")
@@ -135,7 +135,7 @@ def derive(
     gamma: Fraction,
     outer: Fraction | None = None,
 ) -> Parameters:
-    """Derive all that follows from admissible numbers; `outer` is B where it was given, in sensitivities."""
+    """Derive all snapping parameters from admissible numbers; `outer` is B in sensitivities, where given."""
     center, half_width = (lower + upper) / 2, (upper - lower) / (2 * sensitivity)
     precision = max(least_precision, _exponent_not_below(2 / (_share * epsilon)))
     if outer is None:
@@ -156,12 +156,12 @@ def derive(
 
 
 def _largest_step(epsilon: Fraction, precision: int) -> Fraction:
-    """Return the notes' k, which is not below Lambda' and does not need B."""
+    """Return the notes' k, a bound of the parameter Lambda' that does not need B."""
     return (2 + Fraction(24, 2**52)) / (epsilon - Fraction(2, 2**precision))
 
 
 def _to_float_step(center: Fraction, wanted: Fraction) -> Fraction:
-    """Round a bound up so that |center| + bound is a float, and nearly always the other end too."""
+    """Round the parameter B up so that |center| + B is a float, and nearly always the other end too."""
     outer = round_up(abs(center) + wanted)
     return wanted if math.isinf(outer) else Fraction(outer) - abs(center)
 

@@ -1,4 +1,4 @@
-"""Tests of differentially private code: tolerances that are right."""
+"""Tests of differentially private code: tolerances, assertions, flakiness and recorded truths."""
 
 from __future__ import annotations
 

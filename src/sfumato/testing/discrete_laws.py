@@ -1,4 +1,4 @@
-"""Laws of noise that is drawn as a whole number: discrete Laplace, discrete Gaussian, and any other.
+"""Discrete laws of whole noise: discrete Laplace, discrete Gaussian, and any other by its probabilities.
 
 Rounding real noise gives other probabilities: Laplace noise of scale 1/2 rounds to 0 with probability 0.63,
 where the discrete law has 0.76. A test of the one with the law of the other rejects correct code.
@@ -30,7 +30,7 @@ _LARGEST_SUPPORT = 1_000_000
 
 
 class DiscreteLaw(Isolated, ABC):
-    """A law of whole noise X, for the assertions of `sfumato.testing`.
+    """A discrete law of whole noise X, for the assertions of `sfumato.testing`.
 
     Source:
         Chernoff 1952 for the bounds of many values.
@@ -57,7 +57,7 @@ class DiscreteLaw(Isolated, ABC):
 
     @abstractmethod
     def _log_moments(self, rates: Floats) -> Floats:
-        """Return log E exp(rate * |X|^power) for each rate, which are in units of `rate`.
+        """Return log E exp(rate * |X|^power) of a discrete law for each rate, in units of `rate`.
 
         Args:
             rates: below 1.
@@ -66,10 +66,10 @@ class DiscreteLaw(Isolated, ABC):
     @property
     @abstractmethod
     def _rate_unit(self) -> float:
-        """The unit of rates, in which 1 is the largest with a finite moment (or none is)."""
+        """The unit of a discrete law's rates; 1 is the largest with a finite moment (or none is)."""
 
     def is_possible(self, x: float) -> bool:
-        """Whether the noise can be x.
+        """Whether whole noise of this discrete law can be x.
 
         Args:
             x: any number.
@@ -96,7 +96,7 @@ class DiscreteLaw(Isolated, ABC):
         return first_whole_near(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
 
     def _log10_total(self, values: int, total: float, *, wide: bool) -> float:
-        """Return log10 of Chernoff's bound that a sum of |X|^power is as small, or as large, as a total.
+        """Return log10 of Chernoff's bound on a sum of |X|^power of a discrete law.
 
         Args:
             values: how many independent X.
@@ -214,7 +214,7 @@ class DiscreteGaussian(DiscreteLaw):
 
 
 class Pmf(DiscreteLaw):
-    """A law of whole noise by its probability mass function.
+    """A discrete law of whole noise by its probability mass function.
 
     Args:
         probabilities: a mapping of whole numbers to their probabilities, or a function that takes an array of
@@ -285,7 +285,7 @@ class Pmf(DiscreteLaw):
         return 1 / self._mean if self._mean else 1.0
 
     def is_possible(self, x: float) -> bool:
-        """Whether the noise can be x.
+        """Whether the probability mass of x is not 0.
 
         Args:
             x: any number.
@@ -318,7 +318,7 @@ def _in_floats(unit: Fraction, name: str) -> Fraction:
 
 
 def _log_theta(c: Floats) -> Floats:
-    """Return log of the sum of exp(-c x^2) over all whole x: directly, or by Poisson's formula where c < 1.
+    """Return log of the sum of exp(-c x^2) over whole x: directly, or by Poisson's formula where c < 1.
 
     >>> _log_theta(np.array([2.0, 0.5])).round(6).tolist()
     [0.240073, 0.918939]

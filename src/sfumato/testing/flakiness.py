@@ -1,4 +1,4 @@
-"""How likely a test is to fail on correct code, kept as an account that assertions draw on.
+"""The flakiness of tests: how likely they fail on correct code, on an account that assertions draw on.
 
 Cheap to import: the pytest plugin loads this before anything else of the package.
 """
@@ -20,7 +20,7 @@ _slack = 1e-9
 
 @dataclass
 class Account:
-    """The flakiness of one test: 10^-k, divided over its assertions.
+    """The flakiness account of one test: 10^-k, divided over its assertions.
 
     An assertion that declares no k of its own gets a share that no later assertion can upset: the
     i-th takes 1/(i + 1) of what is left. Without declared ones these are 1/2, 1/6, 1/12, ...: the
@@ -61,18 +61,18 @@ class Account:
 
     @property
     def log10(self) -> float:
-        """log10 of the probability that the test fails on correct code, as far as it was stated."""
+        """log10 of the test's flakiness, as far as it was stated."""
         return self.log10_spent if self.whole is None else self.whole
 
     @property
     def uncounted(self) -> int:
-        """In how many ways the test can fail that nobody stated."""
+        """The number of ways in which the test can fail whose flakiness was not stated."""
         if self.whole is not None:
             return 0
         return self.unknown or int(self.fresh and self.log10_spent == -math.inf)
 
     def __call__(self, *, k: object, assertions: int | None = None) -> Account:
-        """Say the test's flakiness from inside, before the first assertion.
+        """Set the test's flakiness from inside, before the first assertion.
 
         Args:
             k, assertions: as for the class.
@@ -85,7 +85,7 @@ class Account:
         return self
 
     def share(self, partitions: int = 1) -> float:
-        """Take a share for one assertion whose tolerance the test computes by itself.
+        """Take a share of the flakiness for one assertion whose tolerance the test computes by itself.
 
         The next assertion with a tolerance and no k is taken as the one that was paid for.
 
@@ -104,7 +104,7 @@ class Account:
         return taken + math.log10(checked_count(partitions) or 1)
 
     def charge(self, k: object = None) -> float:
-        """Take what one assertion costs, and return its k.
+        """Take the flakiness of one assertion from the account, and return its k.
 
         Args:
             k: declared by the assertion, or None for a share of the test's.
@@ -121,7 +121,7 @@ class Account:
         return self._take(k)
 
     def charge_given(self) -> None:
-        """Note an assertion with a tolerance of which nobody said how likely it fails.
+        """Note an assertion with a tolerance whose flakiness was not stated.
 
         >>> account = Account("test_visits", k=23)
         >>> k = account.share()
@@ -177,7 +177,7 @@ _NEEDED = (
 
 
 def charge(k: object = None) -> float:
-    """Take the cost of one assertion from the running test's account, and return its k.
+    """Take the flakiness of one assertion from the running test's account, and return its k.
 
     Args:
         k: declared by the assertion, or None for a share of the test's.
@@ -195,20 +195,20 @@ def charge(k: object = None) -> float:
 
 
 def charge_given() -> None:
-    """Note an assertion whose probability of failing nobody said."""
+    """Note an assertion whose flakiness was not stated."""
     if _running:
         _running[-1].charge_given()
 
 
 def note_uncounted() -> None:
-    """Note that the running assertion can fail in one way more than its k tells of."""
+    """Note one more way in which the running assertion can fail, beyond its stated flakiness."""
     if _running:
         _running[-1].unknown += 1
 
 
 @contextmanager
 def running(account: Account) -> Iterator[Account]:
-    """Make an account the one that assertions draw on. For the pytest plugin."""
+    """Make a flakiness account the one that assertions draw on. For the pytest plugin."""
     _running.append(account)
     try:
         yield account
@@ -217,7 +217,7 @@ def running(account: Account) -> Iterator[Account]:
 
 
 def require_test(what: str) -> str:
-    """Return the running test's name.
+    """Return the running test's name, and refuse where no test has a flakiness account.
 
     Args:
         what: is asked for, as the beginning of the message.
@@ -235,7 +235,7 @@ def require_test(what: str) -> str:
 
 
 def checked_k(k: object) -> float:
-    """Take a k, a finite number greater than 0.
+    """Return the k of a flakiness 10^-k, a finite number greater than 0.
 
     Raises:
         ParameterError: it is not one.
@@ -246,7 +246,7 @@ def checked_k(k: object) -> float:
 
 
 def checked_count(count: object) -> int | None:
-    """Take a number of assertions, or None.
+    """Return a number of assertions that share the flakiness, or None.
 
     Raises:
         ParameterError: it is not a whole number of at least 1.
@@ -257,7 +257,7 @@ def checked_count(count: object) -> int | None:
 
 
 def log10_sum(first: float, second: float) -> float:
-    """Return log10(10^first + 10^second), also where the powers are below the smallest float.
+    """Return log10(10^first + 10^second) of two flakiness values, also below the smallest float.
 
     >>> round(log10_sum(-400, -400), 4)
     -399.699
@@ -269,7 +269,7 @@ def log10_sum(first: float, second: float) -> float:
 
 
 def probability_text(log10: float) -> str:
-    """Write a probability that is known by its logarithm.
+    """Write a flakiness or another probability that is known by its logarithm.
 
     >>> probability_text(-1), probability_text(-23.5), probability_text(-400)
     ('0.1', '3.16e-24', '10^-400')

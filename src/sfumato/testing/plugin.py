@@ -1,4 +1,4 @@
-"""The pytest plugin: flakiness of tests and of the whole run, and fixtures for tests of releases.
+"""The pytest plugin: the flakiness of tests and of the whole run, and fixtures for tests of releases.
 
 Loaded by pytest in every environment where the package is installed, so it imports nothing itself
 but `flakiness`, which is plain Python; the fixtures import what they need.
@@ -34,7 +34,7 @@ _noisy_fixtures = pytest.StashKey[set[object]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the settings of k, for tests that do not say theirs and for a whole run."""
+    """Add the plugin's settings: the default k of a test, and the k of a whole run."""
     parser.addini("flakiness_k", "k of the flakiness marker and fixture where none is given", default="23")
     parser.addini(
         "flakiness_run_k",
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, and start to add up the run's flakiness."""
+    """Declare the plugin's markers, and start to add up the run's flakiness."""
     config.addinivalue_line(
         "markers",
         "flakiness(k=23, assertions=None, because=None): on correct code the test fails with probability at "
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Give the test its account while it runs, its fixtures included."""
+    """Give the test its flakiness account while it runs, its fixtures included."""
     account = Account(item.nodeid, taken_before=_taken())
     item.stash[_account] = account
     with running(account):
@@ -70,7 +70,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Remember which fixtures meet noise: those of a module do so in the first test alone."""
+    """Remember which pytest fixtures drew noise: those of a module do so in the first test alone."""
     before = _taken()
     try:
         return (yield)
@@ -81,7 +81,7 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Read the markers before any fixture runs.
+    """Read the plugin's markers before any fixture runs.
 
     Raises:
         ParameterError: a k is not a number greater than 0, or a reason is missing; the test then errs.
@@ -99,7 +99,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that met noise and does not say what may come of it, where the settings ask for that."""
+    """Fail a test that drew noise without a stated flakiness, where the plugin's settings ask for it."""
     account = item.stash[_account]
     try:
         result = yield
@@ -116,7 +116,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put what the test spent into its last report, where other processes find it too."""
+    """Put the test's flakiness into its last pytest report, where other processes find it too."""
     account = item.stash.get(_account, None)
     if call.when == "teardown" and account is not None and (account.made or account.fresh or account.whole):
         spent = None if math.isinf(account.log10) else account.log10
@@ -127,7 +127,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def flakiness(request: pytest.FixtureRequest) -> Account:
-    """The test's account: `flakiness(k=23)` opens it, `flakiness.share()` takes a share of it by hand."""
+    """The pytest fixture of the test's flakiness: `flakiness(k=23)`, or `flakiness.share()` for a share."""
     account: Account = request.node.stash[_account]
     if account.k is None:
         account.k = _default_k(request.config)
@@ -136,7 +136,7 @@ def flakiness(request: pytest.FixtureRequest) -> Account:
 
 @pytest.fixture
 def seeded_words(request: pytest.FixtureRequest) -> SeededWords:
-    """Random words that the test's name determines, for `release(..., unsafe_words=seeded_words)`."""
+    """The pytest fixture of random words seeded by the test's name, for `release(..., unsafe_words=...)`."""
     from sfumato.testing.recorder import seeded_words as words
 
     return words()
@@ -144,7 +144,7 @@ def seeded_words(request: pytest.FixtureRequest) -> SeededWords:
 
 @pytest.fixture
 def noise_free() -> Iterator[None]:
-    """Releases that are made in this test draw no noise."""
+    """The pytest fixture with which releases in this test draw no noise."""
     from sfumato.testing.recorder import noise_free as without
 
     with without():
@@ -153,7 +153,7 @@ def noise_free() -> Iterator[None]:
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    """The true statistics of all releases that are drawn in this test, beside the noisy ones."""
+    """The pytest fixture of the true statistics of all releases drawn in this test."""
     from sfumato.testing.recorder import recording
 
     with recording() as made:
@@ -161,7 +161,7 @@ def recorder() -> Iterator[Recorder]:
 
 
 class _Session:
-    """Adds up what all tests of a run spent, from their reports."""
+    """Adds up the flakiness of all tests of a pytest run, from their reports."""
 
     def __init__(self, most_k: float | None) -> None:
         self.most_k = most_k
@@ -245,7 +245,7 @@ def _reason(text: object, name: str) -> None:
 
 
 def _taken() -> int:
-    """Return how often fresh random words were taken; imports nothing."""
+    """Return how often fresh random words were taken, for the plugin; imports nothing."""
     words = sys.modules.get("sfumato.noise.random_words")
     return words.SecureWords.takes if hasattr(words, "SecureWords") else 0  # type: ignore[union-attr]
 

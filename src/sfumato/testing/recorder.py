@@ -1,4 +1,4 @@
-"""What a running test may do and nobody else: seeded randomness, no noise, and the truth on record.
+"""The recorder of true statistics for a running test, releases without noise, and seeded randomness.
 
 Nothing in a release knows of this: while a test asks for it, the methods of `Release` are wrapped,
 and put back afterwards.
@@ -42,7 +42,7 @@ _MIDDLE = (1 << 63) - 1
 
 
 class NoiselessWords(Words):
-    """Words with which all noise rounds to 0, and a coin shows its more probable side.
+    """Words for releases without noise: noise rounds to 0, a coin shows its more probable side.
 
     Raises:
         RefusalError: no pytest test is running.
@@ -87,7 +87,7 @@ class NoiselessTop(TopMeasurement):
     words: Words | None = None
 
     def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
-        """Return the groups with the largest numbers, whatever words are given."""
+        """Return the groups with the largest numbers without noise, whatever words are given."""
         return super().draw(exact, self.words)
 
     def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
@@ -225,7 +225,7 @@ def noise_free() -> Iterator[None]:
 
 @dataclass
 class Recorded:
-    """One release with its truth.
+    """One recorded release with its true statistics.
 
     Args:
         release: as the code under test made it; of one that workers of Spark or Beam drew, the same numbers.
@@ -245,7 +245,7 @@ class Recorded:
 
     @property
     def kept(self) -> pa.Table:
-        """The outputs without noise of the groups that the release shows."""
+        """The recorded outputs without noise of the groups that the release shows."""
         truth, shown = self.truth, self.release.to_arrow()
         keys = list(self.release.plan.query.shown_keys)
         if not keys:
@@ -260,7 +260,7 @@ class Recorded:
         return pa.Table.from_batches(batches).combine_chunks()
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of exact statistics."""
+        """Record a batch of exact statistics."""
         measurement = self.release.plan.measurement
         truth = replace(_without_noise(measurement), selection=None).draw(batch, NoiselessWords()).outputs()
         exact = measurement.columns(batch)
@@ -273,7 +273,7 @@ class Recorded:
 
 @dataclass
 class RecordedTop:
-    """One release of the largest groups with its truth.
+    """One recorded release of the largest groups with its true numbers.
 
     Args:
         release: as the code under test made it.
@@ -286,7 +286,7 @@ class RecordedTop:
 
     @classmethod
     def of(cls, release: TopRelease, exact: pa.Table) -> RecordedTop:
-        """Keep exact numbers, which come in steps."""
+        """Record the exact numbers of the largest groups, which come in steps."""
         question = release.question
         numbers = [int(n) * release.plan.measurement.step for n in exact.columns[-1].to_pylist()]
         column = [round(n) if question.whole else float(n) for n in numbers]
@@ -296,7 +296,7 @@ class RecordedTop:
 
     @property
     def kept(self) -> pa.Table:
-        """The exact numbers of the groups that are shown, in the order drawn."""
+        """The recorded exact numbers of the groups that are shown, in the order drawn."""
         keys, rows = list(self.release.question.keys), self.truth.to_pylist()
         places = {repr([row[key] for key in keys]): place for place, row in enumerate(rows)}
         shown = self.release.to_arrow().select(keys).to_pylist()
@@ -304,7 +304,7 @@ class RecordedTop:
 
 
 class Recorder:
-    """All releases of which noise was drawn since recording began, with the true statistics.
+    """The recorder: all releases drawn since recording began, with their true statistics.
 
     >>> Recorder().releases
     []
@@ -316,7 +316,7 @@ class Recorder:
         self._watched: list[_Watched] = []
 
     def __getitem__(self, release: Release | TopRelease | int | Any) -> Any:
-        """Return what was recorded of a release, or of the n-th one.
+        """Return the record of a release, or of the n-th one.
 
         Args:
             release: a release; on Spark its data frame, on Beam its transform, once the pipeline ran.
@@ -344,7 +344,7 @@ class Recorder:
 
 @dataclass
 class _Watched:
-    """A release that workers draw.
+    """A recorded release that workers draw.
 
     Args:
         plan, engine: of the release.
@@ -360,7 +360,7 @@ class _Watched:
     recorded: Recorded | None = None
 
     def collect(self, releases: list[Recorded | RecordedTop]) -> None:
-        """Read what workers kept, where they are done and it was not read before."""
+        """Read the files that workers recorded, once they are done."""
         if self.recorded is not None or not (noisy := _noisy_batches(self.folder, self.plan.measurement)):
             return
         release = Release(self.plan, self.engine)
@@ -386,7 +386,7 @@ def _noisy_batches(folder: Path, measurement: GroupMeasurement) -> list[NoisyBat
 
 
 def _engines_of_workers() -> list[type]:
-    """Return the engines whose releases are drawn by workers, of those that are installed."""
+    """Return the installed engines whose releases are recorded by workers."""
     found: list[type] = []
     if find_spec("pyspark") is not None:
         from sfumato.engines.spark.spark_engine import SparkEngine
@@ -401,7 +401,7 @@ def _engines_of_workers() -> list[type]:
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Keep the true statistics of releases, until the end of the `with` block.
+    """Record the true statistics of releases, until the end of the `with` block.
 
     A release is recorded when its noise is drawn, which is when it is first looked at. Of one that workers
     draw, on Spark or Beam, those of this machine keep what they see in a temporary folder.

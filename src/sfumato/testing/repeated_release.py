@@ -1,4 +1,4 @@
-"""A release as a mechanism for the auditor: exact statistics once for each table, noise in bulk."""
+"""A release repeated many times, as a mechanism for the auditor: exact statistics once, noise in bulk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_GROUPS = 10_000
 def release_mechanism(
     ask: Callable[[Any], NoisyTable],
 ) -> Callable[[Any, int], Any]:
-    """Return a mechanism `(table, size) -> outputs` that draws a release many times.
+    """Return a mechanism `(table, size) -> outputs` that repeats a release `size` times.
 
     Args:
         ask: makes the release of a table, as in the example.
@@ -78,7 +78,7 @@ def release_mechanism(
 
 
 class _Tiles:
-    """The exact statistics of one release, to be repeated side by side before noise is added."""
+    """The exact statistics of one release, repeated side by side before noise is added."""
 
     def __init__(self, release: Release) -> None:
         import pyarrow as pa
@@ -103,7 +103,7 @@ class _Tiles:
             self.groups = [repr(tuple(row.values()))[1:-1] for row in named.to_pylist()]
 
     def draw(self, size: int) -> Any:
-        """Return outputs of `size` releases."""
+        """Return the outputs of `size` repeated releases."""
         groups, measurement = len(self.groups), self.release.plan.measurement
         by_key = measurement.series is not None or measurement.totals is not None
         if measurement.at_once and not by_key:
@@ -135,7 +135,7 @@ class _Tiles:
         ]
 
     def _by_name(self, found: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Return a column for each output of each group."""
+        """Return the outputs of repeated releases as a column for each output of each group."""
         return {
             f"{group}.{name}" if group else name: found[:, i, j]
             for i, group in enumerate(self.groups)
@@ -143,7 +143,7 @@ class _Tiles:
         }
 
     def _tiled(self, batch: pa.RecordBatch, size: int, groups: int) -> pa.RecordBatch:
-        """Repeat a batch, with the numbers of draw and group for its first key, to tell them apart."""
+        """Repeat a batch of a release's statistics, with the numbers of draw and group as its first key."""
         import pyarrow as pa
 
         rows = np.tile(np.arange(batch.num_rows), size)
@@ -158,7 +158,7 @@ class _Tiles:
 
 
 class _Largest:
-    """The exact numbers of one release of the largest groups, drawn many times."""
+    """The exact numbers of one release of the largest groups, for repeated draws."""
 
     def __init__(self, release: TopRelease) -> None:
         import pyarrow as pa
@@ -169,7 +169,7 @@ class _Largest:
             raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
 
     def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
-        """Return outputs of `size` releases."""
+        """Return the outputs of `size` repeated releases of the largest groups."""
         return [self._shown(self.measurement.draw(self.exact, self.words)) for _ in range(size)]
 
     def _shown(self, table: pa.Table) -> dict[str, dict[str, Any]]:
@@ -179,7 +179,7 @@ class _Largest:
 
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:
-    """Return values; of lists a column for each entry."""
+    """Return the values of a repeated release's column; of lists a column for each entry."""
     if column.type.num_fields:
         return np.array(column.to_pylist(), np.float64).reshape(len(column), column.type.list_size)
     return np.array([np.nan if v is None else float(v) for v in column.to_pylist()])

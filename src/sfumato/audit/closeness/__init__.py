@@ -1,4 +1,4 @@
-"""Is this the noise that it says it is? A sample against a law or another sample, with a stated error."""
+"""Closeness of a sample of noise to its law, or to another sample, with a stated error."""
 
 from __future__ import annotations
 

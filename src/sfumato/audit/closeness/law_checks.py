@@ -1,4 +1,4 @@
-"""The checks of a sample against a law, and of two samples against each other."""
+"""The closeness test: checks of a sample against a law, and Chernoff bounds on their counts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from sfumato.audit.closeness.closeness_result import Check, Closeness, as_far, repeats, residues
+from sfumato.audit.closeness.closeness_result import Check, Closeness
 from sfumato.audit.closeness.reference_law import FLOAT_ATOM, Cdf, Reference, VectorLaw, of_cdf, of_law
-from sfumato.audit.closeness.two_samples import compared
+from sfumato.audit.closeness.two_samples import RESIDUES, compared
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -25,6 +25,97 @@ _ROW = "a row of numbers"
 _LAWS = "a law of sfumato.noise, a distribution function, a mapping to probabilities"
 
 
+def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+    """Bound P(Binomial(samples, p) >= count) from above, for a check of counts against a law.
+
+    Args:
+        counts: whole numbers from 0 to `samples`.
+        samples: number of draws.
+        p: probability of each, from 0 to 1.
+    Returns:
+        Bounds, 1 where the count is at most its expectation.
+
+    >>> at_least(np.array([5, 20]), 100, 0.1)
+    array([1.        , 0.0117...])
+
+    Source:
+        Chernoff 1952; Hoeffding 1963, theorem 1: exp(-n KL(count/n, p)).
+    """
+    k, p = np.broadcast_arrays(np.asarray(counts, np.float64), np.asarray(p, np.float64))
+    rest = samples - k
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.where(k > 0, k * (np.log(k / samples) - np.log(p)), 0.0)
+        outside = np.where(rest > 0, rest * (np.log(rest / samples) - np.log1p(-p)), 0.0)
+    return np.asarray(np.where(k > samples * p, np.exp(-np.maximum(inside + outside, 0.0)), 1.0))
+
+
+def at_most(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+    """Bound P(Binomial(samples, p) <= count) from above; see `at_least`."""
+    return at_least(samples - np.asarray(counts), samples, 1 - np.asarray(p, np.float64))
+
+
+def as_far(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+    """Bound the probability under a law of a count as far off on either side."""
+    least = np.minimum(at_least(counts, samples, p), at_most(counts, samples, p))
+    return np.asarray(np.minimum(1.0, 2 * least))
+
+
+# Of a real law, bits are looked at down to this power of two of its scale.
+_FINEST = 2.0**-40
+
+
+def repeats(values: NDArray[np.generic], most: float) -> tuple[int, float]:
+    """Count the draws that repeat an earlier value, and bound the probability of so many under a law.
+
+    Given the past, draw i repeats an earlier value with probability at most (i - 1) * most: so many
+    repeats are at most as probable as for independent coins of these probabilities, which Chernoff
+    bounds by (e mu / k)^k e^-mu, where mu is their sum.
+
+    Args:
+        values: the sample.
+        most: bound on the probability of any single value.
+    Returns:
+        Number of repeats, and the bound.
+
+    >>> repeats(np.array([1.0, 2.0, 1.0]), 2.0**-52)
+    (1, 1.8...e-15)
+    """
+    n, k = len(values), len(values) - len(np.unique(values))
+    mu = n * (n - 1) / 2 * most
+    if k <= mu:
+        return k, 1.0
+    return k, math.exp(min(0.0, k - mu + k * math.log(mu / k)))
+
+
+def residues(
+    values: Floats | NDArray[np.int64], density: float, unit: float, *, whole: bool
+) -> Iterator[tuple[str, float]]:
+    """Bound the probability under a law of the counts of four bits at several depths.
+
+    For a density that rises and then falls, and has no value above d, the part of it on every 16th
+    interval of length g differs from 1/16 by at most d g; so does a sum of probabilities of whole numbers.
+
+    Args:
+        values: the sample, in grid steps if `whole`.
+        density: bound on the density, or on the probability of a whole number.
+        unit: the law's scale.
+        whole: the values are whole numbers.
+    Yields:
+        What was counted, and a bound on its probability.
+    """
+    step = 2.0 ** math.floor(math.log2(unit * _FINEST))
+    if whole:
+        step = max(step, 1.0)
+    while density * step < 0.01 / RESIDUES:
+        # Exact: floats are divided by a power of two, whole numbers that floats cannot hold as such.
+        steps = values // int(step) if values.dtype.kind in "iu" else np.floor(values / step)
+        found = np.bincount((steps % RESIDUES).astype(np.int64), minlength=RESIDUES)
+        least, most = 1 / RESIDUES - density * step, 1 / RESIDUES + density * step
+        bounds = at_most(found, len(steps), least), at_least(found, len(steps), most)
+        yield f"four bits from {step:.3g} on", min(1.0, float(2 * RESIDUES * np.minimum(*bounds).min()))
+        step *= RESIDUES
+
+
 def closeness(
     sample: Sequence[Any] | NDArray[Any],
     law: Law | Cdf | VectorLaw | Mapping[Any, float] | Sequence[Any] | NDArray[Any],
@@ -32,7 +123,7 @@ def closeness(
     grid: Number | None = None,
     alpha: float = 1e-9,
 ) -> Closeness:
-    """Compare a sample with the law that it is said to follow, or with another sample.
+    """Test a sample of noise against the law that it should follow, or against another sample.
 
     Args:
         sample: independent draws: numbers, vectors, or for a mapping anything that can be a key.
@@ -94,7 +185,7 @@ def closeness(
 
 
 def _numbers(sample: Any, name: str, expected: str) -> NDArray[Any]:
-    """Return a row of numbers as int64, or else as float64."""
+    """Return a sample as int64, or else as float64, and refuse one that is no row of numbers."""
     try:
         values = np.asarray(sample)
     except ValueError:  # rows of several lengths
@@ -146,7 +237,7 @@ def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alp
 
 
 def _distance(counts: NDArray[Any], reference: Reference, n: int) -> Check:
-    """Dvoretzky, Kiefer and Wolfowitz: P(sup |F_n - F| > d) <= 2 exp(-2 n d^2)."""
+    """Check the largest distance of a sample's distribution function from that of its law."""
     distances = np.abs(np.cumsum(counts)[:-1] / n - reference.below)
     largest = float(distances.max(initial=0.0))
     probability = min(1.0, 2 * math.exp(-2 * n * largest**2))
@@ -179,7 +270,7 @@ def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
 
 
 def _scale(counts: NDArray[Any], reference: Reference) -> Check:
-    """The mean of likelihood ratios is at least x with probability at most 1/x, as its expectation is 1."""
+    """Check by likelihood ratios whether a sample has another scale than its law."""
     ratios = {}
     # What has no probability at all tells nothing about the scale.
     counts = np.where(reference.cells > 0, counts, 0)
@@ -210,7 +301,7 @@ def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterato
 
 
 def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
-    """Each possible value is a cell."""
+    """Check the counts of a sample's values against a law that lists their probabilities."""
     wrong = {v: p for v, p in law.items() if not isinstance(p, numbers.Real) or not 0 <= p <= 1}
     if wrong:
         raise ParameterError("law", wrong, "a mapping to probabilities from 0 to 1")

@@ -1,4 +1,4 @@
-"""What a sample is compared with: cells and tails under a law, and laws of vectors by their projections."""
+"""A law as a reference for samples: the probabilities of its cells and tails, and projections of vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRUSTED = 1e-9
 
 @dataclass(frozen=True)
 class Tail:
-    """P(value > bound), or P(value <= bound) for the lower one."""
+    """A tail of a reference law: P(value > bound), or P(value <= bound) for the lower one."""
 
     bound: float
     upper: bool
@@ -40,7 +40,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Reference:
-    """A law as a list of probabilities; values are whole numbers of grid steps if there is a grid.
+    """A reference law as a list of probabilities, in grid steps where there is a grid.
 
     Args:
         boundaries: increasing; cell i holds the values above boundary i - 1 and not above boundary i.
@@ -65,7 +65,7 @@ class Reference:
 
 @lru_cache(maxsize=16)
 def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
-    """Take the probabilities from a law of `sfumato.noise`, whose values are correctly rounded."""
+    """Return the reference of a law of `sfumato.noise`: probabilities of its cells and tails."""
     if grid is not None:
         if law.unit / grid > largest_scale:
             raise ParameterError("grid", grid, f"at least 2^-57 times the law's scale, {law.unit}")
@@ -102,7 +102,7 @@ def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Refer
 
 
 def of_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Reference:
-    """Take the probabilities from a distribution function P(X <= x), which may be vectorised.
+    """Return the reference of a law given by its distribution function, which may be vectorised.
 
     Its quantiles are found by bisection. With a grid, values are its roundings to grid steps.
     """
@@ -155,7 +155,7 @@ def _differences(below: Floats) -> Floats:
 
 
 def _levels(least: float) -> list[float]:
-    """Probabilities of tails: 1/8, 1/16, ... down to one that no sample of the size ever meets."""
+    """Return the probabilities of a reference law's tails: 1/8, 1/16, ... down to the smallest needed."""
     return [2.0**-k for k in range(3, 3 + max(1, math.ceil(-math.log2(least)) - 2))]
 
 
@@ -188,7 +188,7 @@ Projection = Callable[[NDArray[Any]], Any]
 
 @dataclass(frozen=True)
 class VectorLaw:
-    """The law of a vector, as far as the laws of some of its projections tell it.
+    """The law of a vector, as far as the laws of some of its projections give it.
 
     Numbers that each have the right law can depend on each other in a wrong way; a projection that takes them
     together, such as a norm or a largest one, sees it.
@@ -208,7 +208,7 @@ class VectorLaw:
     projections: Mapping[str, tuple[Projection, Law | Cdf]]
 
     def of(self, sample: Any) -> list[tuple[str, NDArray[Any], Law | Cdf]]:
-        """Return each projection's name, its numbers, and their law.
+        """Return the numbers and the law of each projection of a sample of vectors.
 
         Args:
             sample: a vector in each row.

@@ -1,4 +1,4 @@
-"""Whether two samples follow one law, whatever it is: chance alone then says which pooled draw is whose."""
+"""Closeness of two samples, whatever their law: chance alone decides which pooled draw is whose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.closeness.closeness_result import RESIDUES, Check
+from sfumato.audit.closeness.closeness_result import Check
 from sfumato.audit.closeness.reference_law import CELLS
 from sfumato.dataclass import dataclass
 
@@ -20,7 +20,7 @@ _SMALL = np.array([math.log(math.factorial(i)) for i in range(64)])
 
 
 def as_uneven(found: NDArray[Any], sizes: NDArray[Any], first: int, second: int) -> Floats:
-    """Bound the probability that sets of pooled draws are shared as unevenly by two samples of one law.
+    """Bound the probability that two samples of one law share sets of pooled draws as unevenly.
 
     Args:
         found: draws of the first sample in each set, whole numbers.
@@ -44,13 +44,13 @@ def as_uneven(found: NDArray[Any], sizes: NDArray[Any], first: int, second: int)
 
 
 def log_choices(first: int, second: int) -> tuple[float, float]:
-    """Return bounds from below and above of ln C(first + second, first)."""
+    """Return bounds on ln C(first + second, first), the ways to choose one of two samples."""
     low, high = log_factorial(np.array([first + second, first, second]))
     return float(low[0] - high[1] - high[2]), float(high[0] - low[1] - low[2])
 
 
 def log_factorial(n: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return bounds of ln n! from below and above, for whole numbers n >= 0.
+    """Return bounds on ln n! for whole numbers n >= 0, for the choices of two samples.
 
     >>> low, high = log_factorial(np.array([3, 100]))
     >>> bool((low <= [math.log(6), math.lgamma(101)]).all()), bool((high - low).max() < 1e-7)
@@ -67,7 +67,7 @@ def log_factorial(n: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def _at_least(found: NDArray[np.int64], sizes: NDArray[np.int64], first: int, second: int) -> Floats:
-    """Bound P(H >= found), where H of `sizes` pooled draws are of the first sample."""
+    """Bound P(H >= found), where H of `sizes` pooled draws of two samples are of the first."""
     more = found * (first + second) > sizes * first
     k, size = np.where(more, found, 0), np.where(more, sizes, 0)
     rest = first + second - size
@@ -83,6 +83,8 @@ def _at_least(found: NDArray[np.int64], sizes: NDArray[np.int64], first: int, se
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+# Bits are looked at four at a time.
+RESIDUES = 16
 # Single values that are looked at besides the cells; cells of the scores; where the bits of floats begin.
 _VALUES, _SCORED, _FINEST = 64, 1024, 2.0**-40
 # What a bet shares its evidence with, in natural logarithms: so much more than 1/alpha is aimed at.
@@ -91,7 +93,7 @@ _SPARE = 5.0
 
 @dataclass(frozen=True)
 class Pooled:
-    """Two samples as counts of their distinct values, in increasing order; NaN stands last.
+    """Two samples pooled: counts of their distinct values, in increasing order; NaN stands last.
 
     Args:
         values: distinct.
@@ -112,12 +114,12 @@ class Pooled:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Sizes of the first and of the second sample."""
+        """The sizes of the first and of the second sample."""
         first = int(self.mine.sum())
         return first, int(self.all.sum()) - first
 
     def uneven(self, mine: Counts, both: Counts) -> tuple[int, float, str]:
-        """Return the most uneven of several sets: its number, the bound for all of them, and its counts."""
+        """Return which set two samples share most unevenly, the bound for all sets, and its counts."""
         found = as_uneven(mine, both, *self.sizes)
         worst = int(np.argmin(found))
         text = f"{mine[worst]:,} draws of the first sample and {both[worst] - mine[worst]:,} of the other"
@@ -125,7 +127,7 @@ class Pooled:
 
 
 def compared(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
-    """Compare two samples of the same type; each check's probability holds for draws of any one law."""
+    """Yield the checks of two samples of the same type, each valid for draws of any one law."""
     pooled = Pooled.of(x, y)
     below = np.cumsum(pooled.mine), np.cumsum(pooled.all)
     total = int(below[1][-1])
@@ -139,7 +141,7 @@ def compared(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
 
 
 def _at(below: Counts, levels: NDArray[Any]) -> Counts:
-    """Return the places of the least values that have so many draws at or below them, without repetition."""
+    """Return the places of the smallest values with so many pooled draws of both samples up to them."""
     return np.unique(np.minimum(np.searchsorted(below, levels), len(below) - 1))
 
 
@@ -155,7 +157,7 @@ def _distance(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Che
 
 
 def _cells(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Check:
-    """Cells between quantiles of the pooled draws, and the values that are most frequent."""
+    """Check two samples in cells between quantiles of the pooled draws, and at the most frequent values."""
     last = len(pooled.values) - 1
     ends = np.unique([*cuts.tolist(), last])
     often = np.argsort(-pooled.all, kind="stable")[:_VALUES]
@@ -172,7 +174,7 @@ def _cells(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Check:
 
 
 def _tails(pooled: Pooled, below: tuple[Counts, Counts], total: int) -> Check:
-    """The 1, 2, 4, ... smallest draws of all, and the largest."""
+    """Check the shares of two samples in the 1, 2, 4, ... smallest pooled draws, and the largest."""
     sizes = 2 ** np.arange(max(total.bit_length() - 3, 1))
     low = _at(below[1], sizes)
     high = _at(below[1], total - sizes)
@@ -185,7 +187,7 @@ def _tails(pooled: Pooled, below: tuple[Counts, Counts], total: int) -> Check:
 
 
 def _scored(pooled: Pooled, below: tuple[Counts, Counts], total: int, alpha: float) -> Iterator[Check]:
-    """Bets that the first sample is the other one, moved or stretched: likelihood ratios of who is whose."""
+    """Check by likelihood ratios whether one of two samples is the other one, shifted or rescaled."""
     even = np.arange(1, _SCORED) * total / _SCORED
     tails = 2 ** np.arange(max(total.bit_length() - 10, 0))
     ends = np.unique([*_at(below[1], np.concatenate([even, tails, total - tails])), len(pooled.all) - 1])
@@ -213,7 +215,7 @@ def _scored(pooled: Pooled, below: tuple[Counts, Counts], total: int, alpha: flo
 def _log_ratio(
     score: Floats, slope: float, counts: tuple[Counts, Counts], sizes: tuple[int, int], alpha: float
 ) -> float:
-    """Return the logarithm of a likelihood ratio that chance exceeds on average by nothing, rounded down.
+    """Return a log likelihood ratio that one of two samples has larger scores, rounded down.
 
     Each pooled draw is of the first sample with probability p, which rises (or falls) with its score, against
     all ways to choose the first sample being equally likely.
@@ -251,7 +253,7 @@ def _log_ratio(
 
 
 def _repeats(pooled: Pooled) -> Check:
-    """Draws whose value comes twice, three times, five times, ... among all."""
+    """Check the shares of two samples in values that are repeated twice, three times, five times, ..."""
     least = [2, *(2**k + 1 for k in range(1, int(pooled.all.max()).bit_length()))]
     often = [pooled.all >= n for n in least]
     mine, both = (np.array([counts[o].sum() for o in often]) for counts in (pooled.mine, pooled.all))
@@ -260,7 +262,7 @@ def _repeats(pooled: Pooled) -> Check:
 
 
 def _low_bits(pooled: Pooled) -> Check:
-    """Four bits at a time, from the lowest of whole numbers or from 2^-40 of the spread of floats."""
+    """Check four bits at a time of two samples, from the lowest of whole numbers or 2^-40 of the spread."""
     values = pooled.values
     finite = np.isfinite(values)
     whole = values.dtype.kind in "iu"
@@ -286,7 +288,7 @@ def _low_bits(pooled: Pooled) -> Check:
 
 
 def _middle(sizes: Floats, counts: Counts) -> float:
-    """Return the median of absolute values."""
+    """Return the median of the absolute values of two samples."""
     if not len(sizes):
         return 0.0
     order = np.argsort(sizes)

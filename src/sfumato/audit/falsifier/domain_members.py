@@ -1,4 +1,4 @@
-"""Members of domains, for the falsifier: the extremes that code trips over first, then anything."""
+"""Members of domains for the falsifier: first the extremes that break code, then random ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FLOATS = (-0.0, SMALLEST, -SMALLEST, 2.0**-1022, 1e-300, 1e16, 1e154, LARGEST, -
 
 
 class Draw:
-    """Choices that a seed determines. For a search; noise comes from `sfumato.noise`.
+    """Random choices of the falsifier, determined by a seed; noise comes from `sfumato.noise`.
 
     >>> Draw(1).below(1000) == Draw(1).below(1000)
     True
@@ -112,7 +112,7 @@ class Draw:
 
 
 def member(domain: Domain, draw: Draw) -> Any:
-    """Return a member of a domain.
+    """Return a random member of a domain.
 
     Raises:
         QueryError: it is not known how to make members of this domain.
@@ -146,19 +146,19 @@ def _single(domain: AtomDomain, draw: Draw) -> Any:
 
 
 def record(columns: Sequence[tuple[str, Domain]], draw: Draw) -> dict[str, Any]:
-    """Return a value for each column."""
+    """Return a random record: a member of each column's domain."""
     return {name: member(domain, draw) for name, domain in columns}
 
 
 def some_size(draw: Draw) -> int:
-    """Return a length: mostly none, one or a few; at times one that quantiles or small counters trip over."""
+    """Return a length for members of a domain: mostly a few, at times one at which counters wrap."""
     if draw.once_in(16):
         return draw.early(LENGTHS)
     return draw.early((1, 2, 0, 3, 4, 5, 8, 16, 33))
 
 
 def pattern(new: Any, size: int, draw: Draw) -> list[Any]:
-    """Return so many entries: all alike, all but one, half and half, alternating, or each by itself."""
+    """Return `size` domain members: all alike, all but one, half and half, alternating, or independent."""
     kind = draw.below(5)
     if kind == 0:
         return [new() for _ in range(size)]
@@ -171,7 +171,7 @@ def pattern(new: Any, size: int, draw: Draw) -> list[Any]:
 
 
 def extremes(domain: AtomDomain | CategoryDomain) -> tuple[Any, ...]:
-    """Return the single values to try first: bounds and their neighbours, NULL, NaN, zeros, powers of two.
+    """Return the extreme members of a domain: bounds and neighbours, NULL, NaN, zeros, powers of two.
 
     >>> extremes(AtomDomain(int, lower=0, upper=10))[:3]
     (0, 10, 5)
@@ -221,12 +221,12 @@ def _as_kind(domain: AtomDomain, number: Fraction) -> Iterator[Any]:
 
 
 def finite(number: Any) -> bool:
-    """Whether a number is neither NaN nor infinite, however large."""
+    """Whether a number of a domain is neither NaN nor infinite, however large."""
     return not isinstance(number, float) or math.isfinite(number)
 
 
 def to_float(number: Fraction) -> float:
-    """Return the nearest float."""
+    """Return the float nearest to a number of a domain."""
     try:
         return float(number)
     except OverflowError:
@@ -243,7 +243,7 @@ def _between(domain: AtomDomain, draw: Draw) -> Any:
 
 
 def near(domain: Domain, value: Any, draw: Draw) -> Any:
-    """Return a member that differs from a given one in little, or in one part."""
+    """Return a member of a domain that differs from a given one in little, or in one part."""
     if isinstance(domain, AtomDomain) and domain.kind not in (bool, str) and value is not None:
         moved = _near_number(domain, value, draw)
         return moved if domain.contains(moved) else draw.early(extremes(domain))
@@ -256,7 +256,7 @@ def near(domain: Domain, value: Any, draw: Draw) -> Any:
 
 
 def near_record(columns: Sequence[tuple[str, Domain]], value: Any, draw: Draw) -> dict[str, Any]:
-    """Return a record that differs in one column."""
+    """Return a record of members of column domains that differs from a given one in one column."""
     if not columns:
         return dict(value)
     name, domain = draw.one_of(columns)

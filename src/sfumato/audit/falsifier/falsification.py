@@ -1,4 +1,4 @@
-"""The falsifier: looks for two inputs whose outputs lie further apart than a stability map allows."""
+"""The falsifier's search for two inputs whose outputs lie further apart than a stability map allows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.framework.metrics import Distance
 
 
 def exact_outputs(function: Callable[[Any], Any], inputs: Sequence[Any]) -> list[Any] | None:
-    """Return what a function gives for inputs without floats; None where it cannot compute with rationals.
+    """Return the outputs of a falsified function in exact rationals; None where it needs floats.
 
     First floats are replaced; where floats still come out, as of 1 / 3, whole numbers too.
 
@@ -40,7 +40,7 @@ def exact_outputs(function: Callable[[Any], Any], inputs: Sequence[Any]) -> list
 
 
 class _Exact(Fraction):
-    """A Fraction that takes a float for the number that it is."""
+    """A Fraction for falsification that takes a float as the exact number that it is."""
 
 
 def _taking_floats(name: str) -> Any:
@@ -60,7 +60,7 @@ for _name in ("abs", "neg", "pos"):
 
 
 def _exact(value: Any, kinds: tuple[Any, ...]) -> Any:
-    """Replace numbers of some kinds by Fractions, wherever they are; NaN and infinities stay."""
+    """Replace numbers in a falsifier's input by Fractions; NaN and infinities stay."""
     if isinstance(value, kinds) and not isinstance(value, bool):
         return _Exact(value) if finite(value) else value
     if isinstance(value, Mapping):
@@ -87,7 +87,7 @@ SHOWN = 160
 
 @dataclass(frozen=True, repr=False)
 class Falsification(Told):
-    """What a search for a counterexample found; `print` it.
+    """The result of a falsifier's search for a counterexample; `print` it.
 
     Made by `falsify`.
 
@@ -124,7 +124,7 @@ class Falsification(Told):
 
     @property
     def artefact(self) -> bool:
-        """Whether the claim is true of exact numbers, and broken by the function's floats alone."""
+        """Whether only the floats of the falsified function break the claim, and exact numbers keep it."""
         return self.failure == "distance" and self.exact_ratio is not None and self.exact_ratio <= 1
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ def falsify(
     evaluations: int = 4000,
     seed: int = 0,
 ) -> Falsification:
-    """Look for two inputs, at most `d_in` apart, whose outputs lie further apart than the map says.
+    """Look for two inputs, at most `d_in` apart, that falsify a transformation's stability map.
 
     The first half of the evaluations goes to members of the domain that code trips over (bounds, zeros,
     powers of two, NULL, NaN, nothing, one record, records that are all alike), in all orders; the second
@@ -237,7 +237,7 @@ def falsify(
 
 
 class _Search:
-    """The best pairs so far, each with the state that it was built from."""
+    """The falsifier's search: the best pairs of inputs so far, each with the state that it was built from."""
 
     def __init__(self, transformation: Transformation, room: Fraction, pairs: Pairs, budget: int) -> None:
         self.of, self.room, self.pairs, self.budget = transformation, room, pairs, budget
@@ -252,20 +252,20 @@ class _Search:
         return [*(f for _, f in self.best), *self.given]
 
     def try_pair(self, one: Any, other: Any) -> None:
-        """Judge a pair as it is given."""
+        """Measure a given pair of inputs in a falsifier's search."""
         judged = self._judged(one, other)
         if judged and (not self.given or judged._rank > self.given[0]._rank):
             self.given = [judged]
 
     def draw(self, draw: Draw) -> None:
-        """Judge a new pair, and keep it where it is among the best and not like one of them."""
+        """Measure a new pair in a falsifier's search, and keep it if it is among the best."""
         state = self.pairs.drawn(draw, self.room)
         judged = self._judged(*self.pairs.built(state, self.room))
         if judged and all(judged._rank != f._rank for _, f in self.best):
             self.best = sorted([*self.best, (state, judged)], key=lambda b: b[1]._rank, reverse=True)[:KEPT]
 
     def improve(self, draw: Draw) -> None:
-        """Change one of the best pairs, and keep what is better, or as good and mostly not larger."""
+        """Change one of the best pairs in a falsifier's search, and keep what is better."""
         at = draw.early(range(len(self.best)))
         state, old = self.best[at]
         for _ in range(draw.early((1, 2, 4))):
@@ -278,7 +278,7 @@ class _Search:
             self.best.sort(key=lambda b: b[1]._rank, reverse=True)
 
     def _judged(self, one: Any, other: Any) -> Falsification | None:
-        """Measure a pair; None where it is not within the domain and the room."""
+        """Measure how far apart a pair's outputs lie; None where the falsifier may not use the pair."""
         self.tried += 1
         inside = self.of.input_domain.contains
         if not (inside(one) and inside(other)):
@@ -329,7 +329,7 @@ class _Search:
         return self.claims[d_in]
 
     def replayed(self, inputs: tuple[Any, Any], bound: Distance) -> Distance | None:
-        """Return the ratio in exact rationals; None where the function cannot compute with them."""
+        """Return the ratio of a falsified claim in exact rationals; None where floats are needed."""
         outputs = exact_outputs(self.of.function, inputs)
         return None if outputs is None else _ratio(self.of.output_metric.distance(*outputs), bound)
 
@@ -352,7 +352,7 @@ def _short(value: Any) -> str:
 
 
 def _number(number: Any) -> str:
-    """Write a number with six digits; near 1, by how much it differs."""
+    """Write a number of a falsification with six digits; near 1, its difference from 1."""
     if number == math.inf:
         return "inf"
     if 0 < abs(number - 1) < Fraction(1, 10**5):

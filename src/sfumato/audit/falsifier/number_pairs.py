@@ -1,4 +1,4 @@
-"""Pairs of values, of numbers, and of numbers side by side.
+"""Pairs of numbers, of values, and of vectors of numbers, for the falsifier.
 
 A kind of pair has a state from which two inputs are built; the state can be drawn and changed a
 little, and whatever it is, the inputs lie within the room that they are built for. The falsifier
@@ -22,43 +22,43 @@ State = Any
 
 
 class Pairs(ABC):
-    """Pairs of one domain and metric."""
+    """The pairs of inputs of one domain and metric: a state that is drawn, changed, and built into a pair."""
 
     def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
-        """Give states of great lengths, where inputs have a length; each is tried once, as it is."""
+        """Yield states of very long pairs of inputs, each tried once."""
         return iter(())
 
     @abstractmethod
     def drawn(self, draw: Draw, room: Fraction) -> State:
-        """Return the state of some pair."""
+        """Return the state of a random pair of inputs."""
 
     @abstractmethod
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
-        """Return a state that differs a little."""
+        """Return the state of a pair of inputs that differs a little from another."""
 
     @abstractmethod
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return the two inputs, at most `room` apart."""
+        """Return the pair of inputs of a state, at most `room` apart."""
 
 
 @dataclass(frozen=True)
 class Values(Pairs):
-    """Any two values. The state is the two."""
+    """Pairs of any two values. The state is the pair itself."""
 
     domain: Domain
     members: Sequence[Any] = ()
     alone: bool = False
 
     def drawn(self, draw: Draw, room: Fraction) -> State:
-        """Return two values."""
+        """Return a pair of random values."""
         return self._one(draw), self._one(draw)
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
-        """Exchange one of the two."""
+        """Exchange one value of a pair."""
         return (self._one(draw), state[1]) if draw.once_in(2) else (state[0], self._one(draw))
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return the two."""
+        """Return the pair of values of a state."""
         return state if self.alone or room >= 1 else (state[0], state[0])
 
     def _one(self, draw: Draw) -> Any:
@@ -69,25 +69,25 @@ class Values(Pairs):
 
 @dataclass(frozen=True)
 class Numbers(Pairs):
-    """Two numbers. The state is the first, and which share of the room is moved, with a sign."""
+    """Pairs of numbers. The state is the first number, and the signed share of the room to the second."""
 
     domain: AtomDomain
     members: Sequence[Any] = ()
 
     def drawn(self, draw: Draw, room: Fraction) -> State:
-        """Return a number, and most often a move by all of the room."""
+        """Return the state of a pair of numbers, mostly as far apart as allowed."""
         one = draw.one_of(self.members) if self.members and draw.once_in(2) else member(self.domain, draw)
         return one, self._share(draw)
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
-        """Change the number or the move."""
+        """Change the first number of a pair, or its distance to the second."""
         one, share = state
         if draw.once_in(3):
             return one, self._share(draw)
         return near(self.domain, one, draw), share
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return the number, and the number moved within its domain; the other way where a bound is met."""
+        """Return a pair of numbers in the domain; the second one moves back where it meets a bound."""
         one, share = state
         for move in (share * room, -share * room):
             other = self._moved(one, move)
@@ -121,7 +121,7 @@ class Numbers(Pairs):
 
 @dataclass(frozen=True)
 class Coordinates(Pairs):
-    """Values side by side. The state has for each its share of the room and its own state.
+    """Pairs of vectors. The state has each coordinate's share of the room, and its own pair of numbers.
 
     Args:
         parts: pairs of each coordinate; a single one for vectors.
@@ -136,7 +136,7 @@ class Coordinates(Pairs):
     kind: Callable[[list[Any]], Any]
 
     def drawn(self, draw: Draw, room: Fraction) -> State:
-        """Return coordinates that are all alike, half and half, or each by itself."""
+        """Return the state of a pair of vectors, their numbers alike, half and half, or independent."""
         size = some_size(draw) if self.size is None else self.size
         if len(self.parts) == 1:
             part = self.parts[0]
@@ -146,7 +146,7 @@ class Coordinates(Pairs):
         return tuple(zip(self._shares(size, draw, room), states, strict=True))
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
-        """Change one coordinate, share the room anew, or (of any number) add or drop a coordinate."""
+        """Change, add or drop one coordinate of a pair of vectors, or share the room anew."""
         entries, kind = list(state), draw.below(8)
         if self.size is None and (kind == 0 or not entries):
             if entries and draw.once_in(2):
@@ -168,7 +168,7 @@ class Coordinates(Pairs):
         return tuple(entries)
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return both vectors."""
+        """Return the pair of vectors of a state."""
         both = [self._part(i).built(part, room * share) for i, (share, part) in enumerate(state)]
         return self.kind([one for one, _ in both]), self.kind([other for _, other in both])
 
@@ -176,7 +176,7 @@ class Coordinates(Pairs):
         return self.parts[at if len(self.parts) > 1 else 0]
 
     def _shares(self, size: int, draw: Draw, room: Fraction) -> list[Fraction]:
-        """Divide the room: all to one coordinate, to all alike, in whole units, or anyhow."""
+        """Divide the room between the coordinates of a pair of vectors."""
         if size == 0:
             return []
         if self.norm == 0:
@@ -198,7 +198,7 @@ class Coordinates(Pairs):
 
 
 class GroupedCoordinates(Coordinates):
-    """Integers by group and coordinate, each divided by its scale: two groups."""
+    """Pairs of integers by group and coordinate, each divided by its scale: two groups."""
 
     def __init__(self, scales: Sequence[tuple[str, Fraction]], norm: int, members: Sequence[Any]) -> None:
         numbers = [n for m in members for total in m.values() for n in total.values()]

@@ -1,4 +1,4 @@
-"""Which kind of pairs a domain and a metric have: neighbours for the falsifier."""
+"""Pairs of neighbouring tables and record lists for the falsifier, and the choice of a kind of pairs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _APART = 10**6  # names of units that one table alone has begin here
 
 @dataclass(frozen=True)
 class Source:
-    """How records are made, and made anew from one that is there."""
+    """Makes records of a pair of neighbours, new or near a given one."""
 
     new: Callable[[Draw], Any]
     near: Callable[[Any, Draw], Any]
@@ -69,7 +69,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The state of two multisets: what both have, what each has alone, and in which order they come."""
+    """The state of a pair of record lists: common records, those of each side, and their orders."""
 
     common: tuple[Any, ...]
     one: tuple[Any, ...]
@@ -78,7 +78,7 @@ class Mixture:
 
 
 class Records(Pairs):
-    """Two sequences of records that differ by records added, removed or replaced.
+    """Pairs of record lists that differ by records added, removed or replaced.
 
     Args:
         source: makes records.
@@ -97,7 +97,7 @@ class Records(Pairs):
         self.pool: list[Any] = [r for m in self.members for r in m]
 
     def drawn(self, draw: Draw, room: Fraction) -> State:
-        """Return records that are all alike, half and half, or each by itself, and a few that differ."""
+        """Return the state of a random pair of record lists with a few records that differ."""
         if self.members and draw.once_in(2):
             common = list(draw.one_of(self.members))
         else:
@@ -113,7 +113,7 @@ class Records(Pairs):
         return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
 
     def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
-        """Give records all alike, few and so many that one more makes a counter wrap; and all but one."""
+        """Yield states of long pairs of record lists, at lengths where counters wrap."""
         if self.size is not None or room < 1:
             return
         for size in self.longest:
@@ -131,7 +131,7 @@ class Records(Pairs):
             yield Mixture((*(one,) * (size - 2), other), (one,), ())
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
-        """Change, repeat, add or drop a record, or change the order."""
+        """Change, repeat, add or drop a record in a pair of record lists, or change their order."""
         kind = draw.below(8)
         if kind == 0:
             return replace(state, orders=self._orders(draw))
@@ -151,7 +151,7 @@ class Records(Pairs):
         return replace(state, **{side: tuple(found)})
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return both sequences."""
+        """Return the pair of record lists of a state."""
         common, one, other = self._split(state, math.floor(room))
         return ordered(common + one, state.orders[0]), ordered(common + other, state.orders[1])
 
@@ -179,7 +179,7 @@ class Records(Pairs):
 
 
 def ordered(items: list[Any], order: int) -> list[Any]:
-    """Return the items as they are, backwards, the last first, or shuffled."""
+    """Return records as they are, backwards, the last first, or shuffled."""
     if order == 1:
         return items[::-1]
     if order == 2:
@@ -188,7 +188,7 @@ def ordered(items: list[Any], order: int) -> list[Any]:
 
 
 class Units(Records):
-    """Two tables of rows that differ by all rows of some units, in any order; and by rows without a unit.
+    """Pairs of tables that differ by all rows of some units, in any order, and by rows without a unit.
 
     A record is a unit: a sequence of (key, values).
     """
@@ -200,7 +200,7 @@ class Units(Records):
         super().__init__(Source(self._unit, self._near), None, False, [_units(m) for m in members])
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return both tables."""
+        """Return the pair of tables of a state."""
         common, one, other = self._split(state, math.floor(room))
         shared = _rows(common, 0)
         # The first unit of the second table has a name of the first: a unit that changes is two.
@@ -212,13 +212,13 @@ class Units(Records):
         return draw.early((0, 1, 2, 3))
 
     def _unit(self, draw: Draw) -> tuple[Any, ...]:
-        """Return a unit with the same or different rows in one or many groups."""
+        """Return the rows of a random unit, alike or different, in one or many groups."""
         keys, rows = draw.early((1, 2, 3, 4, 5, 8, 16)), draw.early((1, 2, 3, 5))
         values = pattern(lambda: record(self.columns, draw), keys * rows, draw)
         return tuple((i % keys, v) for i, v in enumerate(values))
 
     def _near(self, unit: tuple[Any, ...], draw: Draw) -> tuple[Any, ...]:
-        """Change a row or all rows alike; repeat or drop rows, in a group more or less."""
+        """Return the rows of a unit that differ a little: changed, repeated or dropped rows or groups."""
         rows, kind = list(unit), draw.below(6)
         if not rows:
             return self._unit(draw)
@@ -245,7 +245,7 @@ def _rows(units: Sequence[Any], first: int) -> list[Row]:
 
 
 def _units(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Gather the rows of each unit; keys become whole numbers, so that some may be added."""
+    """Gather the rows of each unit of a table; keys become whole numbers."""
     keys: dict[Any, int] = {}
     found: dict[Any, list[Any]] = {}
     for row in rows:
@@ -255,7 +255,7 @@ def _units(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 class Contributions(Records):
-    """Contributions of units by group that differ by some units.
+    """Pairs of contributions by group that differ by some units.
 
     A record is a unit: for each of its groups the list of its rows. Values come from the given members;
     without any, rows have no columns.
@@ -272,7 +272,7 @@ class Contributions(Records):
         super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return both mappings from groups to lists of units' rows."""
+        """Return the pair of mappings from groups to the rows of units."""
         common, one, other = self._split(state, math.floor(room))
         first, second = state.orders
         return self._by_group(common + one, first), self._by_group(common + other, second)
@@ -305,7 +305,7 @@ NORMS = (LInfDistance, L1Distance, L2Distance)  # by their power; 0 for the larg
 
 
 def pairs_of(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
-    """Return the kind of pairs of a domain in a metric.
+    """Return the kind of neighbouring pairs of a domain in a metric.
 
     Args:
         members: of the domain, to build on; of a domain that is not known here, all there are.

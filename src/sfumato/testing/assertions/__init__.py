@@ -1,1 +1,1 @@
-"""Assertions: a result near the truth, and not too near."""
+"""Assertions about noisy results: near the truth, and not too near."""

@@ -1,4 +1,4 @@
-"""Numbers, arrays, dictionaries and tables, read as values by group and output; and messages about them."""
+"""The values that an assertion compares, by group and output, and the messages about their differences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLES = ("pyarrow", "pandas", "polars")
 
 @dataclass(frozen=True)
 class Cells:
-    """Values by group and output.
+    """The values of one side of an assertion, by group and output.
 
     Args:
         kind: what they were read from, for messages: "number", "array of shape (3,)", "table", ...
@@ -39,12 +39,12 @@ class Cells:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All outputs, in the order in which they are met."""
+        """All outputs of the compared values, in the order in which they first appear."""
         return tuple(dict.fromkeys(name for row in self.values.values() for name in row))
 
 
 def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
-    """Read what a test hands over.
+    """Read one side of an assertion: a number, an array, a mapping or a table, as values to compare.
 
     Args:
         value: a number; an array or list of numbers; a mapping of numbers by group key, or of
@@ -74,7 +74,7 @@ def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
 
 
 def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str] | None) -> Cells:
-    """Read rows of a table; see `read`."""
+    """Read the rows of a table as values to compare; see `read`."""
     found = list(records)
     if keys is None:
         if len(found) != 1:
@@ -100,7 +100,7 @@ def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str]
 
 
 def of_columns(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]) -> Cells:
-    """Return the outputs that a test wants compared; all where it does not say.
+    """Return the compared values of the outputs that an assertion names; all by default.
 
     Args:
         cells: values by group and output.
@@ -126,7 +126,7 @@ def of_columns(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]
 def check_all_compared(
     got: Cells, wanted: Cells, name: str, columns: Sequence[str] | None, passed_over: Sequence[str] = ()
 ) -> None:
-    """Raise where the actual side has an output that nothing is said of, and nobody asked to pass it over.
+    """Raise where the actual side has an output with no expected value, and `columns` does not say so.
 
     Args:
         got, wanted: the two sides, of which the first may have more outputs where `columns` says so.
@@ -153,7 +153,7 @@ def check_all_compared(
 
 
 def _whole(output: str) -> str:
-    """Return the name of the list that an output is an entry of.
+    """Return the name of the list that a compared output is an entry of.
 
     >>> _whole("total[0]"), _whole("total")
     ('total', 'total')
@@ -162,7 +162,7 @@ def _whole(output: str) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is one number (a bool is not one)."""
+    """Whether a value to compare is one number (a bool is not one)."""
     if isinstance(value, bool):
         return False
     if isinstance(value, (Real, Decimal)):
@@ -176,30 +176,30 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is of a type of whole numbers."""
+    """Whether a value to compare is of a type of whole numbers."""
     return isinstance(value, (Integral, int)) and not isinstance(value, bool)
 
 
 def is_table(value: object) -> bool:
-    """Whether a value is a table of a library that we know, without importing the library."""
+    """Whether a value to compare is an Arrow, pandas or Polars table, without an import of these."""
     home = type(value).__module__.partition(".")[0]
     return home in _TABLES and type(value).__name__ in ("Table", "RecordBatch", "DataFrame", "LazyFrame")
 
 
 def number(value: object) -> float | None:
-    """Return a number as a float; None for what is missing or no number."""
+    """Return a compared value as a float; None for a missing value or one that is no number."""
     if value is None or not is_number(value):
         return None
     return float(value)  # type: ignore[arg-type]
 
 
 def numbers(row: Mapping[str, object]) -> dict[str, float]:
-    """Return those values of a row that are numbers, as floats."""
+    """Return the compared values of a row that are numbers, as floats."""
     return {output: x for output, value in row.items() if (x := number(value)) is not None}
 
 
 def difference(value: object, other: object) -> float:
-    """Return value - other, exactly for whole numbers."""
+    """Return the difference of two compared values, exactly for whole numbers."""
     if is_whole(value) and is_whole(other):
         return float(int(value) - int(other))  # type: ignore[call-overload]
     if isinstance(value, (int, Fraction)) and isinstance(other, (int, Fraction)):
@@ -208,7 +208,7 @@ def difference(value: object, other: object) -> float:
 
 
 def label(group: Group) -> str:
-    """Write a group's key.
+    """Write the key of a compared group.
 
     >>> label(()), label(("a",)), label((1991, "b"))
     ('all', "'a'", "(1991, 'b')")
@@ -219,7 +219,7 @@ def label(group: Group) -> str:
 
 
 def plain_key(key: object) -> object:
-    """Return a key as a plain Python value that equals what other libraries read for it."""
+    """Return the key of a compared group as a plain Python value, equal for all libraries."""
     if type(key).__module__ == "numpy" and hasattr(key, "item"):
         key = key.item()
     if isinstance(key, float) and math.isnan(key):
@@ -238,7 +238,7 @@ def _mapping(value: Mapping[Any, Any]) -> Cells:
 
 
 def group_of(key: object) -> Group:
-    """Return the key of a mapping as a group."""
+    """Return the key of a compared mapping as a group."""
     return tuple(plain_key(k) for k in key) if isinstance(key, tuple) else (plain_key(key),)
 
 
@@ -272,7 +272,7 @@ def _records(table: Any) -> list[dict[str, object]]:
 
 
 def _column(series: Any) -> list[object]:
-    """Return a pandas column; what is missing among texts is NaN there, and None elsewhere."""
+    """Return a pandas column to compare; missing values are None, and NaN among texts."""
     values: list[object] = series.tolist()
     if series.dtype.kind in "iuf":
         return values
@@ -280,7 +280,7 @@ def _column(series: Any) -> list[object]:
 
 
 def by_entry(estimates: Iterable[Estimate]) -> dict[str, Estimate]:
-    """Return estimates by name; of a list one for each entry, by names such as `total[0]`."""
+    """Return the estimates to compare by name; a list has one for each entry, such as `total[0]`."""
     found: dict[str, Estimate] = {}
     for e in estimates:
         names = [f"{e.name}[{i}]" for i in range(e.entries)] or [e.name]
@@ -289,7 +289,7 @@ def by_entry(estimates: Iterable[Estimate]) -> dict[str, Estimate]:
 
 
 def written_out(cells: Cells, estimates: Iterable[Estimate], name: str) -> Cells:
-    """Return cells with an output for each entry of those that are lists.
+    """Return compared values with one output for each entry of a list.
 
     Args:
         cells: values by group and output.
@@ -326,7 +326,7 @@ LISTED = 20
 
 @dataclass(frozen=True)
 class Off:
-    """A value that is off, as a message tells of it."""
+    """A compared value that is off, for an assertion's message."""
 
     group: Group
     output: str
@@ -350,7 +350,7 @@ class Off:
 
 
 def group_differences(got: Cells, wanted: Cells, name: str, forgiven: Sequence[Group] = ()) -> str:
-    """Tell missing from extra groups; empty where there are neither."""
+    """Return a message about missing and extra groups; empty where the compared groups agree."""
     missing = [g for g in wanted.values if g not in got.values and g not in forgiven]
     extra = [g for g in got.values if g not in wanted.values]
     lines = []
@@ -362,13 +362,13 @@ def group_differences(got: Cells, wanted: Cells, name: str, forgiven: Sequence[G
 
 
 def labels(groups: Sequence[Group]) -> str:
-    """Write the keys of groups, the first ones of many."""
+    """Write the keys of compared groups, the first ones of many."""
     shown = ", ".join(label(g) for g in groups[:LISTED])
     return shown + (f" and {len(groups) - LISTED} more" if len(groups) > LISTED else "")
 
 
 def report(differences: str, off: Sequence[Off], wanted: Cells, stated: str) -> None:
-    """Raise if anything is off, the farthest first."""
+    """Raise an assertion's message if compared values are off, the farthest first."""
     if not off and not differences:
         return
     values = sum(len(row) for row in wanted.values.values())
@@ -392,7 +392,7 @@ def _farthest(off: Off) -> float:
 
 
 def too_near(near: Sequence[Off], values: int, stated: str) -> str:
-    """Say which values are too near to their raw ones."""
+    """Return an assertion's message about values too near to their raw ones."""
     lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
     for o in near[:LISTED]:
         where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"

@@ -1,4 +1,4 @@
-"""Two assertions for noisy results: near the truth, and not too near."""
+"""The assertions about noisy results: `assert_approx_equal` to the truth, and `assert_noisy`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def assert_approx_equal(
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Fail where a noisy result is farther from the expected one than correct noise goes.
+    """Assert that a noisy result is as near to the expected one as correct noise leaves it.
 
     Args:
         actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
@@ -130,7 +130,7 @@ def assert_noisy(
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Fail where noise is missing, too narrow or too wide.
+    """Assert that noise is there, neither too narrow nor too wide.
 
     A single value shows only that noise is missing. Many values show its spread: with a `law`, or
     for a release, all of them are judged together too. A release's quantiles are passed over: where
@@ -212,7 +212,7 @@ def assert_noisy(
 
 
 def _check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> None:
-    """Check whole noises, where none at all would fail."""
+    """Assert the spread of whole noises, where the absence of noise would fail."""
     try:
         check_discrete(dict.fromkeys(noises, 0.0), law, k)
     except AssertionError:
@@ -222,7 +222,7 @@ def _check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> 
 
 
 def _check_plain(residues: Sequence[Residue], k: float) -> None:
-    """Check values of somebody's own, and say how whole ones were judged where they fail."""
+    """Assert the spread of other values' noise, and explain how whole ones were taken."""
     require_power(lambda made: check_spread(made, k), residues, k)
     try:
         check_spread(residues, k)
@@ -242,7 +242,7 @@ _AS_ROUNDED = (
 def _pair(
     actual: Any, other: Any, keys: Sequence[str] | None, name: str, columns: Sequence[str] | None
 ) -> tuple[Cells, Cells, str]:
-    """Read both sides; raise for shapes that do not match."""
+    """Read both sides of an assertion; raise where their shapes do not match."""
     if isinstance(keys, str):
         keys = (keys,)
     got, wanted = read(actual, "actual", keys), read(other, name, keys)
@@ -373,7 +373,7 @@ def _noisy_release(
 
 
 def _given_nothing(tolerance: object, law: object, keys: object, columns: object) -> None:
-    """Refuse what a release of the largest groups knows by itself."""
+    """Refuse arguments of an assertion that a release of the largest groups has by itself."""
     for name, given in (("tolerance", tolerance), ("law", law), ("keys", keys), ("columns", columns)):
         if given is not None:
             raise ParameterError(name, given, f"left out: a release of the largest groups knows its {name}")
@@ -409,7 +409,7 @@ def _release_parts(
 
 
 def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group]:
-    """Return the missing groups that a correct selection leaves out more often than 10^-each."""
+    """Return the groups that an assertion forgives, as correct selection hides them too often."""
     if not released.private_groups:
         return []
     found, unknown = [], False

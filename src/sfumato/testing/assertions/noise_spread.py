@@ -1,4 +1,4 @@
-"""Whether many noises, or all together, have the spread of their law: missing, too narrow, too wide.
+"""The spread of many noises against their law: missing, too narrow, or too wide.
 
 Z of K-norm noise has a norm with the law of Gamma(D), D the number of its coordinates. What outputs show is
 A Z, of full rank d. Its norm, the least of all z with A z = A Z, is at least a Gamma(d) number in law, and at
@@ -37,7 +37,7 @@ _CHECKS = 4
 
 
 def check_spread(residues: Sequence[Residue], k: float) -> None:
-    """Fail where noises are missing, too narrow or too wide for their laws.
+    """Fail where noises are missing, or their spread is too narrow or too wide for their laws.
 
     Args:
         residues: |noise| of each value. Given all earlier ones, each holds a noise of its own, of
@@ -57,7 +57,7 @@ def check_spread(residues: Sequence[Residue], k: float) -> None:
 
 
 def check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> None:
-    """Fail where whole noises are impossible, missing, too narrow or too wide for their law.
+    """Fail where whole noises are impossible or missing, or their spread is too narrow or too wide.
 
     Args:
         noises: of each value, by what a message calls it.
@@ -88,7 +88,7 @@ def check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> N
 
 
 def require_power(check: Callable[[list[Residue]], None], residues: Sequence[Residue], k: float) -> None:
-    """Refuse a check that values without any noise would pass.
+    """Refuse a check of the spread that values without any noise would pass.
 
     Args:
         check: of the same values.
@@ -106,7 +106,7 @@ def require_power(check: Callable[[list[Residue]], None], residues: Sequence[Res
 
 
 def powerless(values: int, k: float, zero: float) -> RefusalError:
-    """Make the refusal of too few values.
+    """Return the refusal of values too few to check the spread of their noise.
 
     Args:
         values: how many there are.
@@ -122,7 +122,7 @@ def powerless(values: int, k: float, zero: float) -> RefusalError:
 
 
 def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
-    """Each value by itself: nearer to the truth than its complementary tolerance."""
+    """Fail where one noise is nearer to 0 than its complementary tolerance."""
     one = per_partition_k(each, len(residues))
     limits: dict[Law, float] = {}
     for r in residues:
@@ -133,7 +133,7 @@ def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
 
 
 def _check_missing(residues: Sequence[Residue], each: float) -> None:
-    """More values without any noise than rounding to whole steps explains."""
+    """Fail where more noises are 0 than rounding to whole steps explains."""
     chances: dict[tuple[Law, float], float] = {}
     largest, zeros = 0.0, 0
     for r in residues:
@@ -149,7 +149,7 @@ def _check_missing(residues: Sequence[Residue], each: float) -> None:
 
 
 def _check_narrow(residues: Sequence[Residue], each: float) -> None:
-    """The sum of |noise| (Laplace) or of its square (Gaussian) is a Gamma variable, or above one."""
+    """Fail where the spread of noises is too narrow: their sum or square sum is above a Gamma variable."""
     shape, total, seen = _gamma(residues, 1.0)
     if total >= shape:
         return
@@ -171,7 +171,7 @@ def _check_wide(residues: Sequence[Residue], each: float) -> None:
 
 
 def _gamma(residues: Sequence[Residue], side: float) -> tuple[float, float, float]:
-    """Return the Gamma law's shape, its variable with rounding on the given side, and the spread seen."""
+    """Return the shape and variable of the Gamma law of noises, and their spread over that of the law."""
     shape = total = plain = 0.0
     for r in residues:
         unit = float(r.lead.unit)
@@ -185,7 +185,7 @@ def _gamma(residues: Sequence[Residue], side: float) -> tuple[float, float, floa
 
 
 def near_text(r: Residue, one: float, k: float) -> str:
-    """Say which value is too near to its raw one.
+    """Return the message about a noise too near to 0.
 
     Args:
         r: what it shows.
@@ -200,7 +200,7 @@ def near_text(r: Residue, one: float, k: float) -> str:
 
 
 def missing_text(zeros: int, values: int, log10: float) -> str:
-    """Say how many values show no noise, and how probable so many are at most."""
+    """Return the message about so many missing noises, with a bound of its probability."""
     return (
         f"noise is missing: {zeros} of {values} values show none; "
         f"probability at most {probability_text(log10)}"
@@ -215,7 +215,7 @@ def _spread_text(kind: str, seen: float, values: int, log10: float) -> str:
 
 
 def where_text(group: Group, output: str) -> str:
-    """Return what a message calls a value."""
+    """Return the name of a value in messages about the spread of noise."""
     return label(group) if output == ONLY else f"{label(group)} {output}"
 
 
@@ -241,18 +241,18 @@ class KNormLaw:
 
     @property
     def body(self) -> ConeBody:
-        """The body whose norm the noise has."""
+        """The body whose norm K-norm noise has."""
         return ConeBody(self.names, self.noise.scales, bool(self.noise.cone.units))
 
     @property
     def metric(self) -> KNormDistance:
-        """The norm."""
+        """The norm of K-norm noise."""
         apart = isinstance(self.noise, SeparateNoise)
         return KNormDistance(self.body, 1 if apart else None, apart)
 
 
 def check_k_norm(law: KNormLaw, residues: Sequence[Residue], hidden: int, groups: int, k: float) -> None:
-    """Fail where the noises of a release are missing, too narrow or too wide for the law of all of them.
+    """Fail where the K-norm noise of a release is missing, or its spread is too narrow or too wide.
 
     Args:
         law: of the release's noise.
@@ -283,7 +283,7 @@ def check_k_norm(law: KNormLaw, residues: Sequence[Residue], hidden: int, groups
 
 
 def _check_norm_narrow(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], each: float) -> None:
-    """The norm of all noises, and of those of each coordinate: any z that shows the same has one as large."""
+    """Fail where the norm of all noises, or of those of one coordinate, is too narrow."""
     everything = [r for own in by_name.values() for r in own]
     for own in (everything, *by_name.values()) if len(by_name) > 1 else (everything,):
         seen, rounding = _norm(law, _solved(own)), _rounding(law, own)
@@ -295,7 +295,7 @@ def _check_norm_narrow(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], 
 def _check_norm_wide(
     law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], groups: int, each: float
 ) -> None:
-    """The norm of all noises, or what it is at least: unknown signed numbers are then 0.
+    """Fail where the norm of all noises is too wide; unknown signed numbers count as 0.
 
     So they may be in any group; units and rows must be known in all groups, or in none.
     """
@@ -315,7 +315,7 @@ def _check_norm_wide(
 
 
 def _check_norm_missing(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], each: float) -> None:
-    """More values of a coordinate without any noise than rounding to whole steps explains.
+    """Fail where more noises of a coordinate are 0 than rounding to whole steps explains.
 
     Given the size r and the split that groups share, they are independent; a number's law is then that of a
     body's shadow in one direction: of M dimensions, its density is at most M over the shadow's length, which
@@ -343,7 +343,7 @@ def _check_norm_missing(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]],
 
 
 def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
-    """Return noises that show what the residues do, by group and coordinate; others are 0."""
+    """Return noises by group and coordinate that explain the residues; others are 0."""
     found: dict[Group, dict[str, Fraction]] = defaultdict(dict)
     for r in residues:  # each has a leading noise that is in none before
         known = found[r.group]
@@ -353,7 +353,7 @@ def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
 
 
 def _norm(law: KNormLaw, noises: Mapping[Group, Vector]) -> float:
-    """Return the norm of noises, which has a Gamma law."""
+    """Return the norm of K-norm noises, which has a Gamma law."""
     names, bounds, units = law.names, law.body.bounds, law.noise.cone.units
     vectors = []
     for own in noises.values():
@@ -368,7 +368,7 @@ def _norm(law: KNormLaw, noises: Mapping[Group, Vector]) -> float:
 
 
 def _rounding(law: KNormLaw, residues: Iterable[Residue]) -> float:
-    """Return a bound of the norm of what rounding and slack have moved."""
+    """Return a bound of the norm that rounding and slack add to noises."""
     moved: dict[Group, dict[str, Fraction]] = defaultdict(dict)
     for r in residues:
         own = moved[r.group]

@@ -1,4 +1,4 @@
-"""One group of a release: how far off its outputs may be, and the noise that they show.
+"""The tolerance of each output of one group of a release, and the noise that the output shows.
 
 Each output is a function of the group's noisy numbers. For a true mean m the noisy sum less m times the
 noisy count is a weighted sum of noises and nothing else, whatever the count is: its law is known, and gives
@@ -35,7 +35,7 @@ _IMPROBABLE = 100.0  # as 10^-k: nobody asks how much less probable something is
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the laws say of one output of one group.
+    """The tolerance of one output of one group, and the probability of its distance from the truth.
 
     Args:
         tolerance: a correct release is within it of the truth, but with probability 10^-k.
@@ -73,12 +73,12 @@ class Residue:
 
     @property
     def size(self) -> float:
-        """|noise|."""
+        """The absolute value of an output's noise."""
         return abs(self.noise)
 
     @property
     def alone(self) -> bool:
-        """Whether `noise` is the leading noise alone."""
+        """Whether an output shows the leading noise alone."""
         return not self.others
 
 
@@ -88,7 +88,7 @@ def log10_beyond(law: Any, x: float) -> float:
 
 
 def each_k(k: float, values: int, *, apart: bool) -> float:
-    """Return the k that each of several values needs, for all to hold but for 10^-k.
+    """Return the k of each output's tolerance, for all of several to hold but for 10^-k.
 
     Args:
         k: greater than 0.
@@ -103,7 +103,7 @@ LINEAR = ("count", "sum", "vector_sum", "combination")
 
 
 class Place:
-    """One group of a release: its noisy numbers, and what follows from them.
+    """The tolerances of one group's outputs, from its noisy statistics.
 
     Args:
         plan: of the release.
@@ -123,7 +123,7 @@ class Place:
         }
 
     def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a count or a sum."""
+        """Return the tolerance of a count or a sum."""
         given: Any = e
         weights = self._linear_weights(e)
         slack = self._floats(e, truth) + self._clipping(e)
@@ -139,7 +139,7 @@ class Place:
         return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
 
     def proportion(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a proportion of strata, which is cut to [0, 1]: that brings it no farther from the truth."""
+        """Return the tolerance of a proportion of strata, which is cut to [0, 1]."""
         given: Any = e
         weights = {n: w * self.steps[n] for n, w in given.weights.items()}
         noise = self._noise(weights)
@@ -148,7 +148,7 @@ class Place:
         return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
 
     def total(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a total of time steps, by the error bars of any confidence."""
+        """Return the tolerance of a total of time steps, by the error bars of any confidence."""
         given: Any = e
 
         def reach(k: float) -> float:
@@ -164,7 +164,7 @@ class Place:
         return Judgement(tolerance, -beyond)
 
     def mean(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a mean."""
+        """Return the tolerance of a mean."""
         at = truth - e.centre
         noise, base, count = self._ratio_noise(e, e.total, at), at * self._count(e), self._used_count(e)
         slack = self._ratio_slack(e, e.total, at)
@@ -177,7 +177,7 @@ class Place:
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
 
     def ratio(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a ratio of two sums; the first less `truth` times the second is noise alone."""
+        """Return the tolerance of a ratio of two sums: the first less `truth` times the second is noise."""
         given: Any = e
         first, second = (one.linear for one in given.both)
         weights = {n: first.get(n, 0.0) - truth * second.get(n, 0.0) for n in e.coordinates}
@@ -197,18 +197,18 @@ class Place:
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)) if noise else -math.inf)
 
     def _clipping(self, e: Estimate) -> float:
-        """How far taking a negative number of missing values as 0 moves a sum of noisy numbers, at most."""
+        """Return what counting no less than 0 missing values may move a sum of noisy numbers."""
         if e.derived:
             given: Any = e
             return sum((abs(w) * self._clipping(one) for w, one in given.parts), 0.0)
         return abs((1.0 if e.kind == "count" else e.centre) * self._clipped(e))
 
     def _rows_slack(self, e: Estimate) -> float:
-        """What rounding each row's value to the grid moves a sum by, at most."""
+        """Return what rounding each row's value to the grid may move a sum."""
         return 0.0 if not (e.total and e.count) else self._ratio_slack(e, e.total, 0.0)
 
     def share(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
-        """Judge a share of all that is in bins."""
+        """Return the tolerance of a share of all that is in bins."""
         whole, steps = sum(self.values[n] for n in e.coordinates), [self.steps[n] for n in e.coordinates]
         weights = {n: -truth * self.steps[n] for n in e.coordinates}
         weights[e.count] += self.steps[e.count]
@@ -224,7 +224,7 @@ class Place:
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
 
     def variance(self, e: Estimate, truth: float, mean: float | None, actual: float, k: float) -> Judgement:
-        """Judge a variance or a standard deviation; the true mean helps where it is known."""
+        """Return the tolerance of a variance or standard deviation; a known true mean makes it smaller."""
         power = 1 if e.kind == "variance" else 2
         each = k if mean is not None else k + _LOG2
         low_mean, high_mean = self._mean_range(e, mean, each)
@@ -302,7 +302,7 @@ class Place:
         return self.values[e.count] - (self.values[e.null_count] if e.null_count else 0.0)
 
     def _clipped(self, e: Estimate) -> float:
-        """What taking a negative number of missing values as 0 adds to the count; at most 0."""
+        """Return what counting no less than 0 missing values adds to an output's count; at most 0."""
         if not e.null_count or self.levels is not None:
             return 0.0
         return min(self.values[e.null_count], 0.0)
@@ -311,7 +311,7 @@ class Place:
         return max(self._count(e) + self._clipped(e), e.least)
 
     def _mean_range(self, e: Estimate, mean: float | None, k: float) -> tuple[float, float]:
-        """Return where the true mean lies, from the centre of its bounds."""
+        """Return the interval of the true mean in a variance's tolerance, from the bounds' centre."""
         if mean is not None:
             return mean - e.centre, mean - e.centre
         count, total = self._count(e), self.values[e.total]
@@ -324,7 +324,7 @@ class Place:
         return min(max(low, -e.half_range), e.half_range), max(min(high, e.half_range), -e.half_range)
 
     def _ratio_slack(self, e: Estimate, total: str, at: float) -> float:
-        """Values are rounded to their grid, and so is a unit that is scaled down: a step for each row."""
+        """Return what rounding values to their grid, and scaled units, may move an output: a step a row."""
         step = self.steps[total]
         if e.entries:  # which are cut twice by less than a step where the vector is shortened
             step *= 3
@@ -334,20 +334,20 @@ class Place:
         return count * step + _FLOATS * (abs(at) * count + abs(self.values[total]))
 
     def _floats(self, e: Estimate, truth: float) -> float:
-        """Beyond 2^53 a float does not hold each whole number; below, sums of them are exact."""
+        """Return what float arithmetic may move an output: sums are exact up to 2^53."""
         size = abs(truth) + sum(abs(self.values[n]) for n in e.coordinates)
         exact = e.kind == "count" and size < 2**53
         return 0.0 if exact else 1e-15 * size * (1 + abs(e.centre if e.kind == "sum" else 0.0))
 
     def _agreed(self, e: Estimate) -> float:
-        """How far a whole number of groups and totals was moved to agree with others."""
+        """Return what agreement with other groups and totals may move a whole output."""
         if not e.whole or self.levels is None:
             return 0.0
         shown = self.batch.numbers
         return float(abs(e.output(shown)[self.row].as_py() - e.value(shown)[self.row]))
 
     def _rounded(self, e: Estimate, truth: float, noise: NoiseSum | DependentSum | LevelSum) -> float:
-        """An output that is shown as a whole number is moved by at most one half."""
+        """Return what rounding to a whole number may move an output: at most a half."""
         if not e.whole:
             return 0.0
         if self.levels is not None:
@@ -357,7 +357,7 @@ class Place:
 
 
 def _farthest(truth: float, ends: Sequence[float], lower: float, upper: float) -> float:
-    """Return how far from the truth an output may be, which is clamped if the truth is within bounds."""
+    """Return the largest distance of an output from the truth, clamped if the truth is within bounds."""
     if lower <= truth <= upper:
         ends = [min(max(end, lower), upper) for end in ends]
     return max(abs(end - truth) for end in ends)

@@ -1,4 +1,4 @@
-"""How far noise can lead a quantile from the rows of a group: by walks down a tree, or by choices."""
+"""Tolerances of quantiles: how far noise leads a walk down a tree, or a choice, from a group's rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Children = Callable[[int, int], list[int]]
 
 @dataclass(frozen=True)
 class Walk:
-    """One quantile of one group, and all that a correct release may show for it.
+    """A quantile of a group by a tree, and the interval of values that a correct release may show for it.
 
     Args:
         counts: exact leaf counts of the group.
@@ -66,7 +66,7 @@ class Walk:
         return self.lower + float(found.values[0, 0]) * (self.upper - self.lower)
 
     def ends(self, reach: int) -> tuple[float, float]:
-        """Return the lowest and the highest value while all noises of the walk are within +- reach.
+        """Return the lowest and highest quantile while all noises of the walk are within +- reach.
 
         Args:
             reach: at least 0, in steps.
@@ -82,7 +82,7 @@ class Walk:
         return float(lower + low * width) - slack, float(lower + high * width) + slack
 
     def judge(self, actual: float, k: float) -> Judgement:
-        """Say how far on its side an output may be from the quantile without noise.
+        """Return the tolerance of a quantile from a tree, on the side of the released value.
 
         Args:
             actual: what the release shows.
@@ -97,7 +97,7 @@ class Walk:
         return Judgement(tolerance, self._log10_beyond(actual, reach) if off else 0.0)
 
     def _log10_beyond(self, actual: float, reach: int) -> float:
-        """Return log10 of a bound of the probability of a value as far off, where `reach` is not enough."""
+        """Return log10 of a bound of the probability of a quantile as far off beyond `reach`."""
 
         def explains(t: int) -> bool:
             low, high = self.ends(t)
@@ -117,12 +117,12 @@ class Walk:
         return counts
 
     def _mirrored(self, level: int, node: int) -> list[int]:
-        """Children from right to left: the highest end of a tree is the lowest one of its mirror image."""
+        """Return a tree's children from right to left, for the highest end of a quantile's walk."""
         return self._children(level, BRANCHING**level - 1 - node)[::-1]
 
 
 def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
-    """Count a group's rows by leaf.
+    """Count a group's rows by the leaves of a quantile's tree.
 
     Args:
         tree: the statistic, which says in which leaf a value is.
@@ -164,12 +164,12 @@ VALUES = "the group's own values, one for each row that counts"
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least 0."""
+    """Whether the weight of a quantile's leaf is a whole number of at least 0."""
     return is_whole(value) and value >= 0
 
 
 def listed(given: Any) -> list[object] | None:
-    """Return the entries of a list, an array or a column; None for what is none."""
+    """Return a quantile's expected values as a list; None where they are no list, array or column."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(given, method):
             given = getattr(given, method)()
@@ -180,7 +180,7 @@ def listed(given: Any) -> list[object] | None:
 
 
 def _lowest(children: Children, share: Fraction, reach: int, empty: Fraction) -> Fraction:
-    """Return the lowest value of a walk, as a share of the range; all noises are within +- reach.
+    """Return the lowest quantile of a walk, as a share of the range, while noises are within +- reach.
 
     Args:
         children: exact counts of a node's children, by level and node.
@@ -203,7 +203,7 @@ def _lowest(children: Children, share: Fraction, reach: int, empty: Fraction) ->
 
 
 def _box(counts: list[int], reach: int, empty: Fraction) -> tuple[list[int], list[int]]:
-    """Return the least and the largest weight that each child can have in the walk."""
+    """Return the smallest and largest weight of each child in a quantile's walk."""
     largest = [c + reach for c in counts]
     total = sum(largest)
     least = []
@@ -215,7 +215,7 @@ def _box(counts: list[int], reach: int, empty: Fraction) -> tuple[list[int], lis
 
 
 def _leftmost(least: list[int], largest: list[int], share: Fraction) -> tuple[int, Fraction]:
-    """Return the leftmost child in which the share can lie, and the smallest share inside it.
+    """Return the leftmost child in which a quantile can lie, and the smallest share inside it.
 
     Args:
         least, largest: weights of each child; not all of the largest are 0.
@@ -233,7 +233,7 @@ def _leftmost(least: list[int], largest: list[int], share: Fraction) -> tuple[in
 
 
 class _Noiseless:
-    """A law's stand-in whose noise is 0, with its deviation: what looks empty depends on that."""
+    """A law without noise but with its deviation, which decides what looks empty in a quantile's tree."""
 
     def __init__(self, law: Law) -> None:
         self.standard_deviation = law.standard_deviation
@@ -250,7 +250,7 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True)
 class Chosen:
-    """One quantile of one group, and all that a correct release may show for it.
+    """A quantile of a group by choice, and the interval of values that a correct release may show for it.
 
     Args:
         choice: how the places of its column are chosen.
@@ -266,7 +266,7 @@ class Chosen:
 
     @classmethod
     def of(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
-        """Measure a group.
+        """Return the tolerance of a quantile by choice, from a group's values.
 
         Args:
             choice: how the places are chosen.
@@ -282,7 +282,7 @@ class Chosen:
 
     @cached_property
     def log10_tails(self) -> list[float]:
-        """log10 of bounds of the probabilities that the largest distance is each, or larger."""
+        """The log10 of bounds of the probability that a quantile's choices are each distance off, or more."""
         levels = self.levels
         near = (levels.distances - levels.distances[0]).astype(float) * float(levels.rate)
         with np.errstate(divide="ignore"):
@@ -293,14 +293,14 @@ class Chosen:
         return found
 
     def ends(self, index: int) -> tuple[float, float]:
-        """Return the lowest and the highest value while no distance is above that of an index."""
+        """Return the lowest and highest quantile while no choice is farther off than a distance."""
         own = slice(self.at * self.choice.each, (self.at + 1) * self.choice.each)
         runs = self.levels.level(index)[own]
         lattice = self.choice.leaves.lattice
         return lattice.decimal(min(low for low, _ in runs)), lattice.decimal(max(high for _, high in runs))
 
     def judge(self, actual: float, k: float) -> Judgement:
-        """Say how far on its side an output may be from the quantile without noise.
+        """Return the tolerance of a quantile by choice, on the side of the released value.
 
         Args:
             actual: what the release shows.

@@ -1,4 +1,4 @@
-"""A release's outputs by group, beside what a test expects of them, and what its own laws say of both."""
+"""The released values of a release by group, beside the values that an assertion expects."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
 
 
 def is_release(value: object) -> bool:
-    """Whether a value is a release of ours, without importing the query part."""
+    """Whether a value is a release of sfumato, without an import of it."""
     return any(
         c.__name__ == "Release" and c.__module__ == "sfumato.release.release" for c in type(value).__mro__
     )
 
 
 class ReleasedCells:
-    """A release's outputs by group, with the noisy numbers behind them.
+    """The released values of a release by group, with the noisy statistics behind them.
 
     Args:
         release: drawn here if it was not yet looked at.
@@ -105,7 +105,7 @@ class ReleasedCells:
         return self.plan.selection is not None
 
     def read_expected(self, expected: Any, name: str, columns: Sequence[str] | None = None) -> Cells:
-        """Read the truth that a test expects, of some columns or all, in any shape that fits this release.
+        """Read the values that an assertion expects of this release, in any shape that fits.
 
         A quantile's values of a group become a `Walk`; a number is left as it is.
 
@@ -160,7 +160,7 @@ class ReleasedCells:
 
     @property
     def described(self) -> str:
-        """What the release holds, for messages."""
+        """The released outputs and keys, for messages."""
         outputs = ", ".join(e.name for e in self.outputs)
         return f"{outputs} by {', '.join(self.keys)}" if self.keys else outputs
 
@@ -184,7 +184,7 @@ class ReleasedCells:
     def judge(
         self, group: Group, output: str, expected: Mapping[str, Any], actual: float, k: float
     ) -> Judgement:
-        """Say how far an output may be from the truth, and how unlikely it is where it is.
+        """Return the tolerance of a released value, and how improbable a value as far off is.
 
         Args:
             group, output: of the release.
@@ -219,7 +219,7 @@ class ReleasedCells:
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
 
     def residues(self, truth: Mapping[Group, Mapping[str, float]], complete: bool) -> Iterator[Residue]:
-        """Give the noise that each group's outputs show, each residue with a noise of its own.
+        """Yield the noise that released values show, each residue with a noise of its own.
 
         Args:
             truth: expected values by group, then output.
@@ -258,7 +258,7 @@ class ReleasedCells:
     def _in_order(
         self, truth: Mapping[Group, Mapping[str, float]]
     ) -> list[tuple[Group, Mapping[str, float]]]:
-        """Return what is expected of the groups that are shown, time steps the earlier ones first."""
+        """Return the expected values of released groups, earlier time steps first."""
         found = [(group, expected) for group, expected in truth.items() if group in self.places]
         series = self.plan.query.series
         if series is None or not found:
@@ -270,7 +270,7 @@ class ReleasedCells:
     def surely_shown(
         self, truth: Mapping[Group, Mapping[str, float]], k: float
     ) -> dict[Group, Mapping[str, float]]:
-        """Return the groups of which one is missing with a probability of at most 10^-k.
+        """Return the groups that are released but for a probability of 10^-k together.
 
         None where one of them is: which groups are judged must not depend on the noise.
         """
@@ -283,7 +283,7 @@ class ReleasedCells:
         return found if all(group in self.places for group in found) else {}
 
     def log10_missing(self, group: Group, truth: Mapping[str, float]) -> float | None:
-        """Return log10 of the probability that selection leaves out a group; None where it is not known.
+        """Return log10 of the probability that a group is not released; None where it is not known.
 
         It is known where the expected values tell the number of units.
         """
@@ -309,7 +309,7 @@ class ReleasedCells:
 
     @property
     def _own_laws(self) -> dict[str, Gaussian]:
-        """Of Gaussian noise with a part in common the laws of each number's own part."""
+        """The laws of each released number's own part, of Gaussian noise with a part in common."""
         noise: Any = self.plan.measurement.noise
         if isinstance(noise, SeriesGaussian):
             return dict(zip(self.plan.requirements.body.names, map(Gaussian, noise.scales), strict=True))
@@ -323,7 +323,7 @@ class ReleasedCells:
         return self.plan.selection is not None and hasattr(self.plan.selection, "law")
 
     def _mean_of(self, e: Estimate, truth: Mapping[str, float]) -> float | None:
-        """Return the expected mean of a variance's own sum, where it is among the expected values."""
+        """Return the expected mean beside a released variance, where there is one."""
         for output, other in self.estimates.items():
             if other.kind == "mean" and (other.total, other.count) == (e.total, e.count) and output in truth:
                 return truth[output]

@@ -1,4 +1,4 @@
-"""How far off each value may be, from the tolerance or the law that a test gives."""
+"""Tolerances that a test states: a number, a mapping, a function of k, or a law."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tolerance = Any
 
 
 class Limits:
-    """The tolerance of each value, from what the caller gave."""
+    """The tolerance of each value, as stated by an assertion's `tolerance` or `law`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Limits:
         self.stated: str = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
 
     def of(self, group: Group, output: str, rounded: bool) -> float:
-        """Return the tolerance of one value; `rounded` where its noise is."""
+        """Return the stated tolerance of one value; `rounded` where its noise is."""
         if isinstance(self.law, DiscreteLaw):
             if True not in self._of_law:
                 self._of_law[True] = float(self.law.tolerance(self.each))
@@ -76,7 +76,7 @@ class Limits:
         return self._able_to_fail(self._given.of(group, output))
 
     def _able_to_fail(self, found: float) -> float:
-        """Refuse a tolerance with which no value can fail."""
+        """Refuse a stated tolerance with which no value can fail."""
         if self._complementary and found == 0:
             raise ParameterError(
                 "tolerance",
@@ -88,7 +88,7 @@ class Limits:
         return found
 
     def log10_outside(self, gap: float, rounded: bool) -> float | None:
-        """Return log10 of the probability of such a gap, where the law is known."""
+        """Return log10 of the probability of such a gap, where a law is stated."""
         if self.law is None:
             return None
         if isinstance(self.law, DiscreteLaw):
@@ -99,7 +99,7 @@ class Limits:
 
 
 class Given:
-    """A tolerance that is a number, a mapping by group, by output or by both, or an array."""
+    """A stated tolerance: a number, a mapping by group, by output or by both, or an array."""
 
     def __init__(self, tolerance: Any) -> None:
         self.by: Mapping[Group, Mapping[str, object]] = {}
@@ -110,7 +110,7 @@ class Given:
             self.by = read(tolerance, "tolerance", ()).values
 
     def of(self, group: Group, output: str) -> float:
-        """Return the tolerance given for a value.
+        """Return the stated tolerance of a value.
 
         Raises:
             ParameterError: none is.
@@ -121,7 +121,7 @@ class Given:
         return found
 
     def find(self, group: Group, output: str) -> float | None:
-        """Return the tolerance given for a value; None where none is."""
+        """Return the stated tolerance of a value; None where there is none."""
         if self.one is not None:
             return self.one
         for place, name in ((group, output), (group, ONLY), ((output,), ONLY)):

@@ -1,4 +1,4 @@
-"""A release of the largest groups beside the truth: whether groups are where they can be, and their numbers.
+"""Assertions about a release of the largest groups (top k): its ranks and its numbers.
 
 Each draw is judged by the probability of a group as small as the one that was drawn, or smaller, among those
 that are left. On correct code it is at most p with a chance of p at most, whatever was drawn before.
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 def is_largest(value: object) -> bool:
-    """Whether a value is a release of the largest groups, without importing the query part."""
+    """Whether a value is a release of the top groups, without an import of it."""
     return type(value).__name__ == "TopRelease" and type(value).__module__ == "sfumato.release.top_release"
 
 
 def approx_largest(release: TopRelease, expected: Any, k: object) -> None:
-    """Fail where a group is shown that hardly can be, or its number is off.
+    """Assert that each of the top groups can be at its rank, and that its number is near the truth.
 
     Args:
         release: drawn here if it was not yet looked at.
@@ -66,7 +66,7 @@ def approx_largest(release: TopRelease, expected: Any, k: object) -> None:
 
 
 def noisy_largest(release: TopRelease, raw: Any, k: object) -> None:
-    """Fail where the noise of the numbers is missing, too narrow or too wide.
+    """Assert that the numbers of the top groups have their noise.
 
     Args:
         release, k: as for `approx_largest`.
@@ -83,7 +83,7 @@ def noisy_largest(release: TopRelease, raw: Any, k: object) -> None:
 
 
 class _Judged:
-    """What is shown, beside exact numbers in steps."""
+    """The top groups of a release beside their exact numbers in steps."""
 
     def __init__(self, release: TopRelease, expected: Any, name: str) -> None:
         question, self.drawn = release.question, release.plan.measurement
@@ -100,7 +100,7 @@ class _Judged:
         self.scores = self._competing(question._public_keys, name)
 
     def _truth(self, expected: Any, name: str, keys: Sequence[str]) -> dict[Group, Fraction]:
-        """Read exact numbers, in steps."""
+        """Read the exact numbers of groups, in steps."""
         cells = rows(expected.to_pylist(), name, keys) if isinstance(expected, pa.Table) else None
         if cells is None and is_table(expected):
             cells = read(expected, name, keys)
@@ -121,7 +121,7 @@ class _Judged:
         return found
 
     def _competing(self, public: Any, name: str) -> list[Fraction]:
-        """Return the exact numbers among which the first draw is, in order."""
+        """Return the exact numbers of the groups in the first draw for the top, in order."""
         if self.drawn.candidates is None:
             keys = [
                 tuple(map(plain_key, key))
@@ -140,7 +140,7 @@ class _Judged:
         return [table[name].to_pylist() for name in names]
 
     def unlikely(self, each: float) -> list[str]:
-        """Return what is wrong with draws of which one so small has a chance below 10^-each."""
+        """Return messages about top groups that a correct draw chooses with a chance below 10^-each."""
         left, found, rate = list(self.scores), list[str](), self.drawn.rate
         weights = np.array([float(rate * (score - left[-1])) for score in left])
         for rank, group in enumerate(self.shown, 1):
@@ -163,7 +163,7 @@ class _Judged:
     def _rarely(
         self, shown: str, weights: NDArray[np.float64], few: int, each: float, best: Fraction
     ) -> list[str]:
-        """Say of a draw that one of the first few is rare, where it is.
+        """Return a message about a top group that a correct draw rarely chooses.
 
         Args:
             shown: what was drawn.
@@ -183,11 +183,11 @@ class _Judged:
         return f"{float(score * self.step):.10g}"
 
     def gap(self, group: Group) -> float:
-        """Return how many steps a number is off."""
+        """Return how many steps the number of a top group is off."""
         return float(Fraction(self.shown[group]) / self.step - self.truth.get(group, Fraction(0)))
 
     def off(self, each: float) -> list[Off]:
-        """Return the numbers that are farther off than noise goes."""
+        """Return the numbers of top groups that are off by more than noise explains."""
         law = self.drawn.law
         if law is None:
             return []

@@ -30,7 +30,7 @@ _negligible = 60.0  # e^-60 of the total is not looked at closer
 
 @dataclass(frozen=True)
 class Panels:
-    """Pieces of the line, each of the group (integral) that it is a part of.
+    """The panels of an integral or sum: pieces of the line, each with the number of its integral.
 
     Args:
         group: shape (panels,).
@@ -48,18 +48,18 @@ class Panels:
         return len(self.group)
 
     def of(self, chosen: NDArray[np.bool_]) -> Panels:
-        """Return some of the panels."""
+        """Return some of the panels of integrals."""
         return Panels(self.group[chosen], self.low[chosen], self.high[chosen], self.whole)
 
     def halves(self) -> Panels:
-        """Return the left halves, then the right ones."""
+        """Return the left halves of an integral's panels, then the right ones."""
         middle = np.floor((self.low + self.high) / 2) if self.whole else (self.low + self.high) / 2
         following = middle + 1 if self.whole else middle
         low, high = np.concatenate([self.low, following]), np.concatenate([middle, self.high])
         return Panels(np.concatenate([self.group, self.group]), low, high, self.whole)
 
     def rule(self) -> tuple[Floats, Floats]:
-        """Return nodes and logarithms of their weights, of shape (panels, 16)."""
+        """Return the nodes of Gauss's rule in each panel, and the logarithms of their weights."""
         if not self.whole:
             nodes, log_weights = _legendre()
             half = ((self.high - self.low) / 2)[:, None]
@@ -120,13 +120,13 @@ def log_integrals(
 
 
 def roundoff(value: Floats) -> Floats:
-    """Return the logarithm of the rounding error of a number that is given by its logarithm."""
+    """Return the logarithm of the rounding error of an integral that is given by its logarithm."""
     finite = np.where(np.isfinite(value), value, 0)
     return value + np.log(2.0**-49 * (8 + np.abs(finite)))
 
 
 def graded(points: Sequence[Floats], whole: bool = False, levels: int = 10) -> Panels:
-    """Cut the line between breakpoints into panels that grow finer towards each of them.
+    """Cut the line of an integral between breakpoints into panels that grow finer towards each of them.
 
     Args:
         points: rising, each of shape (groups,); equal ones are allowed. For whole numbers, a panel ends
@@ -151,7 +151,7 @@ def graded(points: Sequence[Floats], whole: bool = False, levels: int = 10) -> P
 
 
 def log_difference(a: Floats, b: Floats) -> Floats:
-    """Return log |e^a - e^b|."""
+    """Return log |e^a - e^b| of two integrals given by their logarithms."""
     high, low = np.maximum(a, b), np.minimum(a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = np.log(-np.expm1(low - high))
@@ -167,7 +167,7 @@ def _evaluate(function: Function, panels: Panels) -> tuple[Floats, Floats]:
 
 
 def log_sum(terms: Floats) -> Floats:
-    """Return the logarithms of the sums of e^terms along the last axis."""
+    """Return the logarithms of the sums of e^terms along the last axis, for integrals."""
     peak = terms.max(axis=-1, keepdims=True)
     safe = np.where(np.isfinite(peak), peak, 0)
     with np.errstate(divide="ignore"):
@@ -175,7 +175,7 @@ def log_sum(terms: Floats) -> Floats:
 
 
 def _gather(values: Floats, group: Groups, groups: int) -> Floats:
-    """Add up by groups, in logarithms."""
+    """Add up the panels of each integral, in logarithms."""
     peak = np.full(groups, -np.inf)
     np.maximum.at(peak, group, values)
     safe = np.where(np.isfinite(peak), peak, 0)
@@ -191,7 +191,7 @@ def _legendre() -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=1 << 14)
 def whole_rule(count: int) -> tuple[Floats, Floats]:
-    """Return Gauss's nodes and log weights for a sum over 0, 1, ..., count - 1.
+    """Return Gauss's nodes and log weights for the sum over 0, 1, ..., count - 1 in a panel.
 
     The eigenvalues of the Jacobi matrix of the discrete Chebyshev (Gram) polynomials; up to 16 terms the sum
     itself, filled up with weights of 0.

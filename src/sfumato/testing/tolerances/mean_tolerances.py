@@ -214,7 +214,7 @@ class MeanLaw:
         upper: Number | None = None,
         sum_step: Number | None = None,
     ) -> MeanLaw:
-        """Check and take the arguments of the public functions."""
+        """Return the law of a noisy mean, from the checked arguments of the public functions."""
         whole_count, whole_sum = rounded_parts(rounded)
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
         reach = None
@@ -238,7 +238,7 @@ class MeanLaw:
     def by_intervals(
         self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float, rule: str = "joint"
     ) -> RatioTolerance:
-        """Return the tolerance by interval arithmetic, from those of the sum and the count.
+        """Return the tolerance of a mean by interval arithmetic, from those of the sum and the count.
 
         Rule "2020" pairs the extremes without a look at the sign of the sum, and clamps nothing.
         """
@@ -259,7 +259,7 @@ class MeanLaw:
         return RatioTolerance(round_up(t), rule, k, part_k, intervals)
 
     def exactly(self, t: float, k: float) -> RatioTolerance:
-        """Dress the result of rule "exact"."""
+        """Return the tolerance of a mean by rule "exact", with its interval and failure probability."""
         ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
         return RatioTolerance(
@@ -267,11 +267,11 @@ class MeanLaw:
         )
 
     def jumps(self) -> list[Fraction]:
-        """Return the tolerances beyond which clamping leaves nothing to fail on one side."""
+        """Return the tolerances of a mean beyond which clamping leaves nothing to fail on one side."""
         return [] if self.reach is None else [self.reach - self.raw, self.reach + self.raw]
 
     def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
-        """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
+        """Return the logs of P(event) of a noisy mean and of its error; noise beyond 10^-cut is left out."""
         exact, t = Fraction(distance), float(distance)
         ends = Ends(
             above=self.reach is None or self.raw + exact < self.reach,
@@ -296,7 +296,7 @@ class MeanLaw:
     def _smooth(
         self, t: float, event: Event, ends: Ends, least: float, most: float, slack: float
     ) -> tuple[float, float]:
-        """Sum or integrate over the noise of the count by Gauss's rules, the sum's noise taken as real.
+        """Sum or integrate over the noise of a mean's count by Gauss's rules, its sum's noise as real.
 
         The ends of the event are moved by `slack`: outwards for an upper bound of the rounded noise.
         """
@@ -322,7 +322,7 @@ class MeanLaw:
         return float(np.logaddexp(value, atom)), float(np.logaddexp(error, atom_error))
 
     def _term_by_term(self, t: float, event: Event, ends: Ends, least: int, most: int) -> tuple[float, float]:
-        """Sum over the noise of the count, the sum's noise rounded."""
+        """Sum over the noise of a mean's count, its sum's noise rounded."""
         value, error = self._clamped_count(t, event, ends, 0.0, rounded=True)
         for start in range(least, most + 1, 1 << 16):
             r = np.arange(start, min(start + (1 << 16), most + 1), dtype=float)
@@ -335,7 +335,7 @@ class MeanLaw:
     def _clamped_count(
         self, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool
     ) -> tuple[float, float]:
-        """Return the part of the noisy counts up to 1, which all stand for 1."""
+        """Return the part of a mean's noisy counts up to 1, which all stand for 1."""
         value, error = self._chance(np.array([1.0 - self.count]), t, event, ends, outwards, rounded=rounded)
         mass = self.count_noise.at_most(1 - self.count)
         part = value + mass
@@ -344,7 +344,7 @@ class MeanLaw:
     def _chance(
         self, r: Floats, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool
     ) -> tuple[Floats, Floats]:
-        """Return log P(event | noise r of the count), and its roundoff."""
+        """Return log P(event | noise r of the count) of a noisy mean, and its roundoff."""
         mean, divisor = float(self.raw), max(1, self.count)
         offset = float(self.raw * divisor - self.total)
         drift = mean * (r + (self.count - divisor))

@@ -1,4 +1,4 @@
-"""Tolerances of one noisy number, of many, and of whole numbers."""
+"""Tolerances of one noise, of many, and of noise rounded to whole numbers; Chernoff bounds on many noises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noises of means and variances, in logarithms: how likely one takes a value past the ends of an interval."""
+"""Noises of ratios (means and variances), in logarithms: the probability to pass the ends of an interval."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sfumato.testing.tolerances.log_integrals import Floats, log_difference, rou
 
 
 class LogLaw(ABC):
-    """A symmetric law at scale one; all values are natural logarithms."""
+    """The symmetric law of a ratio's noise at scale one, in natural logarithms."""
 
     @abstractmethod
     def density(self, x: Floats) -> Floats:
-        """Return the logarithm of the density."""
+        """Return the logarithm of the noise's density."""
 
     @abstractmethod
     def tail(self, x: Floats) -> Floats:
@@ -37,7 +37,7 @@ class LogLaw(ABC):
 
 
 class LogLaplace(LogLaw):
-    """Laplace's law."""
+    """The Laplace law of a ratio's noise, in logarithms."""
 
     def density(self, x: Floats) -> Floats:
         """Return -|x| - log 2."""
@@ -63,7 +63,7 @@ class LogLaplace(LogLaw):
 
 
 class LogGaussian(LogLaw):
-    """Gauss's law."""
+    """The Gaussian law of a ratio's noise, in logarithms."""
 
     def density(self, x: Floats) -> Floats:
         """Return -x^2/2 - log(2 pi)/2."""
@@ -99,7 +99,7 @@ class LogGaussian(LogLaw):
 
 
 def log_law(law: Law) -> LogLaw:
-    """Return the law's shape; its unit is the caller's to divide by."""
+    """Return the logarithmic law of a ratio's noise at scale one."""
     if isinstance(law, Laplace):
         return LogLaplace()
     if isinstance(law, Gaussian):
@@ -111,7 +111,7 @@ ties: float = 1e-9  # a threshold this near to a grid point, in steps, may stand
 
 
 class Event(Enum):
-    """What is asked of the distance between the noisy value and the raw one."""
+    """The event that a noisy ratio is farther from the raw one than t, or nearer."""
 
     outside = "farther than t"
     inside = "nearer than t"
@@ -119,13 +119,13 @@ class Event(Enum):
 
 @dataclass(frozen=True)
 class Ends:
-    """Which ends of raw +- t the noisy value can pass; clamping takes some away."""
+    """Which ends of raw +- t a noisy ratio can pass; clamping takes some away."""
 
     above: bool
     below: bool
 
     def certain(self, event: Event) -> float | None:
-        """Return the logarithm of the probability where no noise has a say."""
+        """Return the logarithm of the event's probability where no noise changes it."""
         if self.above or self.below:
             return None
         return -math.inf if event is Event.outside else 0.0
@@ -133,7 +133,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Noise:
-    """A law in floats: its shape, unit, and the grid step that it is rounded to (0: it is real)."""
+    """The noise of a part of a ratio, in floats: its law, unit, and the grid step that it is rounded to."""
 
     shape: LogLaw
     unit: float
@@ -141,7 +141,7 @@ class Noise:
 
     @classmethod
     def of(cls, law: Law, name: str, step: Fraction = Fraction(0)) -> Noise:
-        """Take a law of `sfumato.noise`."""
+        """Return the noise of a part of a ratio, from a law of `sfumato.noise`."""
         if not isinstance(law, Law):
             raise ParameterError(name, law, "a Laplace or Gaussian law of sfumato.noise")
         unit = float(law.unit)
@@ -158,7 +158,7 @@ class Noise:
         return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
 
     def weight(self, r: Floats) -> Floats:
-        """Return how likely the noise of a count is r: of whole noise its mass, of real noise its density."""
+        """Return how likely the noise of a ratio's count is r: its mass if whole, its density if real."""
         return self.mass(r) if self.step else self.density(r)
 
     def at_most(self, r: float) -> Floats:
@@ -166,7 +166,7 @@ class Noise:
         return self.shape.tail(np.array([(-r - self.step / 2) / self.unit]))
 
     def reach(self, cut: float, count: int) -> tuple[float, float]:
-        """Return the smallest and largest noise of a count, but for 10^-cut and for noisy counts up to 1."""
+        """Return the smallest and largest noise of a ratio's count, but for 10^-cut and counts up to 1."""
         most = self.shape.reach(cut) * self.unit
         if not self.step:
             return max(1.0 - count, -most), most
@@ -197,7 +197,7 @@ class Noise:
     def rounded_chance(
         self, event: Event, ends: Ends, centre: Floats, half: Floats, size: Floats
     ) -> tuple[Floats, Floats]:
-        """Return the same for noise that is rounded to the grid, and its error.
+        """Return the `chance` of noise that is rounded to the grid, and its error.
 
         An end on a grid point, or so near to one that floats do not tell, has two readings: the point
         passes the end, or does not. The result is their middle, and the error reaches both.

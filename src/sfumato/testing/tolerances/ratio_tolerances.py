@@ -1,4 +1,4 @@
-"""What means and variances share: their arguments, their results, and the search for a tolerance."""
+"""Tolerances of ratios (means and variances): shared arguments, results, and the search for a tolerance."""
 
 from __future__ import annotations
 

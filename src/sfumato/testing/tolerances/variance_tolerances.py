@@ -69,7 +69,7 @@ class VarianceLaw:
         squares_step: Number | None = None,
         sum_step: Number | None = None,
     ) -> VarianceLaw:
-        """Check and take the arguments of the public functions."""
+        """Return the law of a noisy variance, from the checked arguments of the public functions."""
         whole_count, whole_sums = rounded_parts(rounded)
         count_step = Fraction(whole_count)
         squares = at_least_0(normalized_squares, "normalized_squares")
@@ -142,7 +142,7 @@ class VarianceLaw:
         return self._integral(t, event, cut, _outer, _inner)
 
     def roughly(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
-        """Return the same to fewer digits, for a search."""
+        """Return the `integral` of a noisy variance to fewer digits, for a search."""
         return self._integral(t, event, cut, 1e-7, 1e-8)
 
     def _integral(
@@ -176,7 +176,7 @@ class VarianceLaw:
     def _over_counts(
         self, given: _Conditional, least: float, most: float, relative: float
     ) -> tuple[float, float]:
-        """Sum or integrate over the noise of the count; counts up to 1 all stand for 1."""
+        """Sum or integrate over the noise of a variance's count; counts up to 1 all stand for 1."""
 
         def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
             distinct, place = np.unique(r, return_inverse=True)
@@ -200,7 +200,7 @@ class VarianceLaw:
         )
 
     def _term_by_term(self, given: _Conditional, least: int, most: int, steps: int) -> tuple[float, float]:
-        """Sum over the noises of count and sum, everything rounded."""
+        """Sum over the noises of a variance's count and sum, everything rounded."""
         grid = np.arange(-steps, steps + 1, dtype=float)
         sums = (float(self.sum_step) * grid)[None, :]
         mass_of_sums = self.sum_noise.mass(grid)[None, :]
@@ -220,7 +220,7 @@ class VarianceLaw:
 
 @dataclass(frozen=True)
 class _Conditional:
-    """P(event) for given noises of the count, and of the sum.
+    """The law of a noisy variance for given noises of the count, and of the sum.
 
     `widening` is 1 for an upper bound of the event with noises of sum and squares that are rounded, -1 for
     a lower one, 0 for the event itself.
@@ -235,7 +235,7 @@ class _Conditional:
     widening: int
 
     def over_sums(self, r: Floats) -> tuple[Floats, Floats]:
-        """Integrate over the sum's noise; r of shape (n,), and so are log P and log error."""
+        """Integrate over the noise of a variance's sum, for each noise r of the count, in logarithms."""
         parts = [self._over_sums(r[i : i + _batch]) for i in range(0, len(r), _batch)]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
@@ -248,7 +248,7 @@ class _Conditional:
         return log_integrals(function, self._panels(r), len(r), self.relative)
 
     def _panels(self, r: Floats) -> Panels:
-        """Cut where the noises of sum and squares have their kinks."""
+        """Cut the noise of a variance's sum where it and the squares have their kinks."""
         c, total = r + self.law.count, float(self.law.total)
         zero = np.zeros_like(r)
         places = [zero - self.reach, zero + self.reach, zero, zero - total]
@@ -263,7 +263,7 @@ class _Conditional:
         return [raw + self.t] * self.ends.above + [raw - self.t] * self.ends.below
 
     def turns(self) -> list[float]:
-        """Return noisy counts at which kinks of the noise of the sum meet or vanish."""
+        """Return a variance's noisy counts at which kinks of the sum's noise meet or vanish."""
         squares, total = float(self.law.squares), float(self.law.total)
         found = []
         for v in self._edges():
@@ -276,7 +276,7 @@ class _Conditional:
         return [c for c in found if math.isfinite(c)]
 
     def chance(self, r: Floats, x: Floats, *, rounded: bool) -> tuple[Floats, Floats]:
-        """Return log P(event | noise r of the count, x of the sum), and its roundoff."""
+        """Return log P(event) of a variance for noises r of the count and x of the sum, and its roundoff."""
         law, total, raw = self.law, float(self.law.total), float(self.law.raw)
         divisor = max(1, law.count)
         c = law.count + r
@@ -298,7 +298,7 @@ class _Conditional:
         return value, law.squares_noise.roundoff(self.event, self.ends, value, centre, half, size)
 
     def _widened(self, centre: Floats, half: Floats, s: Floats, c: Floats) -> tuple[Floats, Floats]:
-        """Move both ends by what the rounding of sum and squares can do at most, out or in."""
+        """Move both ends of a variance's event by what rounding of sum and squares can do, out or in."""
         g, a = float(self.law.sum_step) / 2, np.abs(s)
         more = (2 * a + g) * (g / c)
         less = np.where(a > g, (2 * a - g) * (g / c), a * (a / c))
