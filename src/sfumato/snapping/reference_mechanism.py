@@ -1,4 +1,4 @@
-"""The reference of the snapping mechanism in MPFR, as Mironov and the notes define it."""
+"""The reference of the snapping mechanism in MPFR, as Mironov and the notes define it.
 
 A draw is a stream of random bits: a sign S, and U in (0, 1) bit by bit. U* is U cut to q significant bits, so
 that its exponent is geometric and its mantissa uniform. With g the value about the centre, exact,

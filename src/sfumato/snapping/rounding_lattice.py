@@ -1,4 +1,4 @@
-"""The rounding lattice: rounding to it by the bits of IEEE 754 doubles (section 4), its points as doubles."""
+"""The rounding lattice: rounding to it by the bits of IEEE 754 doubles (section 4), its points as doubles.
 
 `to_lattice` and `power_of_two_at_least` are the documented reference on floats. The mechanism itself decides
 which lattice point it releases in exact or guarded arithmetic, and asks `Lattice` for that point.

@@ -1,4 +1,4 @@
-"""The parameters of a snapping mechanism, exact: what follows from epsilon, sensitivity, bounds and gamma."""
+"""The parameters of a snapping mechanism, exact: what follows from epsilon, sensitivity, bounds and gamma.
 
 All lengths here are in units of the sensitivity and about the centre; `SnappingMechanism` gives them back in
 the unit of the statistic.
