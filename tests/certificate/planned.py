@@ -13,8 +13,8 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.api.largest_groups import Top
 from sfumato.errors import SfumatoError
-from sfumato.guidance.automatic.limit_search import limits_look
-from sfumato.guidance.automatic.looking import Looking, Values
+from sfumato.guidance.inferred_bounds import Looking, Values
+from sfumato.guidance.inferred_limits import limits_look
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement

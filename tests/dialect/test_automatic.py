@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, SqlError
-from sfumato.guidance.automatic.looking import Looking
+from sfumato.guidance.inferred_bounds import Looking
 
 ROWS = pa.table(
     {

@@ -16,8 +16,8 @@ from sfumato.engines.duckdb import analysis_sql
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.source_reader import Reader
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
-from sfumato.guidance.analysis.unit_contributions import Share
 from sfumato.guidance.expected_error import KnownNumbers, chances
+from sfumato.guidance.unit_contributions import Share
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.int128_array import Int128Array
 from sfumato.noise import SeededWords

@@ -14,8 +14,8 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import analysis_sql
 from sfumato.errors import QueryError
-from sfumato.guidance.analysis import quantile_errors
-from sfumato.guidance.analysis.unit_contributions import Share, ValuesCounted
+from sfumato.guidance import quantile_errors
+from sfumato.guidance.unit_contributions import Share, ValuesCounted
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.planning import make_plan
 

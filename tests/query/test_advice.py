@@ -15,8 +15,7 @@ from sfumato.advice import looks as looks_of_advice
 from sfumato.advice.advise import divided
 from sfumato.advice.looks import likely_number
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
-from sfumato.guidance.automatic.bounds import Histogram
-from sfumato.guidance.automatic.looking import Values
+from sfumato.guidance.inferred_bounds import Histogram, Values
 from sfumato.noise.random_words import SeededWords
 from tests.changed_plans import without_certificate
 
@@ -82,8 +81,8 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
 @SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
-    from sfumato.guidance.automatic.limit_search import LimitsLook
-    from sfumato.guidance.automatic.looking import Looking
+    from sfumato.guidance.inferred_bounds import Looking
+    from sfumato.guidance.inferred_limits import LimitsLook
 
     drawn = []
     for kind, name in ((LimitsLook, "draw"), (Looking, "look")):
@@ -436,7 +435,7 @@ def charged(monkeypatch, people):
 
 
 def looks_twice(patch):
-    from sfumato.guidance.automatic.limit_search import LimitsLook
+    from sfumato.guidance.inferred_limits import LimitsLook
 
     right = LimitsLook.draw
     patch.setattr(LimitsLook, "draw", lambda self, words=None: (right(self, words), right(self, words))[1])
@@ -462,7 +461,7 @@ def portions_that_do_not_add_up(patch):
 
 
 def rows_are_read_beside(patch):
-    from sfumato.guidance.automatic.limit_search import LimitsLook
+    from sfumato.guidance.inferred_limits import LimitsLook
 
     right = LimitsLook.draw
 

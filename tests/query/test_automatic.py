@@ -15,19 +15,20 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.guidance.automatic import bounds as automatic_bounds
-from sfumato.guidance.automatic.bounds import (
+from sfumato.guidance import inferred_bounds
+from sfumato.guidance.histogram_tail import Side, log_probability
+from sfumato.guidance.inferred_bounds import (
     LEAST_LOOK,
     PARTS,
     Histogram,
+    Looking,
     _divided,
     _finer,
     _reached,
+    admissible,
     find_bounds,
     ladder,
 )
-from sfumato.guidance.automatic.looking import Looking, admissible
-from sfumato.guidance.automatic.tail import Side, log_probability
 from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
 
@@ -271,7 +272,7 @@ def test_no_bound_is_far_beyond_the_values(magnitudes):
 def test_noise_nearer_to_zero_does_not_draw_bounds_of_close_values_there(level, near, monkeypatch):
     """One bin of 18 scales, which noise has in one of 10^6 histograms, is at 8 and the values at 1,024 to 2,048."""
     if level is not None:  # the planted defect: what was taken for values before
-        monkeypatch.setattr("sfumato.guidance.automatic.bounds._INWARDS", level)
+        monkeypatch.setattr("sfumato.guidance.inferred_bounds._INWARDS", level)
     edges = ladder((Fraction(1), Fraction(2**20)), whole=True)
     counts = np.where(edges[:-1] == 1024, 50_000.0, np.where(edges[:-1] == 8, 180.0, 0.0))
     lower, upper = _reached(Histogram(edges, counts, 10.0))
@@ -330,7 +331,7 @@ def chernoff(totals, terms):
 def test_a_long_tail_of_few_in_each_bin_is_seen(plant, monkeypatch):
     """As sizes of cities have: 170 of 2,197 that were beyond all others were cut off in one release of fifty."""
     if plant:
-        monkeypatch.setattr("sfumato.guidance.automatic.tail.log_probability", chernoff)
+        monkeypatch.setattr("sfumato.guidance.histogram_tail.log_probability", chernoff)
     counts = np.where(FARTHER[:-1] < 2**5, 120.0, np.where(FARTHER[:-1] < 2**7, 25.0, 0.0))
     first, _ = Side(FARTHER, counts, np.ones(len(counts), int), 6.1).last_run() or (0, 0)
     assert (FARTHER[first] >= 2**6) == (not plant)
@@ -341,7 +342,7 @@ def test_a_long_tail_of_few_in_each_bin_is_seen(plant, monkeypatch):
 def test_a_long_run_of_noise_does_not_draw_a_bound_to_its_end(plant, monkeypatch):
     """Of flights: a few are in the run's first bins, all others of which noise filled."""
     if plant:  # the end of the run was allowed
-        monkeypatch.setattr("sfumato.guidance.automatic.tail._FURTHEST", 2.0**4)
+        monkeypatch.setattr("sfumato.guidance.histogram_tail._FURTHEST", 2.0**4)
     noise = [-12, 16, 30, 11, 9, 2, 12, -3, 1, 8, 3, 12, 16, 31, 11, 8, 35, -2, 3, -2, -5, 6, 19, -7, 5]
     counts = np.concatenate([np.full(20, 500.0), noise])
     bound = Side(FARTHER, counts[:44], np.ones(44, int), 7.2).bound(1.7, 0.0, math.inf)
@@ -387,7 +388,7 @@ def octaves(apart: float, scale: float) -> Side:
 def test_values_that_stand_apart_in_one_bin_are_not_cut(odds, within, monkeypatch):
     """Five scales of noise, which 37 of 19,442 flights had: of them as outliers spread over octaves nothing was kept."""
     if odds is not None:
-        monkeypatch.setattr("sfumato.guidance.automatic.tail._TOGETHER_ODDS", odds)
+        monkeypatch.setattr("sfumato.guidance.histogram_tail._TOGETHER_ODDS", odds)
     assert (flights(36, 7.0).bound(2.0, 0.0, math.inf) > 2**9) == within
 
 
@@ -445,7 +446,7 @@ def test_more_units_are_looked_at_with_less_of_the_share(monkeypatch):
     # As advice asks, whose answers get nothing of what is left.
     assert sum(looked_at(10**7, 1, False, sparing=False)) == 1
     # A planted defect.
-    monkeypatch.setattr("sfumato.guidance.automatic.bounds._rest", lambda units: Fraction(5, 4))
+    monkeypatch.setattr("sfumato.guidance.inferred_bounds._rest", lambda units: Fraction(5, 4))
     assert sum(looked_at(1_000, 1, False)) > 1
 
 
@@ -494,7 +495,7 @@ def test_one_number_is_looked_at_to_the_end(value, plant, monkeypatch):
 def test_what_a_look_before_saw_is_not_taken_for_nothing_by_a_closer_one(plant, monkeypatch):
     """Of 15,000 values 3% are lower than the one number of all others: bounds near that were 300 times worse."""
     if plant:
-        monkeypatch.setattr(automatic_bounds, "_seen_before", lambda looks, centre, side, nearest: nearest)
+        monkeypatch.setattr(inferred_bounds, "_seen_before", lambda looks, centre, side, nearest: nearest)
     rng = np.random.default_rng(6)
     values = np.concatenate([np.full(14_500, 45.0), rng.uniform(18, 43, 500)])
     lowest = (find_bounds(noisy(rng, values, 0.3), ladder(None, False), 1.5)[0] for _ in range(100))

@@ -11,9 +11,9 @@ import pytest
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
-from sfumato.guidance.automatic.limit_search import best_limits
-from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution, Tail
+from sfumato.guidance.contribution_distribution import LIMITS, Distribution, Tail
 from sfumato.guidance.expected_error import SeenUnits
+from sfumato.guidance.inferred_limits import best_limits
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 from sfumato.query.inferred_parameters import Found

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
-from sfumato.guidance.automatic.looking import Looking
+from sfumato.guidance.inferred_bounds import Looking
 from sfumato.noise import SeededWords
 from sfumato.release import payment
 

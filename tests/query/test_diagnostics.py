@@ -12,9 +12,8 @@ from scipy.stats import binom
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError, RefusalError, SfumatoError
-from sfumato.guidance.diagnostics import diagnosis_plan
-from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution
-from sfumato.guidance.diagnostics.unit_records import Names
+from sfumato.guidance import diagnosis_plan
+from sfumato.guidance.contribution_distribution import LIMITS, Distribution, Names
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 
@@ -65,7 +64,7 @@ SCORES = {
 
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_shares_are_those_of_the_definition(monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     got = found(asked_of(ROWS, groups=1, rows=2))
     assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
 
@@ -73,7 +72,7 @@ def test_shares_are_those_of_the_definition(monkeypatch):
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 @pytest.mark.parametrize("key", ['"; DROP', "_rows", "__groups", "x y", "_", "ROWS"])
 def test_names_of_columns_may_be_any(key, monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     got = found(asked_of(ROWS, key, groups=1, rows=2))
     assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
 
@@ -377,7 +376,7 @@ def left_joined():
 
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     question = joined_rows().group_by("town").bound(groups=1, rows=1).agg(**AGGREGATES)
     assert found(question) == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
     release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
@@ -389,7 +388,7 @@ def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_a_left_join_and_a_public_table(monkeypatch):
     """Of 3, who has no visit, a row is there, in the group of NULL."""
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     question = left_joined().group_by("region").bound(groups=1, rows=2).agg(n=sf.count())
     release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
     shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
@@ -425,7 +424,7 @@ OF_HOUSEHOLDS = {
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 @pytest.mark.parametrize("keys", [None, ["x", "y"]], ids=["private", "public"])
 def test_of_a_unit_of_several_columns_each_pair_counts(keys, monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     rows = sf.scan(HOUSEHOLDS, privacy_unit=["area", "house"]).group_by("town", keys=keys)
     question = rows.bound(groups=1, rows=1).agg(n=sf.count(), cost=sf.mean("cost", lower=0, upper=40))
     release = question.release(epsilon=2 * EXACT, delta=0 if keys else "1e-6", diagnostics="0.5")
@@ -437,7 +436,7 @@ def test_of_a_unit_of_several_columns_each_pair_counts(keys, monkeypatch):
 
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_a_joined_unit_of_several_columns(monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     homes = pa.table({"area": [1, 1, 2], "house": ["A", "B", "A"], "size": [1.0, 2.0, 90.0]})
     unit = ["area", "house"]
     joined = sf.scan(homes, privacy_unit=unit).join(sf.scan(HOUSEHOLDS, privacy_unit=unit), on=unit)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.guidance.diagnostics.distribution import LIMITS, Distribution
+from sfumato.guidance.contribution_distribution import LIMITS, Distribution
 from sfumato.guidance.expected_error import SeenUnits, per_width, with_bounds
 
 UNITS, GROUPS = 400, 5

@@ -11,10 +11,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.guidance import simulated_groups
 from sfumato.guidance.expected_error import chance_shown
-from sfumato.guidance.previews import simulated_groups
-from sfumato.guidance.previews.preview import plain
-from sfumato.guidance.previews.simulated_groups import SimulatedGroups, bars, made_up_rows, width
+from sfumato.guidance.preview import plain
+from sfumato.guidance.simulated_groups import SimulatedGroups, bars, made_up_rows, width
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.group_measurement import SideBySide
@@ -190,7 +190,7 @@ def test_errors_of_a_median_hold_wherever_it_is(units, epsilon, monkeypatch):
     held = np.mean(np.concatenate(off) <= bar)
     assert held > 0.95 - 5 * 0.0069 - 0.012 and bar < 1.35 * needed, (held, bar, needed)
     # Planted: values are made up so that the median is the roundest number between the bounds.
-    monkeypatch.setattr("sfumato.guidance.previews.simulated_groups.SHIFTS", (0.0,))
+    monkeypatch.setattr("sfumato.guidance.simulated_groups.SHIFTS", (0.0,))
     assert np.mean(np.concatenate(off) <= promised()) < 0.9
 
 
@@ -430,7 +430,7 @@ def test_means_near_a_bound_have_the_wider_bars_that_a_note_tells(monkeypatch):
     assert wide / even == pytest.approx(times, rel=0.1) and times > 1.5
     # The planted defect: values that lie in the middle, where bars are as narrow as they are when spread.
     monkeypatch.setattr(
-        "sfumato.guidance.previews.simulated_groups.made_up_rows",
+        "sfumato.guidance.simulated_groups.made_up_rows",
         lambda q, u, r, s, at, _: made_up_rows(q, u, r, s, None if at is None else 0.5),
     )
     assert not [

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.guidance.diagnostics import diagnosis
-from sfumato.guidance.diagnostics.unit_records import Counting
+from sfumato.guidance.counted_rows import Counting
+from sfumato.guidance.diagnosis_plan import diagnosis
 
 EXACT = 10**6  # an epsilon at which no noise is left
 STILL = pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no shift by 1/500")
@@ -274,7 +274,7 @@ STATISTICS = {
 
 @pytest.fixture
 def all_rows(monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.diagnostics.distribution.ENOUGH", 1.0)
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
 
 
 def in_two_towns(**asked):

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ColumnError, ParameterError, QueryError
-from sfumato.guidance.previews.simulated_groups import made_up_rows
+from sfumato.guidance.simulated_groups import made_up_rows
 from sfumato.testing import assert_approx_equal
 
 N, inf = 600, float("inf")

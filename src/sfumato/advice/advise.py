@@ -20,10 +20,10 @@ from sfumato.dataclass import dataclass
 from sfumato.display.progress import NotebookBar
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
-from sfumato.guidance.automatic.limit_search import NAMES, Limits, best_limits, limited, most_limits
-from sfumato.guidance.automatic.looking import bounded, stood_in
-from sfumato.guidance.diagnostics.distribution import LIMITS
+from sfumato.guidance.contribution_distribution import LIMITS
 from sfumato.guidance.expected_error import OutputError, SeenUnits, mean_error, per_width, with_bounds
+from sfumato.guidance.inferred_bounds import bounded, stood_in
+from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, most_limits
 from sfumato.names import helpful
 from sfumato.noise.laws import Floats
 from sfumato.plan.noise_error import Errors

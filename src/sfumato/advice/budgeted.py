@@ -12,7 +12,7 @@ from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.exact import as_fraction, as_written
-from sfumato.guidance.automatic.looking import check_looks
+from sfumato.guidance.inferred_bounds import check_looks
 from sfumato.noise import Words
 from sfumato.plan.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT

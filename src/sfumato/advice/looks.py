@@ -15,11 +15,10 @@ from sfumato.advice.budgeted import Asked
 from sfumato.api.question import Question
 from sfumato.budget.amounts import ExactCost
 from sfumato.dataclass import dataclass
-from sfumato.guidance.automatic.bounds import LEAST_LOOK, Histogram, find_bounds
-from sfumato.guidance.automatic.limit_search import LimitsLook, limits_look
-from sfumato.guidance.automatic.looking import Looking, Values, open_values
-from sfumato.guidance.automatic.tail import Floats
 from sfumato.guidance.expected_error import SeenUnits
+from sfumato.guidance.histogram_tail import Floats
+from sfumato.guidance.inferred_bounds import LEAST_LOOK, Histogram, Looking, Values, find_bounds, open_values
+from sfumato.guidance.inferred_limits import LimitsLook, limits_look
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Claim

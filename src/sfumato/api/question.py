@@ -16,10 +16,17 @@ from sfumato.display.formatting import visible
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, truth_value
-from sfumato.guidance.automatic.look_budget import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
-from sfumato.guidance.automatic.looking import stood_in
-from sfumato.guidance.automatic.resolve import Automatically, check_nothing_left
-from sfumato.guidance.diagnostics import Diagnostics, diagnosis, share_of
+from sfumato.guidance.diagnosis_plan import diagnosis, share_of
+from sfumato.guidance.diagnostics import Diagnostics
+from sfumato.guidance.inferred_bounds import stood_in
+from sfumato.guidance.preliminary_queries import (
+    AUTO_SHARE,
+    AUTO_SHARE_OF_LIMITS,
+    Automatically,
+    check_nothing_left,
+    of_epsilon,
+    of_share,
+)
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
@@ -36,8 +43,8 @@ from sfumato.release.payment import Charge, ChargeBudget, log_planned, payment, 
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table
-    from sfumato.guidance.analysis.non_private import NonPrivateAnalysis
-    from sfumato.guidance.previews.preview import Preview
+    from sfumato.guidance.non_private_analysis import NonPrivateAnalysis
+    from sfumato.guidance.preview import Preview
 
 Released = TypeVar("Released")
 
@@ -266,7 +273,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         >>> len(question.preview(share="1/12", budget=year, units=100).to_arrow()), year.remaining.share
         (1, 1.0)
         """
-        from sfumato.guidance.previews.preview import plans_of, previewed
+        from sfumato.guidance.preview import plans_of, previewed
 
         self._check_nothing_left("preview")
         if share is not None:
@@ -319,7 +326,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         """
         self._check_nothing_left("analyze")
         given = {"epsilon": epsilon, "delta": delta, **options}
-        from sfumato.guidance.analysis.analyse import analysed
+        from sfumato.guidance.analysis import analysed
 
         with NotebookBar("Reading rows, comparing limits", fraction_of(self.table._engine)):
             return analysed(self.query, self.table._engine, groups, rows, total_rows, bounds, given)
@@ -347,7 +354,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         0.3
         """
         self._check_nothing_left("epsilon_for")
-        from sfumato.guidance.previews.preview import smallest_epsilon
+        from sfumato.guidance.preview import smallest_epsilon
 
         return smallest_epsilon(
             self.query, self.table._engine, half_widths, units, rows, confidence, shown, options or {}, means

@@ -83,7 +83,7 @@ def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
 
 
 def _found(release: Any, compared: dict[str, Any]) -> Any:
-    from sfumato.guidance.analysis.analyse import analysed
+    from sfumato.guidance.analysis import analysed
 
     plan = release.plan
     return analysed(

@@ -467,7 +467,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         confidence: of the error bars.
         plot: where to draw the first one, if anywhere.
     """
-    from sfumato.guidance.previews.preview import plans_of, previewed
+    from sfumato.guidance.preview import plans_of, previewed
 
     parts: Any = getattr(release, "_releases", (release,))
     for i, one in enumerate(parts):

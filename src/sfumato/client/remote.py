@@ -28,7 +28,7 @@ from sfumato.service.wire import Recorded, SentCall, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
-    from sfumato.guidance.previews.preview import Preview
+    from sfumato.guidance.preview import Preview
     from sfumato.plan.plan import Plan
 
 _OF_OWNER = "exact numbers of rows are for their owner, beside them"

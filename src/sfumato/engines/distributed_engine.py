@@ -28,7 +28,7 @@ from sfumato.query.tables.shaped_tables import Computed
 from sfumato.query.tables.table_part import Part
 
 if TYPE_CHECKING:
-    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.guidance.unit_contributions import Contributed, Contributions
     from sfumato.plan.plan import Plan
 
 _numbers = itertools.count()

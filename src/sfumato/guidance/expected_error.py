@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.guidance.diagnostics.distribution import Distribution
+from sfumato.guidance.contribution_distribution import Distribution
 from sfumato.measurements.group_selection import GroupSelection
 from sfumato.noise.laws import Floats
 from sfumato.plan.noise_error import Errors
@@ -32,7 +32,7 @@ from sfumato.query.aggregates import (
 )
 
 if TYPE_CHECKING:
-    from sfumato.guidance.analysis.unit_contributions import Atom, Pair, Weights
+    from sfumato.guidance.unit_contributions import Atom, Pair, Weights
 
 # Draws of the plan's own noise, where an output is no sum of noisy numbers; and how many of them at once.
 DRAWS, AT_ONCE = 1000, 1 << 21

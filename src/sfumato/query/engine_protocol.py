@@ -14,7 +14,7 @@ from sfumato.transformations import Statistic
 
 if TYPE_CHECKING:
     from sfumato.api.largest_groups import Top
-    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.guidance.unit_contributions import Contributed, Contributions
     from sfumato.noise import Words
     from sfumato.plan.plan import Plan
     from sfumato.plan.top_measurement import TopMeasurement

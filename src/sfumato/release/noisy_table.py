@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sfumato.api.largest_groups import TopExplanation
-    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.guidance.diagnostics import Diagnostics
     from sfumato.plan.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.release.chart import Chart

@@ -31,7 +31,7 @@ from sfumato.release.release_display import error_bars, processed_facts, release
 from sfumato.release.top_release import TopRelease
 
 if TYPE_CHECKING:
-    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.guidance.diagnostics import Diagnostics
     from sfumato.release.chart import Chart
     from sfumato.release.payment import Charge
 

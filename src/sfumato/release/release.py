@@ -33,7 +33,7 @@ from sfumato.release.noisy_table import NO_LISTS, NoisyTable, stopped
 from sfumato.release.release_display import release_card, release_facts
 
 if TYPE_CHECKING:
-    from sfumato.guidance.diagnostics.findings import Diagnostics
+    from sfumato.guidance.diagnostics import Diagnostics
     from sfumato.plan.explanation import Explanation
     from sfumato.query.query import Query
     from sfumato.release.chart import Chart

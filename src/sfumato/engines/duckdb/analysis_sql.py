@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql, written
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.framework import WHOLE
-from sfumato.guidance.analysis.unit_contributions import Atom, Column, Contributions, Pair, Ranked, Share
+from sfumato.guidance.unit_contributions import Atom, Column, Contributions, Pair, Ranked, Share
 from sfumato.sql_text import double
 
 # No value counts as more than this, whose square is a float64 too.

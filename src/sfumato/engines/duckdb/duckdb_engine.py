@@ -49,7 +49,7 @@ from sfumato.sql_text import same_name
 
 if TYPE_CHECKING:
     from sfumato.api.largest_groups import Top
-    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.guidance.unit_contributions import Contributed, Contributions
     from sfumato.plan.top_measurement import TopMeasurement
 
 

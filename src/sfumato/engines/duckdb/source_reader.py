@@ -23,7 +23,7 @@ from sfumato.query.schema import Schema
 from sfumato.transformations import DistinctMatched
 
 if TYPE_CHECKING:
-    from sfumato.guidance.analysis.unit_contributions import Contributed, Contributions
+    from sfumato.guidance.unit_contributions import Contributed, Contributions
 
 
 # Of a session: without them `query_progress` knows nothing, and the first alone would print.
@@ -151,7 +151,7 @@ class Reader:
     def contributions(self, asked: Asked, wanted: Contributions) -> Contributed:
         """Return what units bring to groups under many limits, exactly."""
         from sfumato.engines.duckdb.analysis_sql import ContributionsSql
-        from sfumato.guidance.analysis.unit_contributions import Contributed
+        from sfumato.guidance.unit_contributions import Contributed
 
         wanted, again = replace(wanted, exact=asked.total), self._source.again
         ways: list[Callable[[], Source]] = [lambda: self._source]

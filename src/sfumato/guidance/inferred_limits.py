@@ -18,8 +18,16 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.guidance.diagnostics.distribution import LIMITS, UNITS, distributions, histograms
-from sfumato.guidance.diagnostics.unit_records import Names, in_public_groups, one_row, units
+from sfumato.guidance.contribution_distribution import (
+    LIMITS,
+    UNITS,
+    Names,
+    distributions,
+    histograms,
+    in_public_groups,
+    one_row,
+    units,
+)
 from sfumato.guidance.expected_error import SeenUnits, mean_error
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan

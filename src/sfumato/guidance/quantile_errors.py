@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
-from sfumato.guidance.analysis.unit_contributions import Column, Contributed, Ranked, ValuesCounted
 from sfumato.guidance.expected_error import PLACES, Expected
-from sfumato.guidance.previews.simulated_groups import name_of
+from sfumato.guidance.simulated_groups import name_of
+from sfumato.guidance.unit_contributions import Column, Contributed, Ranked, ValuesCounted
 from sfumato.noise import SeededWords
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import SideBySide

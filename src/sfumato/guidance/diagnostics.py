@@ -12,8 +12,8 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import visible
 from sfumato.display.result_table import pandas_frame
-from sfumato.guidance.diagnostics.distribution import Distribution, distributions
-from sfumato.guidance.diagnostics.shifts import Noisy, Shift
+from sfumato.guidance.contribution_distribution import Distribution, distributions
+from sfumato.guidance.shifts import Noisy, Shift
 from sfumato.noise import Words
 from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
@@ -24,7 +24,7 @@ from sfumato.release.release import Release, check_error_columns
 if TYPE_CHECKING:
     import pandas
 
-    from sfumato.guidance.diagnostics.diagnosis_plan import Diagnosis
+    from sfumato.guidance.diagnosis_plan import Diagnosis
     from sfumato.release.payment import Charge
 
 # A share that is less than this is no reason for another limit.

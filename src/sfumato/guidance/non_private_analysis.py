@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +13,66 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.cards import Card, Displayed, Rows, Sentences, Told
 from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
-from sfumato.guidance.analysis.limit_grid import Limits
 from sfumato.noise.laws import Floats
 from sfumato.query.arrow_columns import arrow_column
+from sfumato.query.query import Query
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+Bounds = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, repr=False)
+class Limits(Told):
+    """One point of a grid: what a question is asked with, in the place of its own.
+
+    Args:
+        groups, rows, total_rows: the limits; None where the question has none.
+        bounds: of aggregates, by name; those that are compared.
+
+    Made by `Question.analyze`.
+
+    >>> Limits(groups=3, rows=1, bounds=(("time", (Fraction(0), Fraction(180))),))
+    groups=3, rows=1, time 0 to 180
+    """
+
+    groups: int | None
+    rows: int | None
+    bounds: tuple[tuple[str, Bounds], ...] = ()
+    total_rows: int | None = None
+
+    def _of(self, query: Query) -> Query:
+        """Return the question with these."""
+        given = dict(self.bounds)
+
+        def bounded(name: str, aggregate: Any) -> Any:
+            lower, upper = given.get(name, (None, None))
+            return aggregate if lower is None else replace(aggregate, lower=lower, upper=upper)
+
+        asked = tuple((name, bounded(name, a)) for name, a in query.aggregates)
+        return replace(
+            query, max_groups=self.groups, max_rows=self.rows, total_rows=self.total_rows, aggregates=asked
+        )
+
+    @property
+    def bounds_text(self) -> str:
+        """The bounds, as text."""
+        return ", ".join(f"{name} {_bounds_text(bounds)}" for name, bounds in self.bounds)
+
+    def __str__(self) -> str:
+        limits = ("groups", self.groups), ("rows", self.rows), ("total_rows", self.total_rows)
+        found = [f"{n}={v:,}" for n, v in limits if v is not None]
+        return ", ".join([*found, *filter(None, [self.bounds_text])]) or "the question as it is"
+
+
+def _bounds_text(bounds: Bounds) -> str:
+    return f"{float(bounds[0]):g} to {float(bounds[1]):g}"
 
 
 _COLUMNS, _MOST, _MOST_TEXTS = 3, 12, 120

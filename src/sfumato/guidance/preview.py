@@ -17,7 +17,7 @@ from sfumato.display.result_table import pandas_frame, polars_frame
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.guidance.expected_error import chance_shown
-from sfumato.guidance.previews.simulated_groups import FEW, MANY, SimulatedGroups, bars, powers_of
+from sfumato.guidance.simulated_groups import FEW, MANY, SimulatedGroups, bars, powers_of
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.engine_protocol import Engine

@@ -15,7 +15,17 @@ from functools import partial
 from itertools import pairwise
 
 from sfumato.dataclass import dataclass
-from sfumato.guidance.diagnostics.shifts import (
+from sfumato.guidance.contribution_distribution import Names
+from sfumato.guidance.counted_rows import (
+    Column,
+    Columns,
+    Counting,
+    Records,
+    double,
+    if_all,
+    number_of,
+)
+from sfumato.guidance.shifts import (
     ZERO,
     Basis,
     Ends,
@@ -32,16 +42,6 @@ from sfumato.guidance.diagnostics.shifts import (
     statistic,
     times,
     total,
-)
-from sfumato.guidance.diagnostics.unit_records import (
-    Column,
-    Columns,
-    Counting,
-    Names,
-    Records,
-    double,
-    if_all,
-    number_of,
 )
 from sfumato.noise.noise_sums import Interval
 from sfumato.plan.noisy_statistics import NoisyNumbers

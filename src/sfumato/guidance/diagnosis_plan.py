@@ -15,10 +15,18 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_written
-from sfumato.guidance.diagnostics.distribution import LIMITS, histograms
-from sfumato.guidance.diagnostics.findings import Diagnostics, Item
-from sfumato.guidance.diagnostics.requested import Asked, Request
-from sfumato.guidance.diagnostics.unit_records import Bound, Names, in_public_groups, one_row, records, units
+from sfumato.guidance.contribution_distribution import (
+    LIMITS,
+    Bound,
+    Names,
+    histograms,
+    in_public_groups,
+    one_row,
+    units,
+)
+from sfumato.guidance.counted_rows import records
+from sfumato.guidance.diagnostics import Diagnostics, Item
+from sfumato.guidance.shift_queries import Asked, Request
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan

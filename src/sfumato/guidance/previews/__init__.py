@@ -1,1 +1,0 @@
-"""What a release would give, before a row is read."""
