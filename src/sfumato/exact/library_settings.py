@@ -1,4 +1,4 @@
-"""The settings of NumPy, SciPy, gmpy2 and decimal, which belong to the process and not to us.
+"""Library settings: run code with the defaults of NumPy, SciPy, gmpy2 and decimal, whatever a caller set.
 
 A caller may have NumPy raise on an underflow, or decimal compute to two digits. Whether a result or an error
 comes of private rows must not depend on that, so that whatever a caller enters runs with the libraries'
@@ -26,7 +26,7 @@ _inside: ContextVar[bool] = ContextVar("sfumato_library_defaults", default=False
 
 @contextmanager
 def library_defaults() -> Iterator[None]:
-    """Give the libraries their defaults for a while.
+    """Give NumPy, gmpy2 and decimal their default settings for a while.
 
     >>> with np.errstate(all="raise"), library_defaults():
     ...     np.float64(1e-300) * np.float64(1e-300)
@@ -56,7 +56,7 @@ def library_defaults() -> Iterator[None]:
 
 
 def isolated(function: F) -> F:
-    """Let a function run with the libraries' defaults.
+    """Let a function run with the default settings of NumPy, gmpy2 and decimal.
 
     >>> @isolated
     ... def third():
@@ -82,7 +82,7 @@ def isolated(function: F) -> F:
 
 
 class Isolated:
-    """Base of classes whose public methods, and calls, run with the libraries' defaults."""
+    """Base of classes whose public methods, and calls, run with the default settings of libraries."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -20,7 +20,7 @@ Rational = Any  # gmpy2's mpq, or anything with a numerator and a denominator
 
 
 class Directed(NamedTuple):
-    """Two contexts: one rounds each operation down, the other up."""
+    """Two MPFR contexts for directed rounding: one rounds each operation down, the other up."""
 
     down: Context
     up: Context
@@ -28,13 +28,13 @@ class Directed(NamedTuple):
 
 @cache
 def directed(bits: int) -> Directed:
-    """Return the contexts of `bits` bits that round towards -infinity and +infinity."""
+    """Return the MPFR contexts of `bits` bits that round towards -infinity and +infinity."""
     return Directed(*(gmpy2.context(precision=bits, round=r) for r in (gmpy2.RoundDown, gmpy2.RoundUp)))
 
 
 @cache
 def nearest(bits: int) -> Context:
-    """Return the context of `bits` bits that rounds to nearest."""
+    """Return the MPFR context of `bits` bits that rounds to nearest."""
     return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
 
 
@@ -46,7 +46,7 @@ rational = gmpy2.mpq
 
 
 def convert(number: Any, context: Context) -> Real:
-    """Return a rational number in the context's precision, rounded in its direction."""
+    """Return a rational number as an MPFR number, rounded in the context's direction."""
     with gmpy2.context(context):
         return gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator))
 
@@ -67,12 +67,12 @@ def is_finite(number: Real) -> bool:
 
 
 def exponent(number: Real) -> int:
-    """Return the e with 2^(e-1) <= |number| < 2^e, of an MPFR number other than 0."""
+    """Return the binary exponent e of a nonzero MPFR number, 2^(e-1) <= |number| < 2^e."""
     return int(gmpy2.get_exp(number))
 
 
 def whole_root(number: int, degree: int) -> int:
-    """Return the root of a whole number of at least 0, rounded down.
+    """Return the root of a whole number of at least 0, rounded down to a whole number.
 
     >>> whole_root(26, 3)
     2
@@ -81,7 +81,7 @@ def whole_root(number: int, degree: int) -> int:
 
 
 def from_digits(digits: list[int], bits: int) -> int:
-    """Return the long integer with these digits, the lowest first, each of so many bits.
+    """Return the long integer with these digits of `bits` bits each, the lowest first.
 
     >>> int(from_digits([1, 2], 8)), [int(digit) for digit in to_digits(513, 8)]
     (513, [1, 2])
@@ -90,12 +90,12 @@ def from_digits(digits: list[int], bits: int) -> int:
 
 
 def to_digits(number: int, bits: int) -> list[int]:
-    """Return the digits of a long integer, the lowest first, each of so many bits."""
+    """Return the digits of `bits` bits each of a long integer, the lowest first."""
     return cast(list[int], gmpy2.unpack(gmpy2.mpz(number), bits))
 
 
 def exactly(number: Real) -> Fraction:
-    """Return an MPFR number as the Fraction that it is."""
+    """Return an MPFR number as the exact Fraction."""
     numerator, denominator = number.as_integer_ratio()
     return Fraction(int(numerator), int(denominator))
 
@@ -105,7 +105,7 @@ INFINITY, MINUS_INFINITY = nearest(53).div(1, ZERO), nearest(53).div(-1, ZERO)
 
 
 def round_bits(number: Fraction, bits: int, *, up: bool) -> Fraction:
-    """Round a Fraction outward to `bits` significant bits.
+    """Round a Fraction outward, up or down, to `bits` significant bits.
 
     >>> round_bits(Fraction(1, 3), 4, up=True), round_bits(Fraction(1, 3), 4, up=False)
     (Fraction(11, 32), Fraction(5, 16))
@@ -114,7 +114,9 @@ def round_bits(number: Fraction, bits: int, *, up: bool) -> Fraction:
 
 
 def exp_bounds(power: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Enclose e^power between two numbers of `bits` bits; their relative width is about |power| 2^-bits.
+    """Enclose e^power between two Fractions of `bits` bits, rounded outward.
+
+    Their relative width is about |power| 2^-bits.
 
     >>> low, high = exp_bounds(Fraction(-1), 64)
     >>> low < Fraction("0.36787944117144232159552377016146") < high
@@ -125,7 +127,7 @@ def exp_bounds(power: Fraction, bits: int) -> tuple[Fraction, Fraction]:
 
 
 def log_bounds(number: Fraction, bits: int = 256) -> tuple[Fraction, Fraction]:
-    """Enclose ln(number) for number > 0, about 2^-bits of it wide.
+    """Enclose ln(number), number > 0, between two Fractions rounded outward, about 2^-bits of it wide.
 
     >>> low, high = log_bounds(Fraction(2))
     >>> float(low), high - low < Fraction(1, 2**250)
@@ -141,7 +143,7 @@ def log_bounds(number: Fraction, bits: int = 256) -> tuple[Fraction, Fraction]:
 
 
 def expm1_down(power: Fraction, bits: int = 64) -> Fraction:
-    """Return a number of `bits` bits at or below e^power - 1, within 2 of its last bits.
+    """Return e^power - 1 rounded down to `bits` bits, within 2 of its last bits.
 
     >>> float(expm1_down(Fraction(1)))
     1.71828182845...
@@ -151,7 +153,7 @@ def expm1_down(power: Fraction, bits: int = 64) -> Fraction:
 
 
 def log1p_up(number: Fraction, bits: int = 128) -> Fraction:
-    """Return a number of `bits` bits at or above ln(1 + number), within 2 of its last bits.
+    """Return ln(1 + number) rounded up to `bits` bits, within 2 of its last bits.
 
     >>> log1p_up(expm1_down(Fraction(1, 3))) <= Fraction(1, 3)
     True
@@ -172,7 +174,7 @@ def log2(number: Fraction) -> float:
 
 
 def over_root_two(x: Rational | Real, bits: int, *, up: bool) -> Real:
-    """Return x / sqrt 2 in `bits` bits, rounded in the direction that is asked for.
+    """Return x / sqrt 2 in `bits` bits, rounded up or down.
 
     Args:
         x: an MPFR number, which is not rounded first, or a rational, which is.
@@ -186,7 +188,7 @@ def over_root_two(x: Rational | Real, bits: int, *, up: bool) -> Real:
 
 
 def both_tails(x: Rational | Real, bits: int) -> tuple[Real, Real]:
-    """Enclose erfc(x / sqrt 2), which is P(|N| > x) for x >= 0 and 2 P(N > x) for all x.
+    """Enclose the two-sided Gaussian tail erfc(x / sqrt 2) between MPFR numbers rounded outward.
 
     A relative error of x is magnified by at most x^2 + 2 where x > 0.
 
@@ -198,12 +200,12 @@ def both_tails(x: Rational | Real, bits: int) -> tuple[Real, Real]:
 
 
 def tail(x: Rational | Real, bits: int, *, up: bool) -> Real:
-    """Return one end of what `both_tails` encloses, at half the price."""
+    """Return the lower or the upper end of the enclosure `both_tails` of a Gaussian tail."""
     return directed(bits)[up].erfc(over_root_two(x, bits, up=not up))
 
 
 def log_tail(x: ArrayLike) -> NDArray[np.float64]:
-    """Return the natural logarithm of P(N > x), as floats.
+    """Return the natural logarithm of the Gaussian tail P(N > x), in floats.
 
     >>> log_tail([0.0, 50.0]).round(3).tolist()
     [-0.693, -1254.831]
@@ -223,7 +225,7 @@ def _root_two(bits: int) -> tuple[Real, Real]:
 # Not frozen, which would take longer than the arithmetic; `Final` tells mypy.
 @dataclass(slots=True, eq=False)
 class Enclosure:
-    """Two MPFR numbers with a real number between them; arithmetic rounds outward.
+    """An interval of two MPFR numbers that holds a real number; its arithmetic rounds outward.
 
     Attributes:
         low, high: the ends; infinite ones are admitted.
@@ -240,12 +242,12 @@ class Enclosure:
 
     @staticmethod
     def of(number: Fraction | int, bits: int) -> Enclosure:
-        """Enclose a rational number."""
+        """Enclose a rational number in an interval of `bits` bits."""
         return _of(number, bits)
 
     @staticmethod
     def between(low: int, high: int, exponent: int, bits: int) -> Enclosure:
-        """Return what holds all numbers between low 2^exponent and high 2^exponent."""
+        """Return the interval of all numbers between low 2^exponent and high 2^exponent."""
         down, up = directed(bits)
         return Enclosure(down.mul_2exp(down.plus(low), exponent), up.mul_2exp(up.plus(high), exponent), bits)
 
@@ -269,7 +271,7 @@ class Enclosure:
         return Enclosure(min(down.mul(*p) for p in pairs), max(up.mul(*p) for p in pairs), self.bits)
 
     def __truediv__(self, other: Enclosure) -> Enclosure:
-        """Divide by what is greater than 0."""
+        """Divide an interval by one above 0; all numbers where the divisor may be 0."""
         down, up = directed(self.bits)
         if other.low <= 0:
             return Enclosure(MINUS_INFINITY, INFINITY, self.bits)
@@ -284,47 +286,47 @@ class Enclosure:
         return turned if self.high <= 0 else Enclosure(ZERO, max(turned.high, self.high), self.bits)
 
     def times(self, factor: Fraction | int) -> Enclosure:
-        """Multiply by a rational number."""
+        """Multiply the interval by a rational number, rounding outward."""
         return self * Enclosure.of(factor, self.bits)
 
     def power(self, exponent: int) -> Enclosure:
-        """Return the power of a number of at least 0, for a whole exponent of at least 1."""
+        """Return the interval's power, for numbers of at least 0 and a whole exponent of at least 1."""
         found = self
         for _ in range(exponent - 1):
             found = found * self
         return found
 
     def root(self, degree: int) -> Enclosure:
-        """Return the root of a number of at least 0."""
+        """Return the interval of the root of a number of at least 0."""
         down, up = directed(self.bits)
         return Enclosure(
             down.rootn(max(self.low, ZERO), degree), up.rootn(max(self.high, ZERO), degree), self.bits
         )
 
     def log(self) -> Enclosure:
-        """Return the natural logarithm of a number that is known to be greater than 0."""
+        """Return the interval of the natural logarithm of a number that is known to be above 0."""
         down, up = directed(self.bits)
         return Enclosure(down.log(max(self.low, ZERO)), up.log(self.high), self.bits)
 
     def exp(self) -> Enclosure:
-        """Return e to this power."""
+        """Return the interval of e to the power of the enclosed number."""
         down, up = directed(self.bits)
         return Enclosure(down.exp(self.low), up.exp(self.high), self.bits)
 
     def or_less(self, other: Enclosure) -> Enclosure:
-        """Return the smaller of two."""
+        """Return the interval of the smaller of two enclosed numbers."""
         return Enclosure(min(self.low, other.low), min(self.high, other.high), self.bits)
 
     def below(self, other: Enclosure) -> bool | None:
-        """Whether the one number is below the other; None where the ends do not tell."""
+        """Whether the enclosed number is below another; None where the intervals overlap."""
         return True if self.high < other.low else False if self.low > other.high else None
 
     def holds(self, number: Fraction) -> bool:
-        """Whether a number is between the ends."""
+        """Whether a rational number lies in the interval."""
         return bool(self.low <= rational(number) <= self.high)
 
     def rounded(self) -> int | None:
-        """Return the whole number that all of it rounds to, halves up; None where it does not."""
+        """Return the whole number that all of the interval rounds to, halves up; None if there is none."""
         if not (is_finite(self.low) and is_finite(self.high)):
             return None
         # With so many bits the sum with 1/2 is exact, or rounded towards where its floor is the same.
@@ -333,11 +335,11 @@ class Enclosure:
         return low if low == high else None
 
     def floor(self) -> int | None:
-        """Return the whole number at or below all of it, None where there is no single one."""
+        """Return the floor of all of the interval; None where it is not a single whole number."""
         return (self - Enclosure.of(Fraction(1, 2), self.bits)).rounded()
 
     def nearest(self) -> tuple[float, Fraction]:
-        """Return a float, and how far from it the number may lie."""
+        """Return a float near the enclosed number, and the largest distance between them."""
         low, high = exactly(self.low), exactly(self.high)
         middle = float((low + high) / 2)
         return middle, max(high - Fraction(middle), Fraction(middle) - low)
@@ -355,7 +357,7 @@ first_bits = 64
 
 
 def is_less(one: LazyReal, other: LazyReal) -> bool:
-    """Compare two reals, at ever more bits: it ends where they differ, as random ones do but for chance 0."""
+    """Compare two enclosed real numbers, with more and more bits until their intervals differ."""
     for doublings in count():
         bits = first_bits << doublings
         found = one(bits).below(other(bits))
@@ -365,7 +367,7 @@ def is_less(one: LazyReal, other: LazyReal) -> bool:
 
 
 def round_up(number: Fraction) -> float:
-    """Return the smallest float that is not below `number`.
+    """Return the smallest float that is not below `number`: outward rounding upwards.
 
     Args:
         number: an exact number.
@@ -378,7 +380,7 @@ def round_up(number: Fraction) -> float:
 
 
 def round_down(number: Fraction) -> float:
-    """Return the largest float that is not above `number`.
+    """Return the largest float that is not above `number`: outward rounding downwards.
 
     Args:
         number: an exact number.
@@ -390,7 +392,7 @@ def round_down(number: Fraction) -> float:
 
 
 def root_up(square: Fraction) -> Fraction:
-    """Return a rational that is not below the root of `square` >= 0, and at most 2^-128 above, relatively.
+    """Return a rational at or above the square root of `square` >= 0, at most 2^-128 above, relatively.
 
     Args:
         square: an exact number of at least 0.
@@ -402,7 +404,7 @@ def root_up(square: Fraction) -> Fraction:
 
 
 def root_down(square: Fraction) -> Fraction:
-    """Return a rational that is not above the root of `square` >= 0, and at most 2^-128 below, relatively.
+    """Return a rational at or below the square root of `square` >= 0, at most 2^-128 below, relatively.
 
     Args:
         square: an exact number of at least 0.

@@ -1,4 +1,4 @@
-"""Exact numbers in, outward-rounded floats out: arguments as they are taken, and results as they are told."""
+"""Parameters: what a caller passes, checked and taken exactly as Fractions, whole numbers or names."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def as_fraction(value: object, name: str) -> Fraction:
 
 
 def _is_small(text: str) -> bool:
-    """Whether what is written is short as a quotient, too: 1e999999999 would fill the memory with digits."""
+    """Whether the text of a number parameter is short as a quotient, too: not so 1e999999999."""
     exponent = re.search(r"[eE]([-+]?[\d_]+)\s*$", text)
     return exponent is None or (len(exponent[1]) < 9 and abs(int(exponent[1])) <= _LARGEST_EXPONENT)
 
 
 def as_written(value: object, name: str) -> Fraction:
-    """Take a parameter as the number that a person wrote: the float 0.1 is a tenth, and 1/3 a third.
+    """Take a number parameter as a person wrote it: the float 0.1 is a tenth, and 1/3 a third.
 
     Args:
         value: as of `as_fraction`.
@@ -75,7 +75,7 @@ def as_written(value: object, name: str) -> Fraction:
 
 
 def written_up(number: Fraction) -> float:
-    """Return the float that people write for a number; without one the next float above it.
+    """Return the float that people would write as the parameter; without one the next float above it.
 
     Args:
         number: such as an epsilon that was spent.
@@ -90,7 +90,7 @@ def written_up(number: Fraction) -> float:
 
 
 def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
-    """Take several numbers as exactly what they are; an error quotes no single one, as they may be a column.
+    """Take a parameter with several numbers exactly; an error quotes none of them, as it may be a column.
 
     Args:
         values: a list, or whatever can be iterated over.
@@ -111,7 +111,7 @@ def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> li
 
 
 def one_of(value: object, name: str, known: Iterable[str]) -> str:
-    """Take one of some names; nothing else is compared with them, as a column would be value by value.
+    """Take a parameter that must be one of some names, and compare nothing else with them.
 
     Args:
         value: what somebody gave.
@@ -132,7 +132,7 @@ def one_of(value: object, name: str, known: Iterable[str]) -> str:
 
 
 def truth_value(value: object, name: str) -> bool:
-    """Take True or False.
+    """Take a parameter that must be True or False.
 
     Args:
         value: what somebody gave.
@@ -151,7 +151,7 @@ def truth_value(value: object, name: str) -> bool:
 
 
 def positive(value: object, name: str) -> Fraction:
-    """Like `as_fraction`, and greater than zero.
+    """Take a number parameter exactly, which must be greater than zero.
 
     Args:
         value: what somebody gave.
@@ -171,7 +171,7 @@ def positive(value: object, name: str) -> Fraction:
 
 
 def at_least_0(value: object, name: str) -> Fraction:
-    """Like `as_fraction`, and not negative.
+    """Take a number parameter exactly, which must not be negative.
 
     Args:
         value: what somebody gave.
@@ -191,7 +191,7 @@ def at_least_0(value: object, name: str) -> Fraction:
 
 
 def as_int(value: object) -> int | None:
-    """Return a whole number, of Python or NumPy, as an int; None for all else, a truth value included.
+    """Return a whole-number parameter, of Python or NumPy, as an int; None for all else and for booleans.
 
     Args:
         value: what somebody gave.
@@ -210,7 +210,7 @@ def as_int(value: object) -> int | None:
 
 
 def whole_number(value: object, name: str, least: int) -> int:
-    """Take a whole number of at least `least`.
+    """Take a parameter that must be a whole number of at least `least`.
 
     Args:
         value: what somebody gave.
@@ -231,7 +231,7 @@ def whole_number(value: object, name: str, least: int) -> int:
 
 
 def positive_int(value: object, name: str) -> int:
-    """Take a whole number of at least 1.
+    """Take a parameter that must be a whole number of at least 1.
 
     Args:
         value: what somebody gave.
@@ -248,7 +248,7 @@ def positive_int(value: object, name: str) -> int:
 
 
 def canonical_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return plain data as bytes, which are equal where it is: JSON with sorted keys, in ASCII.
+    """Return parameters and other plain data as canonical bytes: JSON with sorted keys, in ASCII.
 
     >>> canonical_bytes({"b": [1, None], "a": "é"})
     b'{"a":"\\\\u00e9","b":[1,null]}'

@@ -1,4 +1,4 @@
-"""Which cells are added up to which totals: grouping sets over the groups of some keys."""
+"""Rollups: which groups (cells) add up to which totals, as grouping sets over the groups' keys do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Rollup:
-    """Levels of totals over cells, of which each has a value of each key.
+    """A rollup: levels of totals over cells, of which each cell has a value of each key.
 
     Args:
         sets: for each level the keys whose values its totals have; the first level has all keys, and its
@@ -35,17 +35,17 @@ class Rollup:
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells of the rollup."""
         return len(self.levels[0])
 
     @property
     def complete(self) -> bool:
-        """Whether there is a cell for each combination of values."""
+        """Whether the rollup has a cell for each combination of the keys' values."""
         return self.cells == prod(self.values)
 
     @cached_property
     def spaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Where cells are complete, which levels have which interactions of keys, and how many these are.
+        """For a complete rollup, which levels have which interactions of keys, and how many there are.
 
         Interactions that the same levels have are put together. A key of one value has none.
 
@@ -68,25 +68,25 @@ class Rollup:
 
     @cached_property
     def codes(self) -> tuple[NDArray[np.int64], ...]:
-        """The levels as arrays."""
+        """The levels of the rollup as arrays: for each cell the number of its total."""
         return tuple(np.array(level, np.int64) for level in self.levels)
 
     @cached_property
     def sizes(self) -> tuple[NDArray[np.int64], ...]:
-        """For each level, of how many cells each total is the sum."""
+        """For each level of the rollup, the number of cells in each total."""
         return tuple(np.bincount(level) for level in self.codes)
 
     @property
     def shape(self) -> tuple[tuple[int, ...], ...]:
-        """The sizes in order: what plans depend on, and no order of cells changes."""
+        """The sorted sizes of totals on each level: what plans depend on, whatever the order of cells."""
         return tuple(tuple(sorted(sizes.tolist())) for sizes in self.sizes)
 
     def largest(self, level: int) -> int:
-        """Return of how many cells a total of a level is the sum, at most."""
+        """Return the largest number of cells in a total of a level of the rollup."""
         return int(self.sizes[level].max())
 
     def squares(self, level: int, cells: int) -> int:
-        """Return the largest sum of squares of totals of a level, of 1 in so many cells and 0 in all others.
+        """Return the largest sum of squared totals of a level, with 1 in so many cells and 0 elsewhere.
 
         As many of them as can be are in one total: x^2 is convex.
         """
@@ -94,7 +94,7 @@ class Rollup:
         return cells // most * most**2 + (cells % most) ** 2
 
     def totals(self, values: NDArray[Any], level: int) -> NDArray[Any]:
-        """Add up numbers of cells to totals of a level; whole numbers exactly, but for multiples of 2^64.
+        """Add up numbers of cells to the totals of a level; whole numbers exactly, modulo 2^64.
 
         Args:
             values: the last dimension is of cells.
@@ -105,7 +105,7 @@ class Rollup:
         return found
 
     def chain(self, level: int, among: Sequence[int]) -> list[int]:
-        """Return levels from the cells up, each added up from the one before it, of which this is one.
+        """Return nested levels of the rollup with this one, from the cells up, each made of the one before.
 
         Args:
             among: which levels there are, beside it.

@@ -1,4 +1,4 @@
-"""Where a function crosses its goal: in floats and arrays by height, by halving, and in whole numbers.
+"""Root finding: where a function crosses its goal, in floats, arrays and whole numbers, with a certain side.
 
 What is returned has been evaluated and found on the side that is asked for, so that a caller who evaluates
 exactly, or rounds outward, gets a result that is sound whatever the search did.
@@ -24,14 +24,14 @@ Point = tuple[float, float]  # x and its height
 
 
 def log_ratio(value: Fraction, goal: Fraction) -> float:
-    """Return log2(value / goal) for the search: +inf at goal 0, -inf at value 0."""
+    """Return log2(value / goal) as a height for root finding: +inf at goal 0, -inf at value 0."""
     if value <= goal:
         return -0.0 if value == goal else (float("-inf") if value == 0 else min(-0.0, log2(value / goal)))
     return float("inf") if goal == 0 else max(log2(value / goal), 2.0**-1000)
 
 
 def crossing(height: Height, start: float, tolerance: float, *, stride: float, reach: float) -> float | None:
-    """Return an x where `height` is at most 0, within `tolerance` of where it is above 0.
+    """Find a root from a start: an x where `height` is at most 0, within `tolerance` of where it is above 0.
 
     A bracket is searched from `start` on, and closed by `close`.
 
@@ -70,7 +70,7 @@ def close(
     near: float = 0.0,
     steep: float = sys.float_info.max,
 ) -> float:
-    """Close a bracket: Illinois' variant of regula falsi.
+    """Close a bracket around a root by the Illinois variant of regula falsi.
 
     Bisection where heights are too steep to be of use, and whenever three steps have not halved the bracket.
     Near the end a guess is moved to within the tolerance of the nearer end, so that the bracket closes
@@ -120,7 +120,7 @@ def close(
 
 
 def halve(beyond: Callable[[Any], Any], near: Any, far: Any, times: int) -> tuple[Any, Any]:
-    """Close brackets by halving, each element by itself.
+    """Close brackets around roots by bisection, each array element by itself.
 
     Args:
         beyond: takes places and says of each whether it is on the far side.
@@ -141,7 +141,7 @@ def halve(beyond: Callable[[Any], Any], near: Any, far: Any, times: int) -> tupl
 
 
 def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tuple[Any, Any]:
-    """Close brackets as `halve` does, by heights: smooth ones in a fourth of the evaluations.
+    """Close brackets around roots by interpolation of heights (ITP), with a fourth of the evaluations.
 
     Args:
         height: takes places and returns how far each is beyond: greater than 0 on the far side alone.
@@ -184,7 +184,7 @@ def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tup
 
 
 def first_whole(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest whole number above `low` that is enough, where more always is.
+    """Return the smallest whole number above `low` that is enough, by bisection.
 
     Args:
         enough: says it of a whole number.
@@ -201,7 +201,7 @@ def first_whole(enough: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | None = None) -> int:
-    """Return the smallest whole number that is enough, where more always is and some is, from a guess on.
+    """Return the smallest whole number that is enough, by a search that starts at a guess.
 
     Args:
         enough: says it of a whole number.
@@ -225,7 +225,7 @@ def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | 
 
 
 def first_float(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest float above `low` that is enough, where more always is; 0 <= low < high.
+    """Return the smallest float above `low` that is enough, by bisection; 0 <= low < high.
 
     >>> first_float(lambda x: x * x >= 2, 1.0, 2.0) == 2**0.5
     True

@@ -1,4 +1,4 @@
-"""Time steps: running sums with falling weights, and trees of blocks of steps with their least squares."""
+"""Trees of blocks of time steps, with their least squares; and Toeplitz matrices of running weighted sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class Toeplitz:
-    """A lower triangular matrix R with R[t, s] = coefficients[t - s] / 2^16.
+    """A lower triangular Toeplitz matrix over time steps: R[t, s] = coefficients[t - s] / 2^16.
 
     Args:
         coefficients: whole numbers, 2^16 first, then none larger than the one before it, nor negative.
@@ -46,7 +46,7 @@ class Toeplitz:
 
     @classmethod
     def of_power(cls, power: Fraction, steps: int, kept: Fraction = Fraction(0)) -> Toeplitz:
-        """Return about ((1 - kept z) / (1 - z))^power, each coefficient cut, and none above one before it.
+        """Return about ((1 - kept z) / (1 - z))^power as a Toeplitz matrix of falling coefficients.
 
         Without `kept` this is the matrix of cumulative sums to a power. With it the matrix is divided by that
         of sums that keep such a part from one step to the next: it falls faster, and then stays.
@@ -72,11 +72,11 @@ class Toeplitz:
 
     @property
     def steps(self) -> int:
-        """How many rows and columns it has."""
+        """The number of time steps: rows and columns of the Toeplitz matrix."""
         return len(self.coefficients)
 
     def times(self, values: Sequence[Fraction]) -> list[Fraction]:
-        """Return its product with a column."""
+        """Return the product of the Toeplitz matrix with a column."""
         return [
             sum((c * values[t - s] for s, c in enumerate(self.coefficients[: t + 1])), Fraction(0))
             / (1 << self.BITS)
@@ -84,7 +84,7 @@ class Toeplitz:
         ]
 
     def squared_sum(self, columns: int) -> Fraction:
-        """Return the squared length of the sum of the first so many columns."""
+        """Return the squared length of the sum of the first columns of the Toeplitz matrix."""
         sums = np.cumsum(np.array(self.coefficients, np.int64))
         inside = sums.copy()
         inside[columns:] -= sums[:-columns]
@@ -100,7 +100,7 @@ _MOST_LEVELS = 14
 
 @dataclass(frozen=True)
 class Tree:
-    """Blocks of time steps on several levels; the last block of a level may be shorter.
+    """A tree of blocks of time steps, on several levels; the last block of a level may be shorter.
 
     Args:
         steps: how many there are.
@@ -121,7 +121,7 @@ class Tree:
 
     @classmethod
     def best(cls, steps: int) -> Tree:
-        """Return the tree whose totals have the least error, of those with one branching.
+        """Return the tree of equal branching whose cumulative totals have the least error.
 
         What a level costs is that each has so much more noise.
         """
@@ -129,27 +129,27 @@ class Tree:
 
     @property
     def levels(self) -> int:
-        """How often each step is counted."""
+        """The number of levels of the tree, that is how often each time step is counted."""
         return len(self.sizes)
 
     def nodes(self, level: int) -> int:
-        """How many blocks a level has."""
+        """Return the number of blocks on a level of the tree."""
         return -(-self.steps // self.sizes[level])
 
     def added_up(self, steps: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-        """Return the sums of blocks, of whole numbers of steps along the last axis."""
+        """Return the sums of the blocks on a level, of whole numbers of time steps along the last axis."""
         return np.add.reduceat(steps, np.arange(0, self.steps, self.sizes[level]), axis=-1)
 
     @cached_property
     def variances(self) -> tuple[Floats, ...]:
-        """By level, of each block's sum what its own noise of variance 1, and those below it, leave open."""
+        """For each level of the tree, the variance of each block's sum, by its noise and those below."""
         found = [np.ones(self.steps)]
         for level in range(1, self.levels):
             found.append(1 / (1 + 1 / self._of_children(found[-1], level)))
         return tuple(found)
 
     def corrections(self, residues: list[Floats]) -> Floats:
-        """Return the least squares estimates of steps, less the noisy steps themselves.
+        """Return the tree's least squares estimates of time steps, less the noisy steps themselves.
 
         Args:
             residues: by level above steps, noisy sums of blocks less the sums of noisy steps, along the last
@@ -171,7 +171,7 @@ class Tree:
 
     @cached_property
     def totals(self) -> tuple[Floats, Floats]:
-        """Of the total up to each step: its variance, and at most the largest weight of a block's noise."""
+        """For the total up to each time step: its variance, and a bound of its largest block weight."""
         steps = np.arange(self.steps)
         whole, rest = np.ones(self.steps), np.zeros(self.steps)
         above = []
@@ -198,7 +198,7 @@ class Tree:
 
     @property
     def error(self) -> float:
-        """The root mean square error of totals, of noise of deviation 1 on every block."""
+        """The root mean square error of totals over time, with noise of deviation 1 on each block."""
         return math.sqrt(float(self.totals[0].mean()))
 
     def _of_children(self, values: Floats, level: int) -> Floats:
@@ -211,7 +211,7 @@ class Tree:
     def _family(
         self, steps: NDArray[np.int64], level: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the block of each step, the first block of its parent, and that behind the last one."""
+        """Return the block of each time step, its parent's first block, and the block behind its last."""
         node, count = steps // self.sizes[level], self.nodes(level)
         ratio = count if level == self.levels - 1 else self.sizes[level + 1] // self.sizes[level]
         first = node // ratio * ratio

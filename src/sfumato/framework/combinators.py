@@ -17,7 +17,7 @@ from sfumato.ownership import Owned, Turn
 
 @helpful
 def product(transformations: Sequence[Transformation]) -> Transformation:
-    """Apply one transformation to each part of a product.
+    """Combine transformations, one for each part of a product.
 
     Args:
         transformations: at least one; all with the same input metric and the same output metric.
@@ -68,7 +68,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
 
 @helpful
 def compose(measurements: Sequence[Measurement]) -> Measurement:
-    """Make several releases of one input.
+    """Combine several releases of one input into one measurement.
 
     Args:
         measurements: at least one; all from the same domain and metric to the same measure. To choose the
@@ -104,7 +104,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
 
 @helpful
 def postprocess(measurement: Measurement, function: Callable[[Any], Any]) -> Measurement:
-    """Apply a function to a release; what is computed from a release alone costs nothing.
+    """Combine a release with a function of it, which costs no privacy.
 
     Args:
         measurement: what is released.
@@ -152,7 +152,7 @@ def _listed(name: str, parts: Sequence[Any]) -> str:
 
 
 class Odometer(Owned):
-    """Release about one input until a budget is spent.
+    """An odometer: release about one input until a budget is spent.
 
     What is asked, and for how much, may depend on everything released before. All that is ever released
     is within the budget, which holds for the measures that are a `Filter`. An ask that does not fit is
@@ -209,16 +209,16 @@ class Odometer(Owned):
 
     @property
     def spent(self) -> Any:
-        """The total loss of all that was released."""
+        """The total loss of all that the odometer released."""
         return self._spent
 
     @property
     def remaining(self) -> Any:
-        """The largest loss that still fits, rounded down where it is not rational."""
+        """The largest loss that still fits the odometer's budget, rounded down if not rational."""
         return self._measure.remaining(self._spent, self._budget)
 
     def ask(self, measurement: Measurement) -> Any:
-        """Draw a release, if it fits.
+        """Draw a release, if it fits the odometer's budget.
 
         Args:
             measurement: or a chain that ends in one, from this domain and metric to this measure.

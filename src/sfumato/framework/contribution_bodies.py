@@ -1,4 +1,4 @@
-"""The body of contributions: all that one privacy unit may add to the numbers of one group.
+"""Contribution bodies: all that one privacy unit may add to the numbers of one group.
 
 A cone has a count beside numbers that it limits; noise of the same shape is K-norm noise.
 """
@@ -18,14 +18,14 @@ from sfumato.exact import as_fraction, positive_int, root_up
 
 
 class Ball(Enum):
-    """The norm by which vectors are long or short."""
+    """The norm of a ball of contributed vectors."""
 
     L1 = "l1"
     L2 = "l2"
     LINF = "linf"
 
     def holds(self, vector: Sequence[int], radius: int) -> bool:
-        """Whether a vector of whole numbers is no longer than a whole number.
+        """Whether a contributed vector of whole numbers is no longer than a whole number.
 
         Args:
             vector: whole numbers.
@@ -41,7 +41,7 @@ class Ball(Enum):
 
 
 class Norm(Enum):
-    """How a change of several numbers is measured as one: for Laplace or for Gaussian noise.
+    """The norm of a contribution of several numbers: L1 for Laplace, L2 for Gaussian noise.
 
     >>> Norm.L1, Norm.L2
     (<Norm.L1: 'l1'>, <Norm.L2: 'l2'>)
@@ -52,7 +52,7 @@ class Norm(Enum):
 
 
 class Body(ABC):
-    """A set of vectors of integers, in grid steps, that holds whatever one unit may add to one group.
+    """A contribution body: vectors of integers, in grid steps, with all that one unit may add to one group.
 
     Such as `Segment` and `ConeBody`.
 
@@ -75,16 +75,16 @@ class Body(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the contribution body."""
 
     @property
     @abstractmethod
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The largest |number| in each coordinate: its L-infinity sensitivity."""
+        """The largest |contribution| to each coordinate: its L-infinity sensitivity."""
 
     @abstractmethod
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest size of a vector, each coordinate divided by its scale.
+        """Return the largest size of a contribution, each coordinate divided by its scale.
 
         For L1 the sum of absolute values; for L2 the sum of *squares*, which stays rational.
 
@@ -95,7 +95,7 @@ class Body(ABC):
 
     @abstractmethod
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return noise scales at a noise multiplier of one: how noise is split over the coordinates.
+        """Return noise scales at a multiplier of one: how noise is split over the body's coordinates.
 
         Args:
             norm: as which a change of several numbers is measured.
@@ -103,13 +103,13 @@ class Body(ABC):
 
     @property
     def parts(self) -> tuple[Body, ...]:
-        """Bodies of which this is the product."""
+        """Contribution bodies of which this is the product."""
         return (self,)
 
 
 @dataclass(frozen=True, repr=False)
 class Segment(Spelled, Body):
-    """One number in [-bound, bound].
+    """A contribution body of one number in [-bound, bound].
 
     >>> rows = Segment("rows", Fraction(3))
     >>> rows.size(Norm.L2, [Fraction(2)]), rows.split(Norm.L2)
@@ -121,26 +121,26 @@ class Segment(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinate."""
+        """The coordinate of the segment."""
         return (self.name,)
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The bound."""
+        """The bound of the segment."""
         return (self.bound,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return bound/scale, squared for L2."""
+        """Return the segment's bound/scale, squared for L2."""
         return weighted(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the bound."""
+        """Return the bound of the segment as its noise scale."""
         return self.linf_sensitivities
 
 
 @dataclass(frozen=True)
 class Product(Body):
-    """Vectors side by side, each from its own body, whatever the others are.
+    """A product of contribution bodies: vectors side by side, whatever the others are.
 
     >>> both = Product((Segment("units", Fraction(1)), Segment("rows", Fraction(3))))
     >>> both.size(Norm.L1, [Fraction(2), Fraction(6)]), both.split(Norm.L1)
@@ -153,29 +153,29 @@ class Product(Body):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Those of all factors, in order."""
+        """The coordinates of all bodies of the product, in order."""
         return tuple(name for part in self.factors for name in part.names)
 
     @cached_property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """Those of all factors, in order."""
+        """The L-infinity sensitivities of all bodies of the product, in order."""
         return tuple(bound for part in self.factors for bound in part.linf_sensitivities)
 
     @property
     def parts(self) -> tuple[Body, ...]:
-        """The factors, and those of factors that are products themselves."""
+        """The bodies of the product, and those of factors that are products themselves."""
         return tuple(part for factor in self.factors for part in factor.parts)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the sum over the factors: absolute values, and squares, of different coordinates add up."""
+        """Return the sum of the bodies' sizes: absolute values, or squares, of coordinates add up."""
         return sum((part.size(norm, own) for part, own in self.of_parts(scales)), Fraction(0))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return those of all factors, in order."""
+        """Return the noise scales of all bodies of the product, in order."""
         return tuple(scale for part in self.factors for scale in part.split(norm))
 
     def of_parts(self, scales: Sequence[Fraction]) -> list[tuple[Body, Sequence[Fraction]]]:
-        """Return each factor with its own of `scales`.
+        """Return each body of the product with its own of `scales`.
 
         Args:
             scales: of all coordinates, in their order.
@@ -190,7 +190,7 @@ class Product(Body):
 
 @dataclass(frozen=True)
 class RowsBody(Body):
-    """What one unit may add to all its groups together, with at most so many rows in all of them.
+    """What one unit may contribute to all its groups, with at most so many rows in all of them.
 
     Its size is the largest of `rows` groups with a row in each and of all rows in one group: what is between
     adds no more, where the size of n rows in a group is a + b n (L1) or a + b n² (squares, for L2).
@@ -219,39 +219,39 @@ class RowsBody(Body):
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """As many as rows: with one in each."""
+        """The most groups of a unit's contribution: as many as rows."""
         return self.rows
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the contribution."""
         return self.one.names
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """With all rows in one group."""
+        """The L-infinity sensitivities, with all of the unit's rows in one group."""
         return self.most.linf_sensitivities
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the larger one of both ends: a row in each of many groups, or all rows in one."""
+        """Return the larger contribution: a row in each of many groups, or all rows in one."""
         return max(self.rows * self.one.size(norm, scales), self.most.size(norm, scales))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return what a coordinate needs: that of `rows` groups with a row in each, or of all in one."""
+        """Return the larger noise scales: for a row in each of many groups, or all rows in one."""
         times = Fraction(self.rows) if norm is Norm.L1 else root_up(Fraction(self.rows))
         pairs = zip(self.one.split(norm), self.most.split(norm), strict=True)
         return tuple(max(times * one, most) for one, most in pairs)
 
 
 def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fraction]) -> Fraction:
-    """Return sum |size/scale|, or the sum of its squares for L2."""
+    """Return sum |contribution/scale|, or the sum of its squares for L2."""
     parts = [abs(Fraction(size) / scale) for size, scale in zip(sizes, scales, strict=True)]
     return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))
 
 
 @dataclass(frozen=True, repr=False)
 class BallBody(Spelled, Body):
-    """Vectors of a length, in a ball: one coordinate stands for all entries, which share a scale of noise.
+    """A ball of contributed vectors: one coordinate stands for all entries, which share a noise scale.
 
     Args:
         name: of the coordinate.
@@ -284,26 +284,26 @@ class BallBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The one name."""
+        """The one coordinate of the ball."""
         return (self.name,)
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The radius: all of it in one entry."""
+        """The radius of the ball: all of it in one entry."""
         return (self.radius,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest size: of L2 balls in L1 where all entries are equal; in L2 its square."""
+        """Return the largest size of a contribution in the ball; in L2 its square."""
         ratio = self.radius / scales[0]
         return self._longest(norm) * ratio if norm is Norm.L1 else self._longest(norm) * ratio**2
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the largest size, where the scale is one."""
+        """Return the largest size of a contribution in the ball, at a scale of one."""
         longest = self._longest(norm)
         return (self.radius * (longest if norm is Norm.L1 else root_up(longest)),)
 
     def _longest(self, norm: Norm) -> Fraction:
-        """Return the L1 norm, rounded up, or the square of the L2 norm, of the longest vector of radius 1."""
+        """Return the longest L1 norm, rounded up, or squared L2 norm, in a ball of radius 1."""
         if self.ball is Ball.LINF:
             return Fraction(self.entries)
         if self.ball is Ball.L2 and norm is Norm.L1:
@@ -313,7 +313,7 @@ class BallBody(Spelled, Body):
 
 @dataclass(frozen=True, repr=False)
 class SimplexBody(Spelled, Body):
-    """Numbers that are not negative and come to at most `most` together: of rows that are each at one place.
+    """A simplex: contributed numbers are not negative, and come to at most `most` together.
 
     Its size does not grow with the number of places: a vector of it is a mean of vectors with all of `most`
     at one place, or at none, and the size of a mean is at most the largest size.
@@ -341,28 +341,30 @@ class SimplexBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the simplex."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """All in one coordinate."""
+        """The sensitivities of the simplex: all in one coordinate."""
         return (self.most,) * len(self.coordinates)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return that of all at the place with the smallest scale, on each level."""
+        """Return the largest contribution in the simplex: all where the scale is smallest, on each level."""
         ratio = self.most / min(scales)
         return self.levels * (ratio if norm is Norm.L1 else ratio**2)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The same noise on each: what all levels come to."""
+        """Return the noise scales of the simplex, the same on each coordinate."""
         times = Fraction(self.levels) if norm is Norm.L1 else root_up(Fraction(self.levels))
         return (self.most * times,) * len(self.coordinates)
 
 
 @dataclass(frozen=True, repr=False)
 class ConeBody(Spelled, Body):
-    """A count n from 0 to its bound, and signed numbers that it limits: |s| <= n (bound of s / bound of n).
+    """A cone of contributions: a count n up to its bound, and signed numbers s that it limits.
+
+    For each, |s| <= n (bound of s / bound of n).
 
     So it is for sums of values of at most a bound, over n rows or units. With units, their number u from 0 to
     its bound comes first, and limits n in the same way: n <= u (bound of n / bound of u).
@@ -399,29 +401,29 @@ class ConeBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the cone."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The bounds."""
+        """The bounds of the cone."""
         return self.bounds
 
     @cached_property
     def signed(self) -> int:
-        """How many signed numbers there are."""
+        """The number of signed coordinates of the cone."""
         return len(self.bounds) - 1 - self.units
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return that of the corner where all numbers are at their bounds."""
+        """Return the size of the cone's corner, with all numbers at their bounds."""
         return weighted(norm, self.bounds, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the bounds."""
+        """Return the bounds of the cone as noise scales."""
         return self.bounds
 
     def sides(self, vector: Sequence[int | Fraction]) -> tuple[Fraction, Fraction]:
-        """Return the least (a, b) for which the vector is a times a contribution less b times another one.
+        """Return the least (a, b) with the vector a times a contribution less b times another one.
 
         Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
 
@@ -438,7 +440,7 @@ class ConeBody(Spelled, Body):
         return a, b
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether one unit may add this to a group.
+        """Whether the cone holds a vector: one unit may contribute it to a group.
 
         Args:
             vector: a number for each coordinate, in grid steps.
@@ -449,7 +451,7 @@ class ConeBody(Spelled, Body):
 
 @dataclass(frozen=True, repr=False)
 class CubeBody(ConeBody):
-    """Signed numbers that nothing limits but their own bounds.
+    """A cube of contributions: signed numbers that nothing limits but their own bounds.
 
     A change of one group has the norm of the largest of them, over its bound: it is as a change of a cone
     without units whose count is the first. Of several groups this holds by themselves alone.
@@ -470,5 +472,5 @@ class CubeBody(ConeBody):
             raise ParameterError("units", self.units, "False, as no number limits others")
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether one unit may add this to a group."""
+        """Whether the cube holds a vector: one unit may contribute it to a group."""
         return all(abs(Fraction(value)) <= bound for value, bound in zip(vector, self.bounds, strict=True))

@@ -1,4 +1,4 @@
-"""Transformation and Measurement, and the `>>` that chains them."""
+"""Transformation and Measurement: functions with stability and privacy maps, and `>>`, which chains them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistan
 
 @dataclass(frozen=True, repr=False)
 class Linear(Spelled):
-    """The map of a function that moves by at most `constant` times what its input moves by.
+    """A linear map: outputs move by at most `constant` times what inputs move by.
 
     Args:
         constant: a finite number of at least 0; a float is exactly its binary value.
@@ -44,7 +44,7 @@ class Linear(Spelled):
         object.__setattr__(self, "constant", at_least_0(self.constant, "constant"))
 
     def __call__(self, d_in: Fraction) -> Fraction:
-        """Return the largest distance of outputs."""
+        """Return the largest distance of outputs by the linear map."""
         return self.constant * d_in
 
 
@@ -52,7 +52,7 @@ _PROBES = (Fraction(0), Fraction(1), Fraction(2))
 
 
 class CheckedMap:
-    """A map that is checked, where a Transformation or Measurement is made and at each use.
+    """A stability or privacy map that is checked where a function is made, and at each use.
 
     Every value must be exact and at least 0, and no value may be less than one at a smaller distance.
 
@@ -80,7 +80,7 @@ class CheckedMap:
             self._known[distance] = self._checked(distance, value)
 
     def __call__(self, distance: Fraction) -> Any:
-        """Return the map's value, once it is checked."""
+        """Return the checked value of the map at a distance."""
         return self._checked(distance, self._function(distance))
 
     def _checked(self, distance: Fraction, value: Any) -> Any:
@@ -102,7 +102,7 @@ class CheckedMap:
 
 
 def _at_most(less: Any, more: Any) -> bool:
-    """Whether no number fell; of a loss that is an object of its own kind nothing is known."""
+    """Whether no number of a map fell; nothing is known of a loss that is an object of its own kind."""
     if isinstance(less, tuple) and isinstance(more, tuple):
         return all(map(_at_most, less, more))
     return not isinstance(less, Fraction) or not isinstance(more, Fraction) or less <= more
@@ -111,7 +111,7 @@ def _at_most(less: Any, more: Any) -> bool:
 def _checked_map(
     name: str, given: Callable[[Fraction], Any], measure: Measure | None, *, derived: bool = False
 ) -> Callable[[Fraction], Any]:
-    """Return the map checked; a linear map stands for itself, as its constant has been checked."""
+    """Return a checked map; a linear one as it is, as its constant has been checked."""
     if isinstance(given, CheckedMap) and given.measure == measure:
         return given
     side = "stability_map" if measure is None else "privacy_map"
@@ -134,7 +134,7 @@ def derived(
 
 @dataclass(frozen=True, repr=False)
 class Transformation(Isolated):
-    """A deterministic function with a stability claim.
+    """A Transformation: a deterministic function with a stability map.
 
     Args:
         name: the constructor's name, for errors and explanations.
@@ -169,14 +169,14 @@ class Transformation(Isolated):
         object.__setattr__(self, "stability_map", _checked_map(self.name, self.stability_map, None))
 
     def __call__(self, value: Any) -> Any:
-        """Apply the function."""
+        """Apply the transformation's function."""
         return self.function(value)
 
     def __repr__(self) -> str:
         return f"<Transformation {self.name}: {self.input_domain} to {self.output_domain}>"
 
     def map(self, d_in: object) -> Fraction:
-        """Return an upper bound of the distance of outputs whose inputs are at most `d_in` apart.
+        """Return a bound of the distance of a transformation's outputs, for inputs `d_in` apart.
 
         Args:
             d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
@@ -212,7 +212,7 @@ class Transformation(Isolated):
 
 @dataclass(frozen=True, repr=False)
 class Measurement(Isolated):
-    """A random function with a privacy claim.
+    """A Measurement: a random function with a privacy map.
 
     Args:
         name: the constructor's name.
@@ -251,7 +251,7 @@ class Measurement(Isolated):
         )
 
     def __call__(self, value: Any) -> Any:
-        """Draw a release.
+        """Draw a release of the measurement.
 
         Raises:
             QueryError: the function fails, as it may on what is not in the input domain.
@@ -270,7 +270,7 @@ class Measurement(Isolated):
         return f"<Measurement {self.name}: {self.input_domain}, in {self.output_measure}>"
 
     def map(self, d_in: object) -> Any:
-        """Return the privacy loss for inputs that are at most `d_in` apart.
+        """Return the privacy loss of the measurement for inputs that are at most `d_in` apart.
 
         Args:
             d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
@@ -279,7 +279,7 @@ class Measurement(Isolated):
 
 
 def distance_in(d_in: object) -> Fraction:
-    """Take a distance: a finite number of at least 0."""
+    """Take the argument of a map: a distance, a finite number of at least 0."""
     return at_least_0(d_in, "d_in")
 
 
@@ -323,7 +323,7 @@ def _check_chain(first: Transformation, second: Transformation | Measurement) ->
 
 
 def _remedy(first: Transformation, second: Transformation | Measurement) -> str:
-    """Say what to put between two, where one step leads from the one towards the other."""
+    """Return what to put between two functions that do not chain, if one step leads to the other."""
     given, taken = first.output_domain, second.input_domain
     records = isinstance(first.output_metric, (SymmetricDistance, ChangeOneDistance))
     if records and isinstance(given, VectorDomain) and isinstance(taken, VectorDomain):

@@ -1,4 +1,4 @@
-"""Domains: what a value may be."""
+"""Domains: sets of values that functions take and give, such as atoms, vectors, tables, rows and groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Entries = TypeVar("Entries", bound=Sized)
 
 
 class Domain(ABC):
-    """A set of values.
+    """A domain: a set of values.
 
     Such as `AtomDomain` and `VectorDomain`.
 
@@ -36,14 +36,14 @@ class Domain(ABC):
 
     @abstractmethod
     def contains(self, value: Any) -> bool:
-        """Whether a value is a member.
+        """Whether a value is a member of the domain.
 
         Args:
             value: anything at all.
         """
 
     def includes(self, other: Domain) -> bool:
-        """Whether every member of `other` is a member of this; a claim made here then holds there.
+        """Whether the domain includes every member of another; a claim made here then holds there.
 
         Args:
             other: a domain.
@@ -53,7 +53,7 @@ class Domain(ABC):
 
 @dataclass(frozen=True, repr=False)
 class AtomDomain(Short, Domain):
-    """Single values of one kind, between bounds where there are any.
+    """A domain of single values of one kind, between bounds where there are any.
 
     Args:
         kind: bool, int, float, str, or Fraction for exact numbers (which whole numbers are too).
@@ -104,16 +104,16 @@ class AtomDomain(Short, Domain):
 
     @property
     def is_number(self) -> bool:
-        """Whether all members are numbers: neither NaN nor NULL nor text."""
+        """Whether all members of the domain are numbers: neither NaN nor NULL nor text."""
         return self.kind in NUMBERS and not self.nan and not self.null
 
     @property
     def is_bounded(self) -> bool:
-        """Whether all members lie between two bounds."""
+        """Whether all members of the domain lie between two bounds."""
         return self.lower is not None and self.upper is not None
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is of the kind and within the bounds."""
+        """Whether a value is of the domain's kind and within its bounds."""
         if value is None:
             return self.null
         if isinstance(value, bool) or self.kind is bool:
@@ -130,14 +130,14 @@ class AtomDomain(Short, Domain):
 
     @cached_property
     def _ends(self) -> tuple[Any, Any]:
-        """The bounds, as ints where they are whole, with which comparing takes a tenth of the time."""
+        """The bounds of the domain, as ints where they are whole, which compare ten times as fast."""
         ends = [
             None if b is None else b.numerator if b.denominator == 1 else b for b in (self.lower, self.upper)
         ]
         return ends[0], ends[1]
 
     def includes(self, other: Domain) -> bool:
-        """Whether every member of `other` is a member of this."""
+        """Whether this domain of single values includes every member of another."""
         if isinstance(other, CategoryDomain):
             return all(map(self.contains, other.members))
         return (
@@ -152,7 +152,7 @@ class AtomDomain(Short, Domain):
 
 @dataclass(frozen=True)
 class CategoryDomain(Domain):
-    """One of a few known values.
+    """A domain of a few known values, the categories.
 
     Raises:
         ParameterError: there are fewer than two values, or one is there twice.
@@ -170,13 +170,13 @@ class CategoryDomain(Domain):
         object.__setattr__(self, "members", members)
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is one of the categories."""
         return any(type(value) is type(m) and value == m for m in self.members)
 
 
 @dataclass(frozen=True, repr=False)
 class VectorDomain(Short, Domain):
-    """Sequences of members of one domain, of any length or of a known one.
+    """A domain of sequences with members of one domain, of any length or of a known one.
 
     Args:
         element: the domain of each entry.
@@ -197,7 +197,7 @@ class VectorDomain(Short, Domain):
             positive_int(self.size, "size")
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is a sequence of the length, of members."""
+        """Whether a value is a vector of the domain's length and members."""
         if value is None:
             return self.null
         return (
@@ -208,7 +208,7 @@ class VectorDomain(Short, Domain):
         )
 
     def includes(self, other: Domain) -> bool:
-        """Whether every member of `other` is a member of this."""
+        """Whether this vector domain includes every member of another domain."""
         return (
             isinstance(other, VectorDomain)
             and self.null >= other.null
@@ -219,7 +219,7 @@ class VectorDomain(Short, Domain):
 
 @dataclass(frozen=True)
 class ProductDomain(Domain):
-    """Sequences with an entry from each of several domains.
+    """A domain of sequences with an entry from each of several domains.
 
     Raises:
         ParameterError: there is no domain.
@@ -237,7 +237,7 @@ class ProductDomain(Domain):
             raise ParameterError("parts", self.parts, "at least one domain")
 
     def contains(self, value: Any) -> bool:
-        """Whether a value has a member of each part, in their order."""
+        """Whether a value has a member of each of the product's domains, in their order."""
         return (
             isinstance(value, Sequence)
             and not isinstance(value, (str, bytes))
@@ -246,7 +246,7 @@ class ProductDomain(Domain):
         )
 
     def includes(self, other: Domain) -> bool:
-        """Whether every member of `other` is a member of this."""
+        """Whether this product domain includes every member of another domain."""
         return (
             isinstance(other, ProductDomain)
             and len(self.parts) == len(other.parts)
@@ -256,7 +256,7 @@ class ProductDomain(Domain):
 
 @dataclass(frozen=True)
 class TableDomain(Domain):
-    """Tables: sequences of records, each a mapping with a value for every column.
+    """A domain of tables: sequences of records, each a mapping with a value for every column.
 
     Args:
         columns: pairs of a name and the domain of its values.
@@ -275,7 +275,7 @@ class TableDomain(Domain):
             positive_int(self.size, "size")
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is a sequence of such records."""
+        """Whether a value is a table with the domain's columns."""
         names = {name for name, _ in self.columns}
         return (
             isinstance(value, Sequence)
@@ -286,7 +286,7 @@ class TableDomain(Domain):
 
 
 class Row(NamedTuple):
-    """One row: its privacy unit, its group key, and its values by column name.
+    """A row in a domain of personal tables: privacy unit, group key, and values by column name.
 
     Args:
         unit: whose row it is.
@@ -304,7 +304,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class RowsDomain(Domain):
-    """Tables of personal rows: sequences of `Row`, each with a privacy unit, a group key and values.
+    """A domain of tables of personal rows: sequences of `Row`.
 
     Args:
         columns: pairs of a name and the domain of its values, as far as they matter.
@@ -319,14 +319,14 @@ class RowsDomain(Domain):
     columns: tuple[tuple[str, Domain], ...] = ()
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is a sequence of rows with these columns."""
+        """Whether a value is a sequence of personal rows with the domain's columns."""
         return isinstance(value, Sequence) and all(
             hasattr(row, "unit") and all(d.contains(row.values[name]) for name, d in self.columns)
             for row in value
         )
 
     def includes(self, other: Domain) -> bool:
-        """Whether the other's rows have these columns too."""
+        """Whether another domain's personal rows have this one's columns too."""
         return isinstance(other, RowsDomain) and all(
             any(name == n and domain.includes(d) for n, d in other.columns) for name, domain in self.columns
         )
@@ -338,7 +338,7 @@ WHOLE = 1 << WEIGHT_BITS
 
 
 class Part(NamedTuple):
-    """A part of a unit: its rows in a group, and how much of what they add counts, of `WHOLE`.
+    """A part of a unit in a domain of contributions: its rows in a group, and how much counts, of `WHOLE`.
 
     Args:
         rows: values by column name, of each.
@@ -354,7 +354,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class ContributionDomain(Domain):
-    """Per group, the rows of each unit that is kept in it.
+    """A domain of bounded contributions: per group, the rows of each unit that is kept in it.
 
     Args:
         groups: a unit is in at most so many groups.
@@ -373,7 +373,7 @@ class ContributionDomain(Domain):
     total: int | None = None
 
     def contains(self, value: Any) -> bool:
-        """Whether a value maps groups to lists of units' rows, or of their parts."""
+        """Whether a value maps groups to contributions: lists of units' rows, or of their parts."""
         return isinstance(value, Mapping) and all(
             isinstance(units, list) and all(map(self._holds, units)) for units in value.values()
         )
@@ -388,7 +388,7 @@ class ContributionDomain(Domain):
 
 @dataclass(frozen=True)
 class GroupedIntegers(Domain):
-    """Per group, a vector of exact integers, one for each named coordinate (in grid steps).
+    """A domain of exact integers by group, one for each named coordinate, in grid steps.
 
     >>> GroupedIntegers(("units",)).contains({"Ulm": {"units": 3}})
     True
@@ -405,7 +405,7 @@ class GroupedIntegers(Domain):
 
 
 def check_length(values: Entries, size: int | None, name: str, what: str = "the input") -> Entries:
-    """Take a value of a sized domain, where None is any length; `name` is the constructor's."""
+    """Take a value of a domain of known length, where None is any; `name` is the constructor's."""
     if size is not None and len(values) != size:
         raise ParameterError(f"{name}: length of {what}", len(values), f"{size}")
     return values

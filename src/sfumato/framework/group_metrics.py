@@ -1,4 +1,4 @@
-"""Metrics of noise on the numbers of all groups together: how far one privacy unit moves them."""
+"""Group metrics: how far one unit moves the numbers of all groups, as noise on them together measures it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfumato.framework.metrics import Distance, Metric
 
 
 class GroupMetric(Metric):
-    """A distance of integers by group, as noise on all of them together measures it.
+    """A group metric: a distance of integers by group, as noise on all of them together measures it.
 
     Such as `KNormDistance` and `LevelsDistance`.
 
@@ -36,11 +36,11 @@ class GroupMetric(Metric):
     names: tuple[str, ...]
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are integers by group with these coordinates."""
+        """Whether a group metric measures a domain: integers by group with these coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.names
 
     def holds(self, body: Body, groups: int, by_rows: bool = False) -> bool:
-        """Whether one unit moves by at most 1.
+        """Whether one unit moves by at most 1 in the group metric.
 
         Args:
             body: what it may add to a group, or to all of its groups together.
@@ -50,7 +50,7 @@ class GroupMetric(Metric):
         return body.groups == 1 and self.moved(body, groups) <= 1
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return at most how far one unit moves, or the square of that.
+        """Return a bound of how far one unit moves in the group metric, or of its square.
 
         Args:
             body: what it may add to a group.
@@ -61,7 +61,7 @@ class GroupMetric(Metric):
 
 @dataclass(frozen=True, repr=False)
 class KNormDistance(Spelled, GroupMetric):
-    """The K-norm of what changed: the least λ + μ for which it is λ contributions of a unit less μ of them.
+    """The K-norm of groups: the least λ + μ with λ contributions of a unit less μ of them as the change.
 
     Args:
         body: what one unit may add to a group.
@@ -98,11 +98,11 @@ class KNormDistance(Spelled, GroupMetric):
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The body's coordinates."""
+        """The coordinates of the K-norm's body."""
         return self.body.names
 
     def holds(self, body: Body, groups: int, by_rows: bool = False) -> bool:
-        """Whether one unit moves by at most 1, as far as the largest of each number tells."""
+        """Whether one unit moves by at most 1 in the K-norm, as far as coordinates' bounds tell."""
         times = groups if body.groups == 1 else 1
         within = zip(body.linf_sensitivities, self.body.bounds, strict=False)
         known = (self.groups or times) >= times and all(most <= bound for most, bound in within)
@@ -110,7 +110,7 @@ class KNormDistance(Spelled, GroupMetric):
         return known and (body.groups == 1 or by_rows)
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the exact distance; infinite where a coordinate has no bound."""
+        """Return the exact K-norm of the change; infinite where a coordinate has no bound."""
         names, empty = self.body.names, dict[str, int]()
         vectors = []
         for group in dict.fromkeys([*one, *other]):
@@ -121,7 +121,7 @@ class KNormDistance(Spelled, GroupMetric):
         return self.of(vectors)
 
     def of(self, vectors: Sequence[Sequence[int | Fraction]]) -> Fraction:
-        """Return the norm of the groups' vectors.
+        """Return the K-norm of the groups' vectors.
 
         Args:
             vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
@@ -133,7 +133,7 @@ class KNormDistance(Spelled, GroupMetric):
         return self.norm([self.body.sides(vector) for vector in vectors])
 
     def norm(self, sides: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
-        """Return the norm of the groups' `sides`.
+        """Return the K-norm from the groups' `sides`.
 
         Args:
             sides: of each group, as `ConeBody.sides` gives them.
@@ -157,7 +157,7 @@ class KNormDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class CentredDistance(Spelled, GroupMetric):
-    """The length of what changed, as seen through Gaussian noise that has a part in common in all groups.
+    """The length of the groups' change, as centred Gaussian noise with a common part sees it.
 
     Each number has noise of its own, and each count (of units, or of what they limit) has the noise of all
     units besides: so many times its bound as `centre` says, the same in all groups.
@@ -198,12 +198,12 @@ class CentredDistance(Spelled, GroupMetric):
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The body's coordinates."""
+        """The coordinates of the centred metric's body."""
         return self.body.names
 
     @property
     def counts(self) -> int:
-        """How many coordinates, the first ones, are counted from a part of all units."""
+        """The number of coordinates, the first ones, counted from a part of all units."""
         return 1 + self.body.units
 
     @property
@@ -213,7 +213,7 @@ class CentredDistance(Spelled, GroupMetric):
         return (*counted, *[Fraction(0)] * self.body.signed)
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance, rounded down where it is not rational; infinite for unknown coordinates."""
+        """Return the centred distance, rounded down if not rational; infinite if unknown."""
         names, empty = self.body.names, dict[str, int]()
         own, along = Fraction(0), Fraction(0)
         for group in self.keys:
@@ -228,7 +228,7 @@ class CentredDistance(Spelled, GroupMetric):
         return root_down(own - along**2 / (1 + len(self.keys) * every))
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return at most the square of how far one unit moves.
+        """Return a bound of the square of how far one unit moves in the centred metric.
 
         Args:
             body: what it may add to a group, part by part: the counts, and then numbers that they limit.
@@ -251,7 +251,7 @@ class CentredDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class LevelsDistance(Spelled, GroupMetric):
-    """The length of what changed in the totals of all levels, each number over its scale.
+    """The length of the change of groups and totals of all levels, each number over its scale.
 
     Args:
         names: the coordinates.
@@ -291,7 +291,7 @@ class LevelsDistance(Spelled, GroupMetric):
             raise ParameterError("sizes", self.sizes, "one of at least 0 for each level, the first above 0")
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance, rounded down where it is not rational; infinite for unknown coordinates."""
+        """Return the distance over all levels, rounded down if not rational; infinite if unknown."""
         empty = dict[str, int]()
         pairs = [(one.get(key, empty), other.get(key, empty)) for key in self.keys]
         if any(not {*a, *b} <= set(self.names) for a, b in pairs):
@@ -306,7 +306,7 @@ class LevelsDistance(Spelled, GroupMetric):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return at most the square of how far one unit moves.
+        """Return a bound of the square of how far one unit moves over all levels.
 
         Args:
             body: what it may add to a group.
@@ -318,7 +318,7 @@ class LevelsDistance(Spelled, GroupMetric):
 def levels_moved(
     rollup: Rollup, sizes: Sequence[Fraction], scales: Sequence[Fraction], body: Body, groups: int
 ) -> Fraction:
-    """Return at most the square of how far one unit moves.
+    """Return a bound of the square of how far one unit moves groups and their totals on all levels.
 
     Args:
         rollup, sizes, scales: as of `LevelsDistance`.
@@ -330,7 +330,7 @@ def levels_moved(
 
 @dataclass(frozen=True, repr=False)
 class TimeStepsDistance(Spelled, GroupMetric):
-    """A distance of numbers of time steps, in one series or several.
+    """A group metric of numbers of time steps, in one series or several.
 
     Such as `SeriesDistance` and `TreeDistance`.
 
@@ -392,7 +392,7 @@ class TimeStepsDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class SeriesDistance(TimeStepsDistance):
-    """The length of what changed in running weighted sums of each series, each number over its scale.
+    """The length of the change of running weighted sums of each series, each number over its scale.
 
     Args:
         names: the coordinates.
@@ -416,7 +416,7 @@ class SeriesDistance(TimeStepsDistance):
     factor: Toeplitz
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance, rounded down where it is not rational; infinite for unknown coordinates."""
+        """Return the distance of series, rounded down if not rational; infinite if unknown."""
         changes = self.changes(one, other)
         if changes is None:
             return math.inf
@@ -426,7 +426,7 @@ class SeriesDistance(TimeStepsDistance):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return at most the square of how far one unit moves.
+        """Return a bound of the square of how far one unit moves the series.
 
         Args:
             body: what it may add to a group.
@@ -438,7 +438,7 @@ class SeriesDistance(TimeStepsDistance):
 def series_moved(
     factor: Toeplitz, scales: Sequence[Fraction], series: int, body: Body, groups: int
 ) -> Fraction:
-    """Return at most the square of how far one unit moves.
+    """Return a bound of the square of how far one unit moves running weighted sums of time series.
 
     Args:
         factor, scales: as of `SeriesDistance`.
@@ -456,7 +456,7 @@ def series_moved(
 
 @dataclass(frozen=True, repr=False)
 class TreeDistance(TimeStepsDistance):
-    """What changed in the sums of all blocks of each series, each number over its scale, added up.
+    """The change of sums of all blocks of each series' tree, each number over its scale, added up.
 
     Args:
         names: the coordinates.
@@ -478,7 +478,7 @@ class TreeDistance(TimeStepsDistance):
     factor: Tree
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance; infinite for unknown coordinates."""
+        """Return the distance of series by blocks of a tree; infinite for unknown coordinates."""
         changes = self.changes(one, other)
         if changes is None:
             return math.inf
@@ -491,7 +491,7 @@ class TreeDistance(TimeStepsDistance):
         return length
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return how far one unit moves at most: each of its groups is in a block of each level.
+        """Return a bound of how far one unit moves blocks: its groups are in one of each level.
 
         Args:
             body: what it may add to a group.
@@ -501,7 +501,7 @@ class TreeDistance(TimeStepsDistance):
 
 
 def tree_moved(factor: Tree, scales: Sequence[Fraction], series: int, body: Body, groups: int) -> Fraction:
-    """Return how far one unit moves at most: each of its groups is in a block of each level.
+    """Return a bound of how far one unit moves a tree's blocks: each group is in one of each level.
 
     Args:
         factor, scales: as of `TreeDistance`.

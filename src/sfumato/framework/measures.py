@@ -1,4 +1,4 @@
-"""Privacy measures: in what unit a loss is stated, and how losses add up."""
+"""Privacy measures: pure, approximate, zero-concentrated and Gaussian DP, and how losses in them add up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AMOUNT = "an exact number of at least 0: an int or a Fraction"
 
 
 def exact_amount(value: Any) -> Fraction | None:
-    """Return what a map gave as a Fraction; None for what is not an exact number of at least 0.
+    """Return a distance or loss as a Fraction; None for what is not an exact number of at least 0.
 
     Args:
         value: a distance or a loss.
@@ -29,7 +29,7 @@ def exact_amount(value: Any) -> Fraction | None:
 
 
 class Measure(ABC):
-    """A unit of privacy loss.
+    """A privacy measure: the unit of a privacy loss.
 
     Such as `PureDP` and `ApproximateDP`.
 
@@ -43,7 +43,7 @@ class Measure(ABC):
 
     @abstractmethod
     def total(self, losses: Sequence[Any]) -> Any:
-        """Return the loss of a composition, in which each part may depend on the outputs of those before.
+        """Return the loss of a composition in the measure; parts may depend on earlier outputs.
 
         Args:
             losses: in this measure's unit, fixed beforehand; none for what reveals nothing.
@@ -51,7 +51,7 @@ class Measure(ABC):
 
     @abstractmethod
     def within(self, loss: Any, budget: Any) -> bool:
-        """Whether a loss is at most the budget.
+        """Whether a loss in the measure is at most the budget.
 
         Args:
             loss, budget: in this measure's unit.
@@ -60,7 +60,7 @@ class Measure(ABC):
     admitted: str = AMOUNT
 
     def _admit(self, loss: Any) -> Any:
-        """Return what a privacy map gave as a loss; None where a number in it is not exact or is below 0.
+        """Return a privacy map's value as a loss in the measure; None if it is not exact or below 0.
 
         Args:
             loss: a number, a tuple of numbers, or an object of a measure's own, which checks itself.
@@ -73,7 +73,7 @@ class Measure(ABC):
 
 
 class Filter(Measure):
-    """A measure in which losses may be chosen on the way, as long as their total stays within a budget.
+    """A privacy filter: a measure whose losses may be chosen adaptively, with a total within a budget.
 
     Such as `PureDP` and `GaussianDP`.
 
@@ -108,7 +108,7 @@ class Filter(Measure):
 
     @abstractmethod
     def remaining(self, spent: Any, budget: Any) -> Any:
-        """Return the largest loss that still fits, rounded down.
+        """Return the largest loss in the measure that still fits, rounded down.
 
         Args:
             spent, budget: in this measure's unit, the first within the second.
@@ -117,7 +117,7 @@ class Filter(Measure):
 
 class _Number(Filter):
     def _admit(self, loss: Any) -> Fraction | None:
-        """Return what a privacy map gave as a Fraction; None for what is not an exact number of at least 0.
+        """Return a privacy map's value as a Fraction; None if it is not an exact number of at least 0.
 
         Args:
             loss: what the map gave.
@@ -125,11 +125,11 @@ class _Number(Filter):
         return exact_amount(loss)
 
     def within(self, loss: Fraction, budget: Fraction) -> bool:
-        """Whether it is at most the budget."""
+        """Whether a loss of one number is at most the budget."""
         return loss <= budget
 
     def budget(self, value: Any) -> Fraction:
-        """Take a finite number of at least 0.
+        """Take a privacy budget of one number, finite and at least 0.
 
         Returns:
             The number, exactly.
@@ -141,11 +141,11 @@ class _Number(Filter):
 
 class _Sum(_Number):
     def total(self, losses: Sequence[Fraction]) -> Fraction:
-        """Return the sum."""
+        """Return the sum of losses, the measure's composition."""
         return sum(losses, Fraction(0))
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
-        """Return the difference."""
+        """Return the budget less the spent loss."""
         return budget - spent
 
 
@@ -194,7 +194,7 @@ class ApproximateDP(Filter):
     admitted = "a pair (epsilon, delta) of exact numbers of at least 0: ints or Fractions"
 
     def _admit(self, loss: Any) -> Any:
-        """Return what a privacy map gave as a pair; None for what is not an exact one of at least 0.
+        """Return a privacy map's value as a pair (epsilon, delta); None if it is no exact pair.
 
         Args:
             loss: what the map gave.
@@ -202,15 +202,15 @@ class ApproximateDP(Filter):
         return super()._admit(loss) if isinstance(loss, tuple) and len(loss) == 2 else None
 
     def total(self, losses: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
-        """Return the sums: basic composition."""
+        """Return the sums of epsilons and of deltas: basic composition."""
         return sum((e for e, _ in losses), Fraction(0)), sum((d for _, d in losses), Fraction(0))
 
     def within(self, loss: tuple[Fraction, Fraction], budget: tuple[Fraction, Fraction]) -> bool:
-        """Whether both parts are at most the budget's."""
+        """Whether epsilon and delta are at most the budget's."""
         return loss[0] <= budget[0] and loss[1] <= budget[1]
 
     def budget(self, value: Any) -> tuple[Fraction, Fraction]:
-        """Take a pair of an epsilon of at least 0 and a delta in [0, 1).
+        """Take a privacy budget of an epsilon of at least 0 and a delta in [0, 1).
 
         Returns:
             The pair, exactly.
@@ -227,7 +227,7 @@ class ApproximateDP(Filter):
     def remaining(
         self, spent: tuple[Fraction, Fraction], budget: tuple[Fraction, Fraction]
     ) -> tuple[Fraction, Fraction]:
-        """Return the differences."""
+        """Return the budget's epsilon and delta less those spent."""
         return budget[0] - spent[0], budget[1] - spent[1]
 
 
@@ -246,11 +246,11 @@ class GaussianDP(_Number):
     """
 
     def total(self, losses: Sequence[Fraction]) -> Fraction:
-        """Return the root of the sum of squares, rounded up."""
+        """Return the root of the sum of squared mus, rounded up."""
         return root_up(sum((mu * mu for mu in losses), Fraction(0)))
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
-        """Return the root of the difference of squares, rounded down."""
+        """Return the root of the difference of squared mus, rounded down."""
         rest = root_down(budget**2 - spent**2)
         if self.within(self.total([spent, rest]), budget):
             return rest

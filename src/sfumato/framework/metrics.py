@@ -1,4 +1,4 @@
-"""Metrics: how far apart two values are.
+"""Metrics: how far apart two values of a domain are: records, numbers, vectors, privacy units.
 
 Distances are exact rationals, and `math.inf` where nothing leads from one value to the other. Where a
 root is taken it is rounded *down* by 2^-128 relative, so that a distance is never overstated and no
@@ -37,7 +37,7 @@ Distance = Fraction | float  # a float only as math.inf
 
 
 class Metric(ABC):
-    """A distance on the domains that it admits.
+    """A metric: a distance on the domains that it admits.
 
     Such as `AbsoluteDistance` and `SymmetricDistance`.
 
@@ -53,7 +53,7 @@ class Metric(ABC):
 
     @abstractmethod
     def admits(self, domain: Domain) -> bool:
-        """Whether this measures all pairs of members of a domain.
+        """Whether the metric measures all pairs of members of a domain.
 
         Args:
             domain: of which the members would be measured.
@@ -61,7 +61,7 @@ class Metric(ABC):
 
     @abstractmethod
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the distance of two members of an admitted domain.
+        """Return the distance, in the metric, of two members of an admitted domain.
 
         Args:
             one, other: members of an admitted domain.
@@ -69,38 +69,38 @@ class Metric(ABC):
 
 
 def _of_records(domain: Domain) -> bool:
-    """Whether all members are vectors or tables; NULL is none."""
+    """Whether all members of a domain are vectors or tables, which metrics of records take; NULL is none."""
     return isinstance(domain, TableDomain) or (isinstance(domain, VectorDomain) and not domain.null)
 
 
 @dataclass(frozen=True)
 class SymmetricDistance(Metric):
-    """The number of records to add or remove; their order does not count.
+    """The metric of records to add or remove, whose order does not count.
 
     >>> SymmetricDistance().distance([1, 2, 2], [2, 3])
     Fraction(3, 1)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are vectors or tables."""
+        """Whether the metric's domain has vectors or tables."""
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the size of the symmetric difference of two multisets."""
+        """Return the size of the symmetric difference of two multisets of records."""
         a, b = records(one), records(other)
         return Fraction(sum(((a - b) + (b - a)).values()))
 
 
 @dataclass(frozen=True)
 class ChangeOneDistance(Metric):
-    """The number of records to replace; vectors of different length are infinitely far apart.
+    """The metric of records to replace; vectors of different length are infinitely far apart.
 
     >>> ChangeOneDistance().distance([1, 2, 2], [2, 3, 1])
     Fraction(1, 1)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are vectors or tables."""
+        """Whether the metric's domain has vectors or tables."""
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
@@ -112,18 +112,18 @@ class ChangeOneDistance(Metric):
 
 @dataclass(frozen=True)
 class AbsoluteDistance(Metric):
-    """|one - other| of two numbers.
+    """The metric |one - other| of two numbers.
 
     >>> AbsoluteDistance().distance(0.5, 2)
     Fraction(3, 2)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are numbers that are neither NaN nor NULL."""
+        """Whether the metric's domain has numbers that are neither NaN nor NULL."""
         return isinstance(domain, AtomDomain) and domain.is_number
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact distance."""
+        """Return the exact absolute distance of two numbers."""
         if one == other:
             return Fraction(0)
         if math.inf in (abs(one), abs(other)):
@@ -133,7 +133,7 @@ class AbsoluteDistance(Metric):
 
 @dataclass(frozen=True)
 class SpreadDistance(Metric):
-    """The largest change of a number less the smallest: what decides between candidates that all move.
+    """The metric of the largest change of a number less the smallest, which decides between candidates.
 
     Source:
         Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential mechanisms",
@@ -144,13 +144,13 @@ class SpreadDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are vectors of numbers that are neither NaN nor NULL."""
+        """Whether the metric's domain has vectors of numbers that are neither NaN nor NULL."""
         return (
             isinstance(domain, VectorDomain) and not domain.null and AbsoluteDistance().admits(domain.element)
         )
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the exact distance."""
+        """Return the exact spread of changes between two vectors."""
         if len(one) != len(other):
             return math.inf
         changes = [Fraction(b) - Fraction(a) for a, b in zip(one, other, strict=True)]
@@ -159,7 +159,7 @@ class SpreadDistance(Metric):
 
 @dataclass(frozen=True)
 class OneSidedDistance(Metric):
-    """The largest change of an integer of a group, where all changes go one way; else infinite.
+    """The metric of the largest change of a group's integer, if all changes go one way; else infinite.
 
     Source:
         as `limited_top_k`, which needs it.
@@ -169,11 +169,11 @@ class OneSidedDistance(Metric):
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are integers by group, of one coordinate."""
+        """Whether the metric's domain has integers by group, of one coordinate."""
         return isinstance(domain, GroupedIntegers) and len(domain.coordinates) == 1
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the exact distance."""
+        """Return the exact one-sided distance."""
         empty: dict[Any, int] = {}
         changes = [Fraction(0)]
         for group in dict.fromkeys([*one, *other]):
@@ -185,18 +185,18 @@ class OneSidedDistance(Metric):
 
 @dataclass(frozen=True)
 class DiscreteDistance(Metric):
-    """0 for equal values, 1 for different ones.
+    """The discrete metric: 0 for equal values, 1 for different ones.
 
     >>> DiscreteDistance().distance("yes", "no")
     Fraction(1, 1)
     """
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are single values."""
+        """Whether the metric's domain has single values."""
         return isinstance(domain, (AtomDomain, CategoryDomain))
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return 0 or 1."""
+        """Return the discrete distance, 0 or 1."""
         return Fraction(record_key(one) != record_key(other))
 
 
@@ -205,7 +205,7 @@ class _Norm(Spelled, Metric):
     scales: tuple[tuple[str, Fraction], ...] = ()
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are numbers side by side; with scales, integers by group."""
+        """Whether the metric's domain has numbers side by side; with scales, integers by group."""
         if isinstance(domain, GroupedIntegers):
             return tuple(name for name, _ in self.scales) == domain.coordinates
         number = AbsoluteDistance().admits
@@ -216,7 +216,7 @@ class _Norm(Spelled, Metric):
         return number(domain.element)
 
     def differences(self, one: Any, other: Any) -> list[Distance]:
-        """Return all |differences|, each divided by its scale."""
+        """Return all |differences| of two values, each divided by its scale."""
         if isinstance(one, Mapping):
             return self._by_group(one, other)
         if len(one) != len(other):
@@ -237,7 +237,7 @@ class _Norm(Spelled, Metric):
 
 @dataclass(frozen=True, repr=False)
 class L1Distance(_Norm):
-    """The sum of |differences|, each divided by its scale.
+    """The L1 metric: the sum of |differences|, each divided by its scale.
 
     Args:
         scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
@@ -247,13 +247,13 @@ class L1Distance(_Norm):
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact distance."""
+        """Return the exact L1 distance."""
         return sum(self.differences(one, other), Fraction(0))
 
 
 @dataclass(frozen=True, repr=False)
 class L2Distance(_Norm):
-    """The root of the sum of squared differences, each divided by its scale.
+    """The L2 metric: the root of the sum of squared differences, each divided by its scale.
 
     Args:
         scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
@@ -263,7 +263,7 @@ class L2Distance(_Norm):
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the distance, rounded down where it is not rational."""
+        """Return the L2 distance, rounded down where it is not rational."""
         parts = self.differences(one, other)
         return (
             math.inf if math.inf in parts else root_down(sum((Fraction(p) ** 2 for p in parts), Fraction(0)))
@@ -272,7 +272,7 @@ class L2Distance(_Norm):
 
 @dataclass(frozen=True)
 class ContributionDistance(Metric):
-    """The number of units whose contributions lead from one to the other; what is returned is at most that.
+    """The metric of units' contributions that lead from one value to the other, or a bound below.
 
     Args:
         body: what one unit may add to each of its groups.
@@ -297,11 +297,11 @@ class ContributionDistance(Metric):
     scaled: bool = False
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are integers by group with the body's coordinates."""
+        """Whether the metric's domain has integers by group with the body's coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the largest of what groups, single coordinates, and all of them together ask for."""
+        """Return the largest number of contributions that groups and coordinates need."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
         bounds: list[Distance] = [
             Fraction(0 if self.scaled else len(changed), self.groups * self.body.groups)
@@ -326,7 +326,7 @@ class ContributionDistance(Metric):
 
 
 def _moved(one: Mapping[Any, Any], other: Mapping[Any, Any], group: Hashable) -> list[tuple[str, Fraction]]:
-    """Return the numbers of a group that differ, by how much; a node of a tree is (name, level, place)."""
+    """Return a group's numbers that differ, by how much; a tree's node is (name, level, place)."""
     a, b = one.get(group, {}), other.get(group, {})
     moved = ((key, a.get(key, 0) - b.get(key, 0)) for key in dict.fromkeys([*a, *b]))
     return [(key if isinstance(key, str) else key[0], abs(Fraction(by))) for key, by in moved if by]
@@ -340,20 +340,20 @@ def _share(size: Distance, most: Fraction) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class LInfDistance(_Norm):
-    """The largest |difference| of two vectors of one length.
+    """The L-infinity metric: the largest |difference| of two vectors of one length.
 
     >>> LInfDistance().distance([1, 2], [4, 6])
     Fraction(4, 1)
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact distance."""
+        """Return the exact L-infinity distance."""
         return max(self.differences(one, other), default=Fraction(0))
 
 
 @dataclass(frozen=True)
 class ProductMetric(Metric):
-    """The sum of the distances of the parts of two members of a product.
+    """The metric of products: the sum of the distances of their parts.
 
     Args:
         inner: the metric of each part.
@@ -368,18 +368,18 @@ class ProductMetric(Metric):
     inner: Metric
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are products whose every part is admitted by the inner metric."""
+        """Whether the metric's domain is a product whose every part the inner metric admits."""
         return isinstance(domain, ProductDomain) and all(map(self.inner.admits, domain.parts))
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the sum."""
+        """Return the sum of the parts' distances."""
         parts = (self.inner.distance(a, b) for a, b in zip(one, other, strict=True))
         return sum(parts, Fraction(0))
 
 
 @dataclass(frozen=True)
 class PrivacyUnitDistance(Metric):
-    """The number of privacy units all of whose rows are added or removed.
+    """The metric of privacy units: how many have all their rows added or removed.
 
     Args:
         groups: the most groups that a unit is in, or None for any number.
@@ -401,14 +401,14 @@ class PrivacyUnitDistance(Metric):
     total: int | None = None
 
     def admits(self, domain: Domain) -> bool:
-        """Whether its members are personal rows without limits, or contributions with the same limits."""
+        """Whether the metric's domain has personal rows, or contributions with the same limits."""
         if isinstance(domain, ContributionDomain):
             limits = self.groups, self.rows, self.scaled, self.total
             return (domain.groups, domain.rows, domain.scaled, domain.total) == limits
         return isinstance(domain, RowsDomain) and self.groups is self.rows is self.total is None
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the number of units that are in one of the two alone; a changed unit is two."""
+        """Return the number of units that are in one of two tables alone; a changed one is two."""
         if isinstance(one, Mapping):
             return self._of_contributions(one, other)
         a, b = map(_by_unit, _apart(one, other))
@@ -444,7 +444,7 @@ def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list
 
 
 def _apart(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Leave out of both what is the same object in both, which most of two neighbours is."""
+    """Leave out of two tables' rows what is the same object in both, before their distance is counted."""
     common = Counter(map(id, one)) & Counter(map(id, other))
 
     def rest(units: Sequence[Any]) -> list[Any]:
@@ -460,7 +460,7 @@ def _apart(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[An
 
 
 def _by_content(units: Iterable[Any]) -> Counter[Any]:
-    """Count units by what their rows are, in any order, and by how much of them counts."""
+    """Count units, for their distance, by what their rows are in any order, and how much counts."""
     parts = (unit if isinstance(unit, Part) else Part(unit, WHOLE) for unit in units)
     return Counter((frozenset(records(part.rows).items()), part.weight) for part in parts)
 

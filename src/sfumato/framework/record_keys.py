@@ -1,4 +1,4 @@
-"""What a record, a unit or a group key is: when two are the same, and an order of them all.
+"""Record keys: when two records, units or group keys are the same, and a total order of them.
 
 Python's `==` does for neither: NaN differs from itself, 1 equals True, and 0.0 equals -0.0. Nor do `hash`,
 which has ties, and `repr`, which raises for integers of more than 4,300 digits.
@@ -23,7 +23,7 @@ _LONGEST = 5000  # decimals with exponents beyond this stay decimals: as a whole
 
 
 def record_key(record: Any) -> Any:
-    """Return a hashable stand-in that is equal for equal records: -0.0 is not 0.0, NaN is NaN.
+    """Return a hashable key that is equal for equal records: -0.0 is not 0.0, NaN is NaN.
 
     >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
     (False, True)
@@ -43,7 +43,7 @@ def record_key(record: Any) -> Any:
 
 
 def records(values: Iterable[Any]) -> Counter[Any]:
-    """Return the multiset of records."""
+    """Return a multiset of records by their keys."""
     return Counter(map(record_key, values))
 
 
@@ -75,7 +75,7 @@ def group_key(key: Hashable) -> Hashable:
 
 
 def ordered_bytes(record: Any) -> bytes:
-    """Return bytes that are equal for equal records only, and sort numbers and texts as they are sorted.
+    """Return a record key's bytes: equal for equal records only, sorted as numbers and texts are.
 
     >>> sorted([10, "b", 2.5, None, "a", -3], key=ordered_bytes)
     [None, -3, 2.5, 10, 'a', 'b']
@@ -103,7 +103,7 @@ def ordered_bytes(record: Any) -> bytes:
 
 
 def digest(record: Any) -> bytes:
-    """Return 32 bytes that look random and are equal for equal records only.
+    """Return 32 bytes that look random and are equal for equal record keys only.
 
     >>> digest((-1, "a")) == digest((-2, "a")), hash((-1, "a")) == hash((-2, "a"))
     (False, True)
@@ -169,7 +169,7 @@ def _ordered_int(number: int) -> bytes:
 
 
 def _part(entry: bytes) -> bytes:
-    """End an entry so that no entry begins another, and entries side by side sort one after the other."""
+    """End an entry of a record key, so that no entry begins another and entries sort one after the other."""
     return entry.replace(b"\0", b"\0\xff") + b"\0\0"
 
 

@@ -1,4 +1,4 @@
-"""Choices among candidates, drawn exactly: the best of a few, or the best of many, one after another.
+"""Private selection among candidates: permute-and-flip, exponential mechanism and top k, drawn exactly.
 
 All is made of coins of probability e^-x, uniform indices and random orders.
 """
@@ -40,7 +40,9 @@ from sfumato.noise.random_words import Enclosures, pick, source_of
 
 
 def exp_minus(x: Fraction) -> Enclosures:
-    """Return enclosures of e^-x, x >= 0, for `bernoulli`: however large x is, nothing underflows.
+    """Return enclosures of e^-x, x >= 0, the chance of a candidate's coin, for `bernoulli`.
+
+    However large x is, nothing underflows.
 
     >>> low, high = exp_minus(Fraction(1))(64)
     >>> low < Fraction("0.36787944117144232159552377016146") < high
@@ -56,7 +58,7 @@ def exp_minus(x: Fraction) -> Enclosures:
 
 
 def uniform_below(bound: int, count: int, words: Words | None = None) -> NDArray[np.intp]:
-    """Draw `count` whole numbers, each from 0 to bound - 1 with exactly equal chances.
+    """Draw `count` candidates uniformly: whole numbers from 0 to bound - 1, with exactly equal chances.
 
     Words at or above the largest multiple of `bound` below 2^64 are drawn again.
     """
@@ -69,7 +71,7 @@ def uniform_below(bound: int, count: int, words: Words | None = None) -> NDArray
 
 
 def random_order(count: int, words: Words | None = None) -> NDArray[np.intp]:
-    """Draw one of all orders of 0 ... count - 1, each with exactly equal chances.
+    """Draw a random order of the candidates 0 ... count - 1, each with exactly equal chances.
 
     Words are sorted; given that no two are equal, no order is likelier than another.
     """
@@ -86,7 +88,7 @@ Draw = Callable[[list[Fraction], Words | None], int]
 
 @helpful
 def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
-    """Pick the index of a high score: go through candidates in random order, take the first heads.
+    """Select a candidate of high score: go through them in random order, take the first heads.
 
     The coin of a candidate comes up heads with probability exactly e^(-(best - score) / (2 scale)).
 
@@ -115,7 +117,7 @@ def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
 
 @helpful
 def exponential_mechanism(scale: Any, domain: Domain) -> Measurement:
-    """Pick an index with probability exactly proportional to e^(score / (2 scale)).
+    """Select a candidate with probability exactly proportional to e^(score / (2 scale)).
 
     By rejection: candidates are proposed uniformly and accepted with probability
     e^(-(best - score) / (2 scale)), which takes at most as many proposals as candidates on average.
@@ -162,7 +164,7 @@ def _noisy_max(name: str, scale: Any, domain: Domain, draw: Draw) -> Measurement
 
 
 def flip_in_order(gaps: list[Fraction], words: Words | None = None) -> int:
-    """Return the first of a random order whose coin, of probability e^-gap, comes up heads.
+    """Return the first candidate of a random order whose coin, of probability e^-gap, comes up heads.
 
     A gap of 0, which the best has, is certain. All coins are tossed, those behind the first heads in vain.
     """
@@ -172,7 +174,7 @@ def flip_in_order(gaps: list[Fraction], words: Words | None = None) -> int:
 
 
 def accept_or_reject(gaps: list[Fraction], words: Words | None = None) -> int:
-    """Return the first of uniformly drawn indices whose coin, of probability e^-gap, comes up heads."""
+    """Return the first uniformly proposed candidate whose coin, of probability e^-gap, comes up heads."""
     coins = [exp_minus(gap) for gap in gaps]
     while True:
         proposed = uniform_below(len(gaps), len(gaps), words)
@@ -192,7 +194,7 @@ _WEIGHT_ERROR = 2.0**-43
 def top_k(
     rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
 ) -> Measurement:
-    """Pick the indices of k high scores, in order: each in exact proportion to e^(rate * score) of the rest.
+    """Select the k top candidates in order: each in exact proportion to e^(rate * score) of the rest.
 
     That is the order of the k largest of scores with Gumbel noise of scale 1 / rate.
 
@@ -236,7 +238,7 @@ def top_k(
 
 @helpful
 def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: str) -> Measurement:
-    """Pick the keys of up to k large groups, where the keys are no public knowledge.
+    """Select the keys of up to k large groups, the candidates, where the keys are no public knowledge.
 
     Candidates are the largest groups, at most so many. With them competes an end, whose count is `margin`
     above 1 and the count of the largest group that is no candidate; where it is picked, no more keys are.
@@ -290,7 +292,7 @@ def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: s
 
 
 def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1) -> int:
-    """Return the least margin with which no group shows that should not, but with a chance of `miss`.
+    """Return the least margin of `limited_top_k` that shows a group wrongly with chance `miss` at most.
 
     Args:
         rate: of the peels, per step of a score.
@@ -307,7 +309,7 @@ def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1
 
 
 def checked_k(k: object, most: int) -> int:
-    """Return k if it is from 1 to `most`, and to 100,000."""
+    """Take the number k of candidates to select, from 1 to `most`, and to 100,000."""
     number = positive_int(k, "k")
     if number > min(most, MOST_PEELS):
         raise ParameterError("k", k, f"from 1 to {min(most, MOST_PEELS):,}")
@@ -322,7 +324,7 @@ def peel_limited(
     margin: int,
     words: Words | None = None,
 ) -> list[int]:
-    """Draw up to k indices of positive scores among the largest, until the end is drawn.
+    """Select up to k of the largest candidates with positive scores, until the end is drawn.
 
     Args:
         scores, rate, k, words: as of `peel`.
@@ -341,7 +343,7 @@ def peel_limited(
 def peel(
     scores: NDArray[Any], rate: Fraction, k: int, words: Words | None = None, until: int | None = None
 ) -> list[int]:
-    """Draw k indices, one after another, each in exact proportion to e^(rate * score) of those that are left.
+    """Select k candidates, one after another, each in exact proportion to e^(rate * score) of the rest.
 
     Args:
         scores: whole numbers: int64, or Python's.
@@ -375,7 +377,7 @@ def peel(
 
 
 def _cumulative(gaps: NDArray[Any], sizes: NDArray[np.int64], rate: Fraction, near: int) -> Any:
-    """Return what `pick` takes: bounds of the chances that a level up to each is drawn."""
+    """Return bounds, for `pick`, of the chances that a level of candidates' scores up to each is drawn."""
 
     def bounds(bits: int) -> tuple[Any, Any]:
         if bits == 64:

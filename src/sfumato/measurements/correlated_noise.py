@@ -1,4 +1,4 @@
-"""Noise that is drawn for all numbers of all groups together, in the shape of what one privacy unit can add.
+"""Correlated noise, drawn for all groups together: K-norm, centred, level, series and tree noise.
 
 K-norm noise has that shape as a whole; Gaussian noise may have a part in common in all groups; and noise of
 time steps, or of groups with their totals, is such that sums have little.
@@ -48,7 +48,7 @@ Groups = Mapping[Any, Mapping[Any, int]]
 def _adder(
     names: Sequence[str], keys: Sequence[Hashable], draw: Callable[[], NDArray[np.int64]]
 ) -> Callable[[Groups], dict[Any, dict[str, int]]]:
-    """Return what adds a draw, of shape (coordinates, groups), to the groups that are shown, empty or not."""
+    """Return a function that adds a correlated draw (coordinates, groups) to groups, empty or not."""
 
     def function(groups: Groups) -> dict[Any, dict[str, int]]:
         drawn, empty = draw().T.tolist(), dict[str, int]()
@@ -71,7 +71,7 @@ def k_norm(
     *,
     groups: int | None = None,
 ) -> Measurement:
-    """Add exactly rounded K-norm noise: one unit's contribution, as a whole, is hidden by epsilon.
+    """Add exactly rounded K-norm noise, in the shape of all that one unit adds: hidden by epsilon as a whole.
 
     Args:
         epsilon: greater than 0, taken exactly.
@@ -119,7 +119,7 @@ def k_norm(
 
 
 def k_norm_loss(noise: KNormNoise, body: ConeBody, groups: int) -> Fraction:
-    """Return the pure epsilon of noise, for what one unit may add.
+    """Return the pure epsilon of K-norm noise, for what one unit may add.
 
     Args:
         noise: that is drawn.
@@ -140,7 +140,7 @@ def k_norm_loss(noise: KNormNoise, body: ConeBody, groups: int) -> Fraction:
 
 @dataclass(frozen=True)
 class KNormKind:
-    """K-norm noise as a kind beside those of `measurements.independent_noise`: what names it in plans."""
+    """The kind "k_norm" of correlated noise, beside the kinds of `independent_noise`: what plans call it."""
 
     name: str = "k_norm"
     norm: Norm = Norm.L1
@@ -155,7 +155,7 @@ def k_norm_noise(
     count: int,
     groups: int | None = None,
 ) -> KNormNoise:
-    """Return the noise that hides one unit by epsilon.
+    """Return the K-norm noise that hides one unit by epsilon.
 
     Args:
         body: what one unit may add to one group.
@@ -172,7 +172,7 @@ def k_norm_noise(
 
 @helpful
 def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement:
-    """Add Gaussian noise that has a part in common in all groups.
+    """Add centred Gaussian noise, which has a part in common in all groups.
 
     Args:
         multiplier: how many times the scales of the metric the noise has; greater than 0.
@@ -204,7 +204,7 @@ def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement
 
 
 def centred_noise(metric: CentredDistance, multiplier: Fraction) -> CentredGaussian:
-    """Return the noise of a metric's scales, so many times as large.
+    """Return the centred noise of a metric's scales, multiplied.
 
     Raises:
         ParameterError: a part of all units is not on the fine grid, or the noise could leave 64-bit integers.
@@ -227,7 +227,7 @@ def centred_noise(metric: CentredDistance, multiplier: Fraction) -> CentredGauss
 
 
 def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: int) -> Fraction:
-    """Return at most the square of how far one unit moves, in deviations of the noise that is drawn.
+    """Return a bound of the squared distance by which one unit moves, in deviations of centred noise.
 
     Args:
         noise: that is drawn.
@@ -246,7 +246,7 @@ def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: in
 
 @helpful
 def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
-    """Add Gaussian noise to the numbers of groups, of which their totals have little.
+    """Add level noise: Gaussian noise on groups, of which their totals have little.
 
     Args:
         multiplier: how many times the scales of the metric the noise has; greater than 0.
@@ -286,7 +286,7 @@ def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
 
 
 def levels_noise(metric: LevelsDistance, multiplier: Fraction) -> LevelsGaussian:
-    """Return the noise of a metric's scales, so many times as large.
+    """Return the level noise of a metric's scales, multiplied.
 
     Raises:
         ParameterError: the noise could leave 64-bit integers.
@@ -297,7 +297,7 @@ def levels_noise(metric: LevelsDistance, multiplier: Fraction) -> LevelsGaussian
 def on_time_steps(
     name: str, metric: TimeStepsDistance, noise: TimeStepsNoise, measure: Measure, multiplier: Fraction
 ) -> Measurement:
-    """Return the measurement that adds noise to the groups of each series, empty or not.
+    """Return the measurement that adds correlated noise to the time steps of each series, empty or not.
 
     Args:
         name: its name.
@@ -323,7 +323,7 @@ def on_time_steps(
 
 @helpful
 def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
-    """Add Gaussian noise to the numbers of time steps, of which cumulative totals have little.
+    """Add Gaussian series noise to time steps, of which cumulative totals have little.
 
     Args:
         multiplier: how many times the scales of the metric the noise has; greater than 0.
@@ -349,7 +349,7 @@ def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
 
 
 def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian:
-    """Return the noise of a metric's scales, so many times as large.
+    """Return the Gaussian series noise of a metric's scales, multiplied.
 
     Raises:
         ParameterError: the noise could leave 64-bit integers.
@@ -360,7 +360,7 @@ def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian
 
 @helpful
 def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
-    """Add Laplace noise to sums of blocks of time steps, and make steps of them by least squares.
+    """Add Laplace noise to sums of blocks of time steps, a tree, joined by least squares.
 
     Args:
         multiplier: how many times the scales of the metric the noise has; greater than 0.
@@ -386,7 +386,7 @@ def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
 
 
 def tree_noise(metric: TreeDistance, multiplier: Fraction) -> TreeLaplace:
-    """Return the noise of a metric's scales, so many times as large.
+    """Return the Laplace tree noise of a metric's scales, multiplied.
 
     Raises:
         ParameterError: the noise could leave 64-bit integers.

@@ -1,4 +1,4 @@
-"""Private selection of groups: which groups may be shown, by the number of units in each.
+"""Private group (partition) selection: which groups may be shown, by the number of units in each.
 
 A group's key is private when it exists only because of some unit's rows. Three rules decide, each from
 the number of units in the group alone; what they do is exact, in integers. With a pre-threshold T, a group of
@@ -45,7 +45,7 @@ NEVER = np.iinfo(np.int64).min  # the noisy count of a group below the pre-thres
 
 
 class Selected(NamedTuple):
-    """Which groups may be shown, and the noisy numbers of units where the rule made them.
+    """The selected groups, and the noisy numbers of units where the selection rule made them.
 
     Args:
         keep: for each group whether it may be.
@@ -63,22 +63,22 @@ class Selected(NamedTuple):
 
 
 class GroupSelection(Isolated, ABC):
-    """A rule that selects groups privately by their numbers of units."""
+    """A rule of group selection, which sees the numbers of units in groups."""
 
     pre_threshold: int
 
     @property
     @abstractmethod
     def expected_threshold(self) -> int:
-        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+        """The smallest number of units with an even chance, at least, of the group's selection."""
 
     @abstractmethod
     def chance(self, units: int) -> float:
-        """Return about how probable it is that a group of so many units is kept."""
+        """Return about how probable the selection of a group of so many units is."""
 
     @abstractmethod
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Decide for each group whether it may be shown.
+        """Select groups: decide for each whether it may be shown.
 
         Args:
             units: whole numbers of shape (groups,): distinct units in each group.
@@ -93,11 +93,11 @@ class GroupSelection(Isolated, ABC):
     @property
     @abstractmethod
     def description(self) -> dict[str, Any]:
-        """The rule, as the certificate reads it."""
+        """The description of the selection rule for the certificate."""
 
     @abstractmethod
     def loss(self, groups: int) -> Loss:
-        """Return the loss of one unit that is in at most `groups` groups.
+        """Return the loss of selection for one unit that is in at most `groups` groups.
 
         Args:
             groups: the most groups that a unit is in, at least 1.
@@ -108,7 +108,7 @@ class GroupSelection(Isolated, ABC):
         """
 
     def loss_beside_noise(self, groups: int) -> Loss:
-        """Return the part of `loss` that is not the loss of noise on numbers that are released anyway.
+        """Return the part of the selection's loss without that of noise on numbers shown anyway.
 
         Args:
             groups: the most groups that a unit is in, at least 1.
@@ -120,7 +120,7 @@ class GroupSelection(Isolated, ABC):
 
 @dataclass(frozen=True, repr=False)
 class TruncatedGeometric(Spelled, GroupSelection):
-    """Keep a group of n units with the largest probability that (epsilon, delta)-DP allows.
+    """Select a group of n units with the largest probability that (epsilon, delta)-DP allows.
 
     Args:
         epsilon: finite number greater than 0, per group.
@@ -177,12 +177,12 @@ class TruncatedGeometric(Spelled, GroupSelection):
 
     @property
     def expected_threshold(self) -> int:
-        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+        """The smallest number of units with an even chance of the group's selection."""
         half = 1 << (self._bits - 1)
         return next(n for n, p in enumerate(self._table) if p >= half) + self.pre_threshold - 1
 
     def probability(self, units: int) -> Fraction:
-        """Return the exact probability with which a group of so many units is kept.
+        """Return the exact probability with which a group of so many units is selected.
 
         Args:
             units: in the group; at least 0.
@@ -191,7 +191,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return Fraction(self._table[seen], 1 << self._bits)
 
     def chance(self, units: int) -> float:
-        """Return `probability`, as a float.
+        """Return the probability with which a group of so many units is selected, as a float.
 
         Args:
             units: in the group; at least 0.
@@ -199,7 +199,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return float(self.probability(units))
 
     def keep(self, units: ArrayLike, words: Words | None = None) -> Flags:
-        """Toss for each group; as `select`, without noisy counts.
+        """Toss for the selection of each group, without noisy counts.
 
         Args:
             units: of each group.
@@ -215,16 +215,16 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return bernoulli_each([Fraction(self._table[n], scale) for n in present.tolist()], index, words)
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Decide for each group whether it may be shown; there are no noisy counts."""
+        """Select groups by tosses; there are no noisy counts."""
         return Selected(self.keep(units, words), None)
 
     def loss(self, groups: int) -> Loss:
-        """Return the loss of `groups` tosses, each (epsilon, delta)-DP."""
+        """Return the loss of the selection of `groups` groups, each toss (epsilon, delta)-DP."""
         return Loss(approximate=((self.epsilon, self.delta, admissible_count(groups, "groups")),))
 
     @property
     def description(self) -> dict[str, Any]:
-        """The rule, as the certificate reads it."""
+        """The description of truncated geometric selection for the certificate."""
         budget = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
         return {"kind": "truncated_geometric", **budget, "pre_threshold": self.pre_threshold}
 
@@ -234,7 +234,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
 
     @cached_property
     def _table(self) -> list[int]:
-        """Numerators of p_0, p_1, ... over 2^bits, up to the first that is 1."""
+        """Numerators of the selection probabilities p_0, p_1, ... over 2^bits, up to the first 1."""
         bits = self._bits
         one = 1 << bits
         ratio = self._ratio()  # of 2^bits too
@@ -251,7 +251,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return table
 
     def _ratio(self) -> int:
-        """A rational r with 1 <= r <= e^epsilon, and at most 2^bits, over 2^bits."""
+        """A rational r at most e^epsilon, the step of selection probabilities, over 2^bits."""
         bits = self._bits
         if self.epsilon > bits:
             return 1 << (2 * bits)
@@ -272,7 +272,7 @@ class TruncatedGeometric(Spelled, GroupSelection):
 
 
 class _Threshold(GroupSelection):
-    """Keep the groups whose noisy number of units reaches a threshold.
+    """Select the groups whose noisy number of units reaches a threshold.
 
     Proof of the loss, for both thresholds. Call *lone* the groups in which the unit is the only one that
     the rule sees (x = 1 with it, never shown without it), and q the chance that any of them is kept. All
@@ -293,7 +293,7 @@ class _Threshold(GroupSelection):
 
     @cached_property
     def tau(self) -> int:
-        """The smallest whole number with P(1 + R >= tau) <= delta_per_group, R the rounded noise.
+        """The selection threshold: the smallest whole tau with P(1 + R >= tau) <= delta_per_group.
 
         R is what is drawn, so R is what is judged: P(R >= tau - 1) = P(Z > tau - 3/2). The real noise
         has P(Z >= tau - 1), which is smaller: by exp(1 / (2 scale)) for Laplace noise.
@@ -306,13 +306,13 @@ class _Threshold(GroupSelection):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The rule, as the certificate reads it."""
+        """The description of the threshold rule for the certificate."""
         known = {"threshold": self.tau, "pre_threshold": self.pre_threshold}
         return {"kind": "threshold", "name": "units", **known}
 
     @property
     def expected_threshold(self) -> int:
-        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+        """The smallest number of units with an even chance, at least, to reach the threshold."""
         return max(self.tau, 1) + self.pre_threshold - 1
 
     def chance(self, units: int) -> float:
@@ -331,7 +331,7 @@ class _Threshold(GroupSelection):
         return log10_outside(self.law, x)
 
     def noisy(self, units: ArrayLike, words: Words | None = None) -> Units:
-        """Return noisy numbers of units: each plus exactly rounded noise.
+        """Return noisy numbers of units for group selection: each plus exactly rounded noise.
 
         A count that is asked for besides is this one, where the group is kept; it is not paid twice.
 
@@ -359,7 +359,7 @@ class _Threshold(GroupSelection):
         return total
 
     def keep(self, noisy: Units) -> Flags:
-        """Return which groups may be shown.
+        """Return which groups reach the threshold of the selection.
 
         Args:
             noisy: what `noisy` returned.
@@ -371,16 +371,16 @@ class _Threshold(GroupSelection):
         return kept
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Decide for each group whether it may be shown, and return the noisy numbers of units."""
+        """Select the groups whose noisy numbers of units, which are returned too, reach the threshold."""
         noisy = self.noisy(units, words)
         return Selected(self.keep(noisy), noisy)
 
     def loss(self, groups: int) -> Loss:
-        """Return the loss of the noisy counts of `groups` groups, and of a lone group's being kept."""
+        """Return the loss of noisy numbers of units in `groups` groups, and of a lone unit's selection."""
         return self._noise_loss(admissible_count(groups, "groups")) + self.loss_beside_noise(groups)
 
     def loss_beside_noise(self, groups: int) -> Loss:
-        """Return the loss of a lone group's being kept, in `groups` groups.
+        """Return the loss of selecting a lone unit's group, in `groups` groups.
 
         Args:
             groups: the most groups that a unit is in, at least 1.
@@ -398,7 +398,7 @@ class _Threshold(GroupSelection):
 
 @dataclass(frozen=True, repr=False)
 class LaplaceThreshold(Spelled, _Threshold):
-    """Keep the groups whose number of units, with Laplace noise, reaches a threshold.
+    """Select the groups whose number of units, with Laplace noise, reaches a threshold.
 
     Args:
         law: Laplace noise, its scale in units; epsilon per group is 1 / scale.
@@ -443,7 +443,7 @@ class LaplaceThreshold(Spelled, _Threshold):
 
 @dataclass(frozen=True, repr=False)
 class GaussianThreshold(Spelled, _Threshold):
-    """Keep the groups whose number of units, with Gaussian noise, reaches a threshold.
+    """Select the groups whose number of units, with Gaussian noise, reaches a threshold.
 
     Args:
         law: Gaussian noise, its sigma in units; mu^2 is groups / sigma^2.
@@ -494,7 +494,7 @@ def _admissible_pre_threshold(value: object) -> int:
 
 
 def _seen(units: ArrayLike, pre_threshold: int) -> Units:
-    """Return what a rule sees of each group: max(0, units - (T - 1)), as a fresh int64 array."""
+    """Return what group selection sees of each group: max(0, units - (T - 1)), as a fresh int64 array."""
     array = np.asarray(units)
     if array.size == 0:
         array = array.astype(np.int64)
@@ -510,7 +510,7 @@ def _seen(units: ArrayLike, pre_threshold: int) -> Units:
 
 @dataclass(frozen=True, repr=False)
 class KNormThreshold(Spelled, _Threshold):
-    """Keep the groups whose number of units, with K-norm noise of each group, reaches a threshold.
+    """Select the groups whose number of units, with each group's K-norm noise, reaches a threshold.
 
     Args:
         law: of the units in a `SeparateNoise`, of which the other numbers of the group are part.
@@ -538,7 +538,7 @@ class KNormThreshold(Spelled, _Threshold):
         return float(self.law.log10_outside(x))
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Refuse: units get no noise by themselves."""
+        """Refuse to select by units alone: they get no noise by themselves."""
         raise QueryError("K-norm noise of units is drawn together with all other numbers of their group")
 
     def _noise_loss(self, groups: int) -> Loss:

@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise on exact numbers: alone, in vectors, and by group."""
+"""Independent noise: Laplace and Gaussian noise on exact numbers: alone, in vectors, and by group."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ INTEGERS = AtomDomain(int)
 
 @dataclass(frozen=True)
 class NoiseKind:
-    """A kind of noise: its law, the norm that its privacy is stated in, and its measurement."""
+    """A kind of independent noise: its law, the norm that its privacy is stated in, its measurement."""
 
     name: str
     norm: Norm
@@ -55,7 +55,10 @@ class NoiseKind:
     measure: Measure
 
     def measurement(self, scale: Any, domain: Domain, keys: Keys = None) -> Measurement:
-        """Return noise of a scale (for integers by group, one for each coordinate, and the keys)."""
+        """Return the measurement that adds independent noise of a scale.
+
+        For integers by group the scale is one for each coordinate, and the groups are `keys`.
+        """
         if isinstance(domain, GroupedIntegers) is (keys is None):
             raise ParameterError(
                 "keys",
@@ -66,7 +69,7 @@ class NoiseKind:
         return Measurement(self.name, domain, metric, self.measure, function, privacy_map)
 
     def by_group(self, scales: Sequence[Fraction], metric: ContributionDistance, keys: Keys) -> Measurement:
-        """Return noise on what privacy units contribute to groups, whose map gives the composed `Loss`.
+        """Return independent noise on units' contributions to groups; its map gives the composed `Loss`.
 
         Args:
             scales: one for each coordinate, in grid steps.
@@ -84,7 +87,7 @@ class NoiseKind:
         )
 
     def loss(self, body: Body, scales: Sequence[Fraction], groups: int, units: int = 1) -> Loss:
-        """Return what noise of these scales loses of units that each add vectors of a body to some groups.
+        """Return the loss of independent noise for units that each add vectors of a body to some groups.
 
         Args:
             body: what one unit may add to a group.
@@ -165,7 +168,7 @@ class NoiseKind:
 
 @dataclass(frozen=True, repr=False)
 class IndependentNoise(Spelled):
-    """Noise of each coordinate of each group by itself.
+    """Independent noise of each coordinate of each group.
 
     Args:
         kind: Laplace or Gaussian.
@@ -177,11 +180,11 @@ class IndependentNoise(Spelled):
 
     @cached_property
     def laws(self) -> tuple[Law, ...]:
-        """The law of each coordinate, in grid steps."""
+        """The law of each coordinate's independent noise, in grid steps."""
         return tuple(map(self.kind.law, self.scales))
 
     def loss(self, body: Body, groups: int, units: int = 1) -> Loss:
-        """Return the privacy loss.
+        """Return the privacy loss of the independent noise.
 
         Args:
             body, groups, units: as of `NoiseKind.loss`.
@@ -189,7 +192,7 @@ class IndependentNoise(Spelled):
         return self.kind.loss(body, self.scales, groups, units)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the independent noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -201,7 +204,7 @@ class IndependentNoise(Spelled):
 
 @helpful
 def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
-    """Add exactly rounded Laplace noise.
+    """Add exactly rounded, independent Laplace noise.
 
     Args:
         scale: number greater than 0, in the unit of the values; for integers by group a sequence with
@@ -231,7 +234,7 @@ def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Meas
 
 @helpful
 def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
-    """Add exactly rounded Gaussian noise.
+    """Add exactly rounded, independent Gaussian noise.
 
     Args:
         scale: the standard deviation, a number greater than 0, in the unit of the values; for integers
@@ -256,7 +259,7 @@ def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Mea
 
 
 def is_exact(element: AtomDomain) -> bool:
-    """Whether all members are finite numbers, with which arithmetic is exact."""
+    """Whether numbers of a domain are finite, so that independent noise is added exactly."""
     return element.is_number and (element.kind is not float or element.is_bounded)
 
 

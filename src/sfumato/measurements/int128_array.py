@@ -1,4 +1,4 @@
-"""Exact 128-bit integers in columns: where noise meets a statistic."""
+"""Int128Array: columns of exact 128-bit integers, in which noise is added to statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 
 
 def int64_values(column: pa.Array) -> NDArray[np.int64]:
-    """Return the values of a column of integers without nulls.
+    """Return the values of an Arrow column of integers without nulls, as an int64 array.
 
     `to_numpy` would do, but imports pandas where it is installed: a third of a second. `cast` of decimals
     loads more of pyarrow; here it only raises, where a number has more than 64 bits.
@@ -31,7 +31,7 @@ def int64_values(column: pa.Array) -> NDArray[np.int64]:
 
 
 def float64_values(column: pa.Array) -> NDArray[np.float64]:
-    """Return the values of a column of float64 without nulls."""
+    """Return the values of an Arrow column of float64 without nulls, as an array."""
     if not len(column):
         return np.zeros(0)
     return np.frombuffer(column.buffers()[1], dtype=np.float64)[column.offset : column.offset + len(column)]
@@ -39,7 +39,7 @@ def float64_values(column: pa.Array) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, repr=False)
 class Int128Array:
-    """A column of two's-complement 128-bit integers, as high and low words.
+    """An array of two's-complement 128-bit integers, as high and low words.
 
     Noise is added here, in integers, before anything is turned into a float: what leaves is a
     function of statistic plus noise and of nothing else.
@@ -65,7 +65,7 @@ class Int128Array:
 
     @classmethod
     def from_arrow(cls, column: pa.Array) -> Int128Array:
-        """Read int64 or decimal128(38, 0) without nulls.
+        """Return the 128-bit array of an Arrow column of int64 or decimal128(38, 0) without nulls.
 
         Args:
             column: an Arrow array of int64 or decimal128(38, 0).
@@ -82,7 +82,7 @@ class Int128Array:
 
     @classmethod
     def from_int64(cls, values: NDArray[np.int64]) -> Int128Array:
-        """Widen 64-bit integers.
+        """Return the 128-bit array of 64-bit integers.
 
         Args:
             values: of int64.
@@ -93,7 +93,7 @@ class Int128Array:
 
     @classmethod
     def from_integers(cls, values: Sequence[int]) -> Int128Array:
-        """Take Python's integers, of at most 128 bits with their signs.
+        """Return the 128-bit array of Python's integers, of at most 128 bits with their signs.
 
         Args:
             values: Python's integers.
@@ -104,7 +104,7 @@ class Int128Array:
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
     def to_arrow(self) -> pa.Array:
-        """Write decimal128(38, 0), which holds what is below 10^38.
+        """Return the 128-bit integers as Arrow decimal128(38, 0), which holds what is below 10^38.
 
         Returns:
             An Arrow array of them.
@@ -122,7 +122,7 @@ class Int128Array:
         return Int128Array(self.high + (noise >> 63) + carry, low)
 
     def cumulated(self, order: NDArray[np.int64]) -> Int128Array:
-        """Return for each number the total of those up to it.
+        """Return for each 128-bit integer the total of those up to it.
 
         Args:
             order: rows of places, each of which is added up by itself; no place twice.
@@ -134,7 +134,7 @@ class Int128Array:
         return self.from_integers(values)
 
     def added_up(self, codes: NDArray[np.int64], count: int) -> Int128Array:
-        """Return so many totals, of which each number is part of the one that its code says.
+        """Return so many totals in 128 bits; the code of each integer says of which it is part.
 
         Args:
             codes: of each number the place of its total, from 0.
@@ -150,7 +150,7 @@ class Int128Array:
         return self.from_integers(found)
 
     def finer(self, bits: int) -> Int128Array:
-        """Return the same numbers in steps of 2^-bits, from 0 to 63.
+        """Return the same 128-bit numbers in steps of 2^-bits, from 0 to 63.
 
         Args:
             bits: from 0 to 63.
@@ -161,7 +161,7 @@ class Int128Array:
         return Int128Array(high, self.low << np.uint64(bits))
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
-        """Return the integers times a power of two, as float64.
+        """Return the 128-bit integers times a power of two, as float64.
 
         Args:
             step: a power of two.

@@ -1,4 +1,4 @@
-"""Conversions: what a loss in one measure is in another, rounded up."""
+"""Loss conversions: a measurement's loss in another privacy measure, rounded up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING = (Fraction(0), Fraction(0))
 
 @helpful
 def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Measurement:
-    """State the loss of a measurement in another measure.
+    """Convert the loss of a measurement to another privacy measure.
 
     From pure DP to all others but Gaussian DP; from Gaussian DP to zCDP, `PrivacyLoss` and approximate DP;
     from approximate DP to `PrivacyLoss`; from zCDP and from `PrivacyLoss` to approximate DP.

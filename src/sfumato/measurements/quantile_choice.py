@@ -1,4 +1,4 @@
-"""Quantiles by the exponential mechanism: several ranks in one choice, drawn exactly.
+"""Quantile choice by the exponential mechanism: places for several ranks in one draw, chosen exactly.
 
 Round numbers weigh more than others before any count is looked at (`BaseMeasure`); `Levels` is the law by
 which places are drawn.
@@ -41,7 +41,7 @@ _LARGEST_POWER = 300
 
 @dataclass(frozen=True)
 class BaseMeasure:
-    """A weight of at least 1 for each place of a lattice: about equal shares for all, and for round numbers.
+    """The base measure of quantile choice: about equal weights for places, more for round numbers.
 
     People's values are often round, and then many have one of them. Places are chosen by weight and by
     distance; were all weights equal, the thousands of places around such a number would outweigh it.
@@ -61,7 +61,7 @@ class BaseMeasure:
 
     @cached_property
     def _round(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The places of round numbers, rising, and what those before each of them weigh more, and all."""
+        """The places of round numbers, rising, and their extra weights in the base measure, cumulated."""
         found = [self._with_digits(digits) for digits in DIGITS]
         count = self.lattice.count
         found = [places for places in found if 0 < len(places) <= min(count // FEW, MOST_ROUND)]
@@ -92,17 +92,17 @@ class BaseMeasure:
 
     @cached_property
     def total(self) -> int:
-        """The weight of all places."""
+        """The base measure of all places."""
         return int(self.between(self.lattice.first, self.lattice.last))
 
     def between(self, low: Any, high: Any) -> Any:
-        """Return the weight of the places from one to another, both included: integers or arrays of such."""
+        """Return the base measure of the places from one to another, both included; arrays too."""
         places, before = self._round
         more = before[np.searchsorted(places, high, "right")] - before[np.searchsorted(places, low)]
         return high - low + 1 + more
 
     def pick(self, low: int, high: int, words: Words | None) -> int:
-        """Draw a place from one to another, both included, with a probability proportional to its weight."""
+        """Draw a place from one to another, both included, in proportion to the base measure."""
         places, before = self._round
         first, end = np.searchsorted(places, low), np.searchsorted(places, high, "right")
         alike = high - low + 1
@@ -113,13 +113,13 @@ class BaseMeasure:
 
 
 def _decade(size: Fraction) -> int:
-    """Return the largest power of ten that is not above a number, as its exponent."""
+    """Return the exponent of the largest power of ten that is not above a number, for round places."""
     found = math.floor(math.log10(size))
     return found - (Fraction(10) ** found > size) + (Fraction(10) ** (found + 1) <= size)
 
 
 def _multiples(lower: float, upper: float, power: int) -> NDArray[np.float64]:
-    """Return the float64 next to the multiples of a power of ten from a bound to another; few of them."""
+    """Return the float64 next to the multiples of a power of ten between bounds, for round places."""
     step = Fraction(10) ** power
     first, last = math.ceil(Fraction(lower) / step), math.floor(Fraction(upper) / step)
     if abs(power) > _LARGEST_POWER or max(-first, last) >= 1 << 53 or last - first > MOST_ROUND:
@@ -137,7 +137,7 @@ Integers = NDArray[Any]  # int64, or Python's integers where these do not suffic
 
 @dataclass(frozen=True)
 class Levels:
-    """The distances that places have, and which places are within each: from one place to another.
+    """The levels of a quantile choice: the distances that places have, and which places are within each.
 
     e^(-d/b) is the integral of e^(-y/b)/b over all y >= d. So y is drawn first, by what the choices within it
     weigh, and then each target's place among those within y, by its weight, independently.
@@ -158,20 +158,20 @@ class Levels:
 
     @property
     def within(self) -> Iterator[NDArray[np.int64]]:
-        """For each target, what its places weigh that are within each distance."""
+        """For each target, the base measure of the places within each level's distance."""
         return (self.base.between(low, high) for low, high in self.ends)
 
     def level(self, index: int) -> list[tuple[int, int]]:
-        """Return for each target the first and the last place within a distance."""
+        """Return for each target the first and the last place within a level's distance."""
         return [(int(low[index]), int(high[index])) for low, high in self.ends]
 
     def pick(self, index: int, words: Words | None) -> tuple[int, ...]:
-        """Draw a place for each target among those within a distance."""
+        """Draw a place for each target among those within a level's distance."""
         return tuple(self.base.pick(low, high, words) for low, high in self.level(index))
 
     @cached_property
     def _weights(self) -> tuple[NDArray[np.float64], float]:
-        """The weight of each distance, the largest of about 1, and the log of what they were divided by.
+        """The weight of each level, the largest of about 1, and the log of the common divisor.
 
         Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b); it is taken as often as
         the choices within the first weigh.
@@ -185,12 +185,12 @@ class Levels:
 
     @property
     def left(self) -> float:
-        """A bound of the part of all weight that is left out."""
+        """A bound of the share of weight that the levels leave out."""
         weights, largest = self._weights
         return min(2 * math.exp(min(self.log_left - largest, 700.0)) / float(weights.sum()), 1.0)
 
     def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return bounds of the probabilities that y is below each distance but the first, and in all."""
+        """Return bounds of the probabilities that the drawn level is below each but the first, and in all."""
         sums = np.cumsum(self._weights[0])
         sums /= sums[-1]
         most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
@@ -200,7 +200,7 @@ class Levels:
         return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
 
     def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
-        """Return the same bounds, about 2^-bits apart; where no place was left out."""
+        """Return closer bounds of the levels' probabilities, about 2^-bits apart, if none is left out."""
         bits += 64
         near = [self.rate * int(d - self.distances[0]) for d in self.distances.tolist()]
         bounds = [exp_bounds(-x, bits) if x <= bits else (Fraction(0), Fraction(1, 1 << bits)) for x in near]
@@ -228,7 +228,7 @@ _WORD = 1 << 60
 
 @dataclass(frozen=True, repr=False)
 class Target(Spelled):
-    """What is looked for: the place where counts reach a share of all, and a fixed number more or less.
+    """A target of quantile choice: the place where counts reach a share of all, plus a fixed number.
 
     Args:
         rank: the share, from 0 to 1, taken exactly.
@@ -261,7 +261,7 @@ class Target(Spelled):
 
     @property
     def moves(self) -> tuple[Fraction, Fraction]:
-        """The most that one count more takes off the distance of a place, and adds to it."""
+        """The most that one more count takes off the distance of a place to the target, and adds to it."""
         most = max(self.rank, 1 - self.rank)
         return most, Fraction(1) if self.within else most
 
@@ -270,7 +270,7 @@ class Target(Spelled):
 def joint_quantiles(
     scale: Number, lattice: Lattice, targets: Sequence[Target], *, name: str, keys: Iterable[Hashable]
 ) -> Measurement:
-    """Choose a place for each target, all with one draw: near where the counts reach it.
+    """Choose quantiles, a place for each target with one draw: near where the counts reach it.
 
     A place is as far from a target as counts are: the target less the count at and before it, or the
     count before it less the target, or 0 between the two, each less the target's spread. Places are chosen
@@ -322,7 +322,7 @@ def joint_quantiles(
 
 @dataclass(frozen=True, repr=False)
 class QuantileChoice(Spelled):
-    """How places are chosen in one group.
+    """How quantiles are chosen in one group: targets, places, and the rate of the exponential mechanism.
 
     Args:
         scale, lattice, targets: as of `joint_quantiles`.
@@ -338,19 +338,19 @@ class QuantileChoice(Spelled):
 
     @property
     def loss(self) -> Fraction:
-        """Epsilon where counts differ by 1 in all."""
+        """The pure epsilon of the quantile choice, where counts differ by 1 in all."""
         moves = [t.moves for t in self.targets]
         return (max(less for less, _ in moves) + max(more for _, more in moves)) / self.scale
 
     @cached_property
     def unit(self) -> int:
-        """The parts of a step in which all distances are whole numbers."""
+        """The unit, in parts of a step, in which all distances of places to targets are whole numbers."""
         return math.lcm(*(x.denominator for t in self.targets for x in (t.rank, t.shift, t.spread)))
 
     def draw(
         self, places: NDArray[np.int64], before: Integers, words: Words | None = None
     ) -> tuple[int, ...]:
-        """Choose a place for each target, in one group.
+        """Choose the quantiles of one group: a place for each target.
 
         Args:
             places: where there are values, rising, within the lattice.
@@ -366,7 +366,7 @@ class QuantileChoice(Spelled):
         offsets: NDArray[np.int64],
         words: Words | None = None,
     ) -> Iterator[tuple[int, ...]]:
-        """Choose a place for each target in each of several groups, one after another.
+        """Choose the quantiles of several groups, one after another: a place for each target.
 
         Args:
             places, words: as of `draw`; the places of all groups, one group after another.
@@ -393,7 +393,7 @@ class QuantileChoice(Spelled):
         return levels.pick(index, words)
 
     def levels(self, places: NDArray[np.int64], before: Integers, far: int | None = None) -> Levels:
-        """Measure the places of a group.
+        """Return the levels of one group: distances of places to targets.
 
         Args:
             places, before: as of `draw`; `before` may begin with any number.
@@ -408,7 +408,7 @@ class QuantileChoice(Spelled):
         offsets: NDArray[np.int64],
         far: int | None = None,
     ) -> list[Levels]:
-        """Measure the places of several groups; args: as of `levels` and of `draws`."""
+        """Return the levels of several groups; args: as of `levels` and of `draws`."""
         groups = len(offsets) - 1
         most = self.unit * (int(before[-1]) - int(before[0])) + self.farthest + 2 * (far or 0)
         if groups > 1 and most >= _WORD:
@@ -425,7 +425,7 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def base(self) -> BaseMeasure:
-        """What places weigh."""
+        """The base measure of the places for the quantile choice."""
         return BaseMeasure(self.lattice)
 
     @cached_property
@@ -435,7 +435,7 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def near(self) -> int:
-        """A distance beyond the nearest, in `unit`s, that is enough where values are spread evenly.
+        """A distance beyond the nearest place, in `unit`s, that is enough for evenly spread values.
 
         The largest of m distances has a Gamma law of shape m then.
         """
@@ -443,13 +443,13 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def far(self) -> int:
-        """A distance beyond the nearest, in `unit`s, that is always enough: less than e^-30 lies behind."""
+        """A distance beyond the nearest place, in `unit`s, with less than e^-30 of the weight behind it."""
         scales = 30 + len(self.targets) * math.log(self.base.total)
         return math.ceil(self.scale * self.unit * math.ceil(scales))
 
 
 class _Counts:
-    """Counts of places in several groups, one after another, and what is looked for in each.
+    """Counts of places in several groups, one after another, and the quantile targets in each.
 
     Args:
         choice: what is looked for.
@@ -473,7 +473,7 @@ class _Counts:
         self.nearest = np.max([np.maximum(np.maximum(-b, a - totals), 0) for a, b in goals], axis=0)
 
     def _goal(self, target: Target, totals: Integers) -> tuple[Integers, Integers]:
-        """Return from which to which count places have the distance 0, in each group."""
+        """Return from which to which count places are at a quantile target, in each group."""
         share = target.rank.numerator * (totals // target.rank.denominator)
         unit = self.choice.unit
         low, high = (share + int((target.shift + end) * unit) for end in (-target.spread, target.spread))
@@ -482,7 +482,7 @@ class _Counts:
         return low, high
 
     def levels(self, far: int | None) -> list[Levels]:
-        """Measure the places; `far` as of `QuantileChoice.levels`."""
+        """Return the levels of quantile choice by these counts; `far` as of `QuantileChoice.levels`."""
         group, distances = self._distances(far)
         ends = [self._ends(aim, group, distances) for aim in self.aims]
         rate = 1 / (self.choice.scale * self.choice.unit)
@@ -499,7 +499,7 @@ class _Counts:
         ]
 
     def _distances(self, far: int | None) -> tuple[NDArray[np.int64], Integers]:
-        """Return the distances that places have in each group, rising, and the group of each."""
+        """Return the distances of places to quantile targets in each group, rising, and their groups."""
         groups = np.arange(len(self.starts))
         owners, found = [groups], [self.nearest]
         for least, most in self.aims:
@@ -526,7 +526,7 @@ class _Counts:
     def _ends(
         self, aim: tuple[Integers, Integers], group: NDArray[np.int64], distances: Integers
     ) -> tuple[NDArray[np.int64], ...]:
-        """Return the first and the last place within each distance of a target."""
+        """Return the first and the last place within each distance of a quantile target."""
         # Places up to which counts are too few, or before which they are too many, are farther.
         low = np.searchsorted(self.before, aim[0][group] - distances)
         high = np.searchsorted(self.before, aim[1][group] + distances, "right") - 1
@@ -539,7 +539,10 @@ class _Counts:
         )
 
     def _log_left(self, far: int | None, rate: Fraction) -> list[float]:
-        """Return the log of a bound of what is left out in each group: see docs/proofs/joint_quantiles.md."""
+        """Return the log of a bound of the weight that levels leave out in each group.
+
+        See docs/proofs/joint_quantiles.md.
+        """
         groups = np.arange(len(self.starts))
         if far is None:
             return [-math.inf] * len(groups)
@@ -553,7 +556,7 @@ class _Counts:
 
 
 def placed(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], Integers]:
-    """Return places that have counts, rising, and the counts before each of them, and of all."""
+    """Return places that have counts, rising, and the counts before each of them and of all."""
     places = sorted(counts)
     before = [0, *accumulate(counts[place] for place in places)]
     return np.array(places, np.int64), np.array(before, np.int64 if before[-1] < 2**62 else object)

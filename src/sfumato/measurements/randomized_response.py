@@ -1,4 +1,4 @@
-"""Randomized response: an answer that may be a lie, and what many of them tell."""
+"""Randomized response: an answer that may be a lie, and estimates from many of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as n
 
 @helpful
 def randomized_response(members: Sequence[Hashable], epsilon: object) -> Measurement:
-    """Tell the true answer with a certain probability, and each other one with the same smaller one.
+    """Report the true answer with a certain probability, and each other one with the same smaller one.
 
     Args:
         members: the k >= 2 possible answers, all different.
@@ -55,7 +55,7 @@ def randomized_response(members: Sequence[Hashable], epsilon: object) -> Measure
 
 
 def respond(answer: Any, domain: CategoryDomain, ratio: Fraction, words: Words | None = None) -> Hashable:
-    """Draw a response: the answer is `ratio` times as likely as each other one."""
+    """Draw a randomized response: the answer is `ratio` times as likely as each other one."""
     if not domain.contains(answer):
         raise ParameterError("answer", "another", f"one of {domain.members}")
     others = [member for member in domain.members if member != answer]
@@ -68,7 +68,7 @@ def respond(answer: Any, domain: CategoryDomain, ratio: Fraction, words: Words |
 def estimate_shares(
     responses: Iterable[Hashable], members: Sequence[Hashable], epsilon: object
 ) -> dict[Hashable, Fraction]:
-    """Estimate, without bias, how large a share of respondents holds each answer.
+    """Estimate from randomized responses, without bias, how large a share of respondents holds each answer.
 
     Args:
         responses: at least one, each drawn by `randomized_response(members, epsilon)`.
@@ -98,5 +98,5 @@ def estimate_shares(
 
 
 def _ratio(epsilon: object) -> Fraction:
-    """Return how much likelier the truth is than each other answer: a rational at or below e^epsilon."""
+    """Return how much likelier the truth is than a lie in randomized response: a rational up to e^epsilon."""
     return 1 + expm1_down(min(admissible_epsilon(epsilon), Fraction(LARGEST)))

@@ -1,4 +1,4 @@
-"""The sparse vector technique: which of many values lie above a threshold, paid by the positive answers."""
+"""The sparse vector technique (above threshold): which values lie above it; only positive answers cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_SCALE = 2**40
 
 
 class AboveThreshold(Isolated, Owned):
-    """Say of one value after another whether it is above a threshold, until `positives` of them were.
+    """Answer whether values are above a threshold, by sparse vector, until `positives` of them were.
 
     All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
     the most that any of the values differs. Which value is asked for next may depend on the answers before.
@@ -61,11 +61,11 @@ class AboveThreshold(Isolated, Owned):
 
     @property
     def left(self) -> int:
-        """How many positive answers may still be given."""
+        """The number of positive answers that the sparse vector technique may still give."""
         return self._left
 
     def ask(self, value: int) -> bool:
-        """Say whether a value with noise reaches the threshold with noise.
+        """Return whether a value with noise reaches the threshold with noise.
 
         Args:
             value: whole number.
@@ -92,7 +92,7 @@ class AboveThreshold(Isolated, Owned):
 
 @helpful
 def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measurement:
-    """Say which values of a vector are above a threshold, as far as the `positives`-th that is.
+    """Report which values of a vector are above a threshold, up to the `positives`-th that is.
 
     Args:
         scale: number greater than 0, in the unit of the values; epsilon = distance / scale.
@@ -135,7 +135,7 @@ def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measureme
 
 
 def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
-    """Return the scales of the threshold's and of each value's noise.
+    """Return the scales of the threshold's and of each value's noise in the sparse vector technique.
 
     Privacy asks for 1/first + 2 positives/second = 1/scale. The difference of the two noises, which
     decides, varies least where the parts of epsilon are as 1 to (2 positives)^(2/3).

@@ -1,4 +1,4 @@
-"""Private proportions of stratified samples: noisy counts, their estimate and interval, and all in one call.
+"""Stratified surveys: private proportions, their estimates and intervals from noisy counts of strata.
 
 With T = sum(c_i S_i / n_i), S_i a stratum's noisy count, a proportion P is too large to be believed when a T
 this small is improbable under *every* population of proportion P. For each l > 0 and v > 0
@@ -44,7 +44,7 @@ from sfumato.transformations.stratified_design import StratifiedDesign, stratum_
 
 
 def noisy_stratum_sums(sample_sizes: Sequence[int], noise: NoiseKind, scale: Any) -> Measurement:
-    """Count the yes-answers of each stratum and add exactly rounded noise of one scale to each count.
+    """Count the yes-answers of each stratum of a survey and add noise of one scale to each count.
 
     >>> from sfumato.measurements import NOISES
     >>> noisy_stratum_sums([10, 20], NOISES["laplace"], 2).map(1)
@@ -58,7 +58,7 @@ def noisy_stratum_sums(sample_sizes: Sequence[int], noise: NoiseKind, scale: Any
 def stratified_estimate(
     sums: Sequence[Any], sample_sizes: Sequence[int], strat_sizes: Sequence[int], noise_variance: Any
 ) -> tuple[Fraction, Fraction]:
-    """Turn noisy yes-counts of strata into a mean and its variance, the noise's own included.
+    """Estimate a survey's mean and its variance, the noise's own included, from noisy yes-counts of strata.
 
     The mean is sum(c_i S_i / n_i) and has no bias. Its variance has two parts:
 
@@ -128,7 +128,7 @@ class ProportionLimits:
     noise: RoundedNoise
 
     def limits(self, estimates: ArrayLike, confidence: Number) -> tuple[Floats, Floats]:
-        """Return lower and upper limits.
+        """Return lower and upper confidence limits of the survey's proportion.
 
         A limit is missed with probability (1 - confidence) / 2 on each side. Two bounds hold the
         probability of T <= t: exp(-G(t)), with G the exponent above at its best, which is proved; and
@@ -166,13 +166,13 @@ class ProportionLimits:
 
     @cached_property
     def _step(self) -> float:
-        """The largest step that T takes when one answer changes, over strata whose count can vary."""
+        """The largest step of the estimate T when one answer changes, over strata that can vary."""
         random = zip(self.design.steps, self.design.sample_sizes, self.design.strat_sizes, strict=True)
         return float(max((a for a, n, size in random if n < size or self.noise.law), default=Fraction(0)))
 
     @cached_property
     def _grid(self) -> tuple[Floats, Floats, Floats]:
-        """Return l / v, v and F(l, v), flat, where F is finite."""
+        """Return l / v, v and F(l, v) of the survey's confidence limits, flat, where F is finite."""
         design = self.design
         steps = np.array([float(a) for a in design.steps])
         sizes = np.array(design.sample_sizes, float)
@@ -197,7 +197,7 @@ class ProportionLimits:
 
 
 def sampling_exponent(s: Floats, price: Floats, n: int, size: int) -> Floats:
-    """Return a number not below max over p of (log E e^(-s X) + price * p).
+    """Return a bound of max over p of (log E e^(-s X) + price * p), X a stratum's sample count.
 
     X is the yes-count of a sample of n, without replacement, from `size` of whom a share p says yes. The
     least of three bounds is taken: of sampling with replacement, of the same for those that
@@ -239,7 +239,7 @@ def _unreadable(error: Exception) -> EngineError:
 
 @in_own_words(_unreadable, Exception)
 def read_answers(table: Any, stratum: str, answer: str, yes: Any) -> dict[Hashable, list[bool | None]]:
-    """Return, for each stratum of the table, who said yes: True, False, or None where there is no answer.
+    """Return, for each stratum of the survey's table, its answers: True, False, or None where missing.
 
     Raises:
         ColumnError: a column is unknown, or of a declared type that holds no answers.
@@ -293,7 +293,7 @@ def _column(table: Any, name: str) -> Any:
 
 
 def _declared_type(column: Any) -> Any:
-    """Return the Arrow type that a column declares; None where it depends on the values."""
+    """Return the Arrow type that a column of the survey declares; None where values decide it."""
     import pyarrow as pa
 
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
@@ -318,7 +318,7 @@ def _same(said: Any, yes: Any) -> bool:
 
 
 def _yes(answer: str, given: Any, yes: Any) -> Any:
-    """Return what counts as yes: judged from the declared type alone, never from answers."""
+    """Return the survey's value for yes, from the column's declared type alone, never from answers."""
     import pyarrow as pa
 
     types = pa.types
@@ -354,7 +354,7 @@ _MOST = 20  # strata that are shown
 
 @dataclass(frozen=True, repr=False)
 class StratifiedProportion(Isolated, Displayed):
-    """A private proportion of a stratified population; everything here is safe to publish.
+    """A private proportion of a stratified population, by a survey; all of it is safe to publish.
 
     Made by `stratified_proportion`.
 
@@ -395,16 +395,16 @@ class StratifiedProportion(Isolated, Displayed):
 
     @property
     def proportion(self) -> float:
-        """The estimated share of yes in the population, in [0, 1]."""
+        """The survey's estimated share of yes in the population, in [0, 1]."""
         return float(min(1.0, max(0.0, self._mean)))
 
     @property
     def standard_error(self) -> float:
-        """The root of the estimated variance: of the sample and of the noise."""
+        """The standard error of the proportion: of the sample and of the noise."""
         return math.sqrt(self._estimate[1])
 
     def interval(self, confidence: Number = 0.95) -> tuple[float, float]:
-        """Return an interval that holds the population's share of yes with this confidence.
+        """Return a confidence interval of the population's share of yes.
 
         Args:
             confidence: between 0 and 1.
@@ -417,7 +417,7 @@ class StratifiedProportion(Isolated, Displayed):
         return float(low), float(high)
 
     def to_arrow(self, confidence: Number = 0.95) -> Any:
-        """Return an Arrow table with a row for each stratum.
+        """Return an Arrow table of the survey with a row for each stratum.
 
         Its columns: stratum, population, asked, yes (noisy), proportion, low, high. Each stratum's
         interval has the confidence on its own, not together with the others.
@@ -452,7 +452,7 @@ class StratifiedProportion(Isolated, Displayed):
         return self.to_arrow(confidence).to_pandas()
 
     def explain(self) -> str:
-        """Say what was done, what is protected and what is taken as public.
+        """Explain the survey: what was done, what is protected and what is taken as public.
 
         Returns:
             Text of several lines.
@@ -525,7 +525,7 @@ def stratified_proportion(
     noise: str = "laplace",
     yes: Any = None,
 ) -> StratifiedProportion:
-    """Estimate the share of yes in a population from a stratified sample, privately.
+    """Estimate the share of yes in a population from a stratified survey, privately.
 
     Protected is each respondent's answer: neighbours are samples of the same respondents in which one
     answer differs. Who was asked, in which stratum, and the populations are taken as public.
@@ -590,7 +590,7 @@ def stratified_proportion(
 
 
 def _described(strata: int, epsilon: Fraction, delta: Fraction, law: Law) -> dict[str, Any]:
-    """Return what is drawn, as the certificate reads it."""
+    """Return the description of a survey's noise for the certificate."""
     claim = {"epsilon": str(epsilon), "delta": str(delta)}
     noise = {"law": type(law).__name__.lower(), "scale": str(law.unit)}
     part = {"kind": "survey", **claim, "one": "1", "strata": strata, **noise}

@@ -1,4 +1,4 @@
-"""Gaussian noise on public groups with a part in common, for counts from a part of all units."""
+"""Centred Gaussian noise: each group's own noise, and a part that all groups have in common."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_WEIGHT = 2**10  # or could be so many times a fine step that it is no longe
 
 @dataclass(frozen=True, repr=False)
 class CentredGaussian(Spelled):
-    """Gaussian noise of each number, and one number more that is added to the counts of all groups.
+    """Centred Gaussian noise: noise of each number, and one draw more that all groups' counts share.
 
     Args:
         scales: for each coordinate the deviation of its own noise, in grid steps.
@@ -60,7 +60,7 @@ class CentredGaussian(Spelled):
             raise ParameterError("scales", self.scales, f"at most {MOST} grid steps, of counts")
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw once: each number's noises, on the fine grid, added up and rounded to the nearest integers.
+        """Draw centred noise once: own and common parts on the fine grid, added up, then rounded.
 
         Args:
             words: source of random words; None for this thread's secure words.
@@ -79,7 +79,7 @@ class CentredGaussian(Spelled):
         return np.array(rows, np.int64)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the centred noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -90,7 +90,7 @@ class CentredGaussian(Spelled):
 
     @property
     def laws(self) -> tuple[Gaussian, ...]:
-        """For each coordinate a law whose rounded tails are no smaller than those of its noise.
+        """For each coordinate a law whose rounded tails are no smaller than those of its centred noise.
 
         The noises are within (weight + 1) / 2 fine steps of real numbers; by twice as much of a step is the
         law wider, so that at a half step, and from there on, it is no less far out.

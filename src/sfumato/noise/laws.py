@@ -1,4 +1,4 @@
-"""Laws of real noise, Laplace and Gaussian, and of the same noise rounded to integers."""
+"""Laws of real noise, Laplace and Gaussian: densities' tails, quantiles, tolerances, and the rounded laws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Wholes = NDArray[Any] | Sequence[int]
 
 
 class OfEach(Protocol):
-    """A function of one number, or of an array of them, element by element."""
+    """The type of a function of a law that takes one number, or an array of them element by element."""
 
     @overload
     def __call__(self, x: Scalar, /) -> float: ...
@@ -40,7 +40,7 @@ class OfEach(Protocol):
 
 
 class MethodOfEach(Protocol):
-    """A method that is an `OfEach`."""
+    """The type of a method of a law that is an `OfEach`."""
 
     @overload
     def __get__(self, law: None, owner: type, /) -> Callable[..., Any]: ...
@@ -57,27 +57,27 @@ least_tail: Fraction = Fraction(1, 2**floor_bits)
 
 
 def times_root(factor: Fraction, square: int) -> float:
-    """Return factor * sqrt(square), correctly rounded."""
+    """Return factor * sqrt(square) as a float, correctly rounded: the deviation of a law."""
     context = nearest(working_bits)
     return to_float(context.mul(context.sqrt(square), context.div(factor.numerator, factor.denominator)))
 
 
 def power_of_ten(k: Fraction) -> tuple[Any, Any]:
-    """Return 10^-k and 1 - 10^-k, both to nearly the working precision."""
+    """Return 10^-k and 1 - 10^-k, the probabilities of a tolerance, to nearly the working precision."""
     context = nearest(working_bits + int(k).bit_length())
     power = context.minus(context.div(k.numerator, k.denominator))
     return context.exp10(power), context.minus(context.expm1(context.mul(power, context.log(10))))
 
 
 def small_fraction(t: Any) -> Fraction:
-    """Take an end of an enclosure as a Fraction; one that is too small to write down as 0."""
+    """Return an end of a tail probability's enclosure as a Fraction; 0 if it is too small to write down."""
     if t == 0 or exponent(t) < -2 * floor_bits:
         return Fraction(0)
     return exactly(t)
 
 
 def floats(values: object, name: str) -> Floats:
-    """Take numbers as an array of floats.
+    """Take the argument of a law as an array of floats.
 
     Raises:
         ParameterError: they are none; NumPy's own error would quote one, and it may be a row's.
@@ -88,7 +88,7 @@ def floats(values: object, name: str) -> Floats:
 
 
 def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats:
-    """Apply to one number as it is, or to each element of an array of floats."""
+    """Apply a function of a law to one number, or to each element of an array of floats."""
     if isinstance(x, (int, float, Fraction)):
         return function(x)
     values = floats(x, "an argument of the law")
@@ -97,7 +97,7 @@ def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats
 
 
 def each_whole(function: Callable[[int], float], m: Wholes | int) -> float | Floats:
-    """Apply to one whole number, or to each element of an array of them."""
+    """Apply a function of a law to one whole number, or to each element of an array of them."""
     if isinstance(m, bool):
         raise ParameterError("m", m, "a whole number")
     if isinstance(m, int):
@@ -110,7 +110,7 @@ def each_whole(function: Callable[[int], float], m: Wholes | int) -> float | Flo
 
 
 def _elementwise(apply: Callable[..., float | Floats]) -> Callable[[Callable[..., float]], MethodOfEach]:
-    """Return what lets a method of one number take an array of them, too, by `each` or `each_whole`."""
+    """Return a decorator that lets a law's method of one number take arrays, too."""
 
     def of_each(method: Callable[..., float]) -> MethodOfEach:
         @wraps(method)
@@ -151,12 +151,12 @@ class Law(Isolated, ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """The variance, in squared units."""
+        """The variance of the law, in squared units."""
 
     @property
     @abstractmethod
     def standard_deviation(self) -> float:
-        """The standard deviation, in units."""
+        """The standard deviation of the law, in units."""
 
     # Values of the real law.
 
@@ -442,17 +442,17 @@ class Law(Isolated, ABC):
     # How it is done.
 
     def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
-        """Enclose P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
+        """Enclose the law's two-sided tail P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
         return self.standard.tail(rational(x / self.unit), bits)
 
     def _magnitude(self, outside: Any, inside: Any) -> Any:
-        """Return t with P(|Z| > t) = outside, where inside = 1 - outside."""
+        """Return the t of the law with P(|Z| > t) = outside, where inside = 1 - outside."""
         context = nearest(working_bits)
         z = self.standard.quantile(outside, inside, working_bits)
         return context.mul(z, context.div(self.unit.numerator, self.unit.denominator))
 
     def _smallest(self, start: Any, bound: Callable[[int], tuple[Any, Any]]) -> int:
-        """Return the smallest whole t >= 0 with P(|Z| > t + 1/2) <= bound, near to start - 1/2.
+        """Return the law's smallest whole t >= 0 with P(|Z| > t + 1/2) <= bound, near to start - 1/2.
 
         The bound is algebraic and the tail is not, so that some precision tells them apart.
         """
@@ -497,17 +497,17 @@ class Laplace(Law):
 
     @property
     def unit(self) -> Fraction:
-        """The scale."""
+        """The scale of the Laplace law."""
         return self.scale
 
     @property
     def variance(self) -> float:
-        """2 scale^2."""
+        """The variance of the Laplace law, 2 scale^2."""
         return float(2 * self.scale**2)
 
     @property
     def standard_deviation(self) -> float:
-        """The square root of 2, times the scale."""
+        """The standard deviation of the Laplace law, the square root of 2, times the scale."""
         return times_root(self.scale, 2)
 
 
@@ -537,17 +537,17 @@ class Gaussian(Law):
 
     @property
     def unit(self) -> Fraction:
-        """The standard deviation."""
+        """The standard deviation of the Gaussian law."""
         return self.sigma
 
     @property
     def variance(self) -> float:
-        """Sigma^2."""
+        """The variance of the Gaussian law, sigma^2."""
         return float(self.sigma**2)
 
     @property
     def standard_deviation(self) -> float:
-        """Sigma."""
+        """The standard deviation of the Gaussian law, sigma."""
         return float(self.sigma)
 
 
@@ -557,7 +557,9 @@ NEAR = 10  # steps that hold a Gaussian below FINE, tilted by at most a few unit
 
 @dataclass(frozen=True)
 class RoundedNoise:
-    """Noise R on a count: a law's real number, rounded to a whole one, times a step; None for no noise.
+    """The rounded law of a count's noise: a real draw, rounded to a whole number, times a step.
+
+    Without a law there is no noise.
 
     >>> from sfumato.noise import Laplace
     >>> round(RoundedNoise(Laplace(10)).variance, 3), RoundedNoise(None).variance
@@ -569,7 +571,7 @@ class RoundedNoise:
 
     @cached_property
     def variance(self) -> float:
-        """E R^2: about the law's variance and 1/12, which rounding adds."""
+        """The variance of the rounded law: about that of the real law and 1/12, which rounding adds."""
         if self.law is None:
             return 0.0
         if isinstance(self.law, Laplace):
@@ -585,11 +587,11 @@ class RoundedNoise:
 
     @property
     def reach(self) -> float:
-        """Where `exponent` ends: it is infinite from here on."""
+        """The end of the rounded law's `exponent`, which is infinite from here on."""
         return 1 / (float(self.law.scale) * self.step) if isinstance(self.law, Laplace) else math.inf
 
     def exponent(self, s: Floats) -> Floats:
-        """Return log E e^(s R), or a number above it, for s >= 0 of any shape.
+        """Return log E e^(s R) of the rounded law, or a number above it, for s >= 0 of any shape.
 
         Laplace: the sum of two geometric series. Gaussian with a standard deviation of 2 or more: rounding
         is a factor sinh(s/2) / (s/2), to 1e-33 (Poisson summation). Below that, a sum of point
@@ -630,6 +632,6 @@ def _laplace(b: float, s: Floats) -> Floats:
 
 
 def _log_sinhc(x: Floats) -> Floats:
-    """Return log(sinh(x) / x) for x >= 0."""
+    """Return log(sinh(x) / x) for x >= 0, the part of rounding in a law's exponent."""
     large = np.maximum(x, 1e-3)
     return np.where(x < 1e-3, x * x / 6, large - np.log(2 * large) + np.log1p(-np.exp(-2 * large)))

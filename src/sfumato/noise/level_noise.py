@@ -1,4 +1,4 @@
-"""Gaussian noise on groups and on their totals, all of which are made to agree by least squares."""
+"""Level noise: Gaussian noise on groups and on their totals at several levels, joined by least squares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STEPS = 10_000
 
 @dataclass(frozen=True, repr=False)
 class LevelsGaussian(Spelled):
-    """Noise of each number of each cell, such that totals have little: as if all levels had their own.
+    """Level noise of each number of each cell, with which totals of all levels have little noise.
 
     Args:
         scales: for each coordinate the deviation of noise at a level of size 1, in grid steps.
@@ -66,22 +66,22 @@ class LevelsGaussian(Spelled):
 
     @property
     def groups(self) -> int:
-        """How many cells there are."""
+        """The number of cells that get level noise."""
         return self.rollup.cells
 
     @cached_property
     def fine(self) -> tuple[int, ...]:
-        """For each coordinate b, where its noises are whole numbers of 2^-b grid steps."""
+        """For each coordinate b, where its level noise is a whole number of 2^-b grid steps."""
         largest = (int(scale * max(self.sizes)).bit_length() for scale in self.scales)
         return tuple(min(FINE, max(0, _BITS - bits)) for bits in largest)
 
     @property
     def weights(self) -> list[float]:
-        """For each level one over the square of its size; 0 where it is not measured."""
+        """For each level one over the square of its noise size; 0 where it is not measured."""
         return [float(1 / s**2) if s else 0.0 for s in self.sizes]
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw once: noise of each level, and of cells what least squares make of it.
+        """Draw level noise once: noise of each level, then what least squares make of it for cells.
 
         Args:
             words: source of random words; None for this thread's secure words.
@@ -101,7 +101,7 @@ class LevelsGaussian(Spelled):
         return drawn[0] + np.rint(moved).astype(np.int64)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the level noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -118,14 +118,14 @@ class LevelsGaussian(Spelled):
 
     @cached_property
     def deviations(self) -> tuple[Floats, ...]:
-        """For each level, and each of its totals, a deviation that its noise does not have more of.
+        """For each level, and each of its totals, a bound of the deviation of its noise.
 
         Over the scale of the coordinate: exactly that, where levels are nested, or cells complete.
         """
         return tuple(np.sqrt(v) * _SAFE for v in variances(self.rollup, self.weights))
 
     def off(self, coordinate: int) -> tuple[Floats, ...]:
-        """Return how far totals of each level are off a Gaussian number at most, in grid steps.
+        """Return by level how far noise of totals is from a Gaussian number at most, in grid steps.
 
         Args:
             coordinate: which.
@@ -142,14 +142,14 @@ class LevelsGaussian(Spelled):
 
     @property
     def laws(self) -> tuple[Gaussian, ...]:
-        """For each coordinate a law whose tails are no smaller than those of the noise of any cell."""
+        """For each coordinate a law whose tails are no smaller than those of any cell's level noise."""
         widest = float(self.deviations[0].max()) * _SAFE
         return tuple(Gaussian(scale * Fraction(widest)) for scale in self.scales)
 
 
 @dataclass(frozen=True)
 class LevelNoises(Noises):
-    """The noises of totals of all levels, for intervals.
+    """Level noise of the totals of all levels, for confidence intervals.
 
     Args:
         scales: by coordinate the deviation of noise of size 1, in grid steps.
@@ -162,7 +162,7 @@ class LevelNoises(Noises):
     off: Mapping[str, Floats]
 
     def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
-        """Return t with P(|weighted sum of the noises| > t) <= failure, for each total.
+        """Return t with P(|weighted sum of level noise| > t) <= failure, for each total.
 
         Args:
             weights, failure: as of `Noises`.
@@ -175,7 +175,7 @@ class LevelNoises(Noises):
         return np.asarray(copies * reach * (1 + 2.0**-40))
 
     def of(self, total: int, weights: Mapping[str, float]) -> LevelSum:
-        """Return the law of a sum of the noises of one total.
+        """Return the law of a weighted sum of the level noise of one total.
 
         Args:
             total: which, in order.
@@ -189,27 +189,27 @@ class LevelNoises(Noises):
 
 @dataclass(frozen=True)
 class LevelSum:
-    """A sum of the noises of one total, which is off a sum of Gaussian numbers by so much at most."""
+    """A weighted sum of one total's level noise, within `off` of a sum of Gaussian numbers."""
 
     gaussian: NoiseSum
     off: float
 
     @property
     def terms(self) -> Sequence[tuple[Any, Any]]:
-        """Its noises, in fine steps."""
+        """The level noise in this sum, in fine steps: (weight, law) of each."""
         return self.gaussian.terms
 
     def tolerance(self, k: float) -> float:
-        """Return t with P(|sum| > t) <= 10^-k."""
+        """Return t with P(|sum of level noise| > t) <= 10^-k."""
         return float(self.gaussian.tolerance(k)) + self.off
 
     def log10_tail(self, t: float) -> float:
-        """Return log10 of a bound of P(|sum| >= t)."""
+        """Return log10 of a bound of P(|sum of level noise| >= t)."""
         return self.gaussian.log10_tail(max(0.0, t - self.off))
 
 
 def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
-    """Return what the variances of totals are after least squares, for each level; at most that.
+    """Return by level the variances, or bounds of them, of totals' level noise after least squares.
 
     Args:
         rollup: which totals there are.
@@ -228,7 +228,7 @@ def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
 
 
 def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
-    """Return for each level the variance of a total of cells that are all combinations.
+    """Return by level the variance of a total's noise, where cells are all combinations of keys.
 
     On the space of interactions of a set of keys, what is known is the sum of weight * cells of a total, over
     the levels that have these keys; and a total has its part of each space.
@@ -243,7 +243,7 @@ def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
 
 
 def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:
-    """Return the variances of totals of nested levels, from the cells up: up the tree, and down again.
+    """Return the variances of noise of nested levels' totals, from the cells up: up the tree, then down.
 
     Up, a total is known from what its parts add up to, and from its own noise; down, its parts learn what
     else is known of it.
@@ -269,7 +269,7 @@ def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) ->
 def least_squares(
     rollup: Rollup, weights: Sequence[float], apart: Mapping[int, NDArray[np.int64]], coordinates: int
 ) -> Floats:
-    """Return what cells are moved by, so that levels are nearest to what was measured: conjugate gradients.
+    """Return the cells' moves by which noisy levels agree best: least squares by conjugate gradients.
 
     Args:
         rollup, weights: as of `variances`.

@@ -1,4 +1,4 @@
-"""Weighted sums of independent rounded noises: how far they go, how improbably, and confidence intervals."""
+"""Sums of noise: tails, tolerances and confidence intervals of weighted sums of independent noises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LN10 = math.log(10)
 
 
 def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Floats:
-    """Return t with P(|S| > t) <= 10^-k for sums of independent Laplace noises.
+    """Return t with P(|S| > t) <= 10^-k for sums S of independent Laplace noises.
 
     Args:
         k: greater than 0.
@@ -48,7 +48,7 @@ def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Fl
 
 
 def laplaces_log10_tail(t: float, deviation: float, largest: float) -> float:
-    """Return log10 of a bound of P(|S| > t), that by which `laplaces_tolerance` is found.
+    """Return log10 of a bound of P(|S| > t) for a sum S of Laplace noises, as in `laplaces_tolerance`.
 
     Args:
         t: greater than 0.
@@ -66,13 +66,13 @@ def laplaces_log10_tail(t: float, deviation: float, largest: float) -> float:
 
 
 def _reached(k: float, spread: Floats, largest: Floats, tilts: Floats) -> Floats:
-    """Return a t with P(|S| > t) <= 10^-k by each tilt, along a first axis."""
+    """Return, for each tilt along a first axis, a t with P(|sum of noises| > t) <= 10^-k."""
     most, part, exponent = _tilted(spread, largest, tilts)
     return np.asarray(_reach(k * _LN10 + exponent) * most / part)
 
 
 def _tilted(deviation: ArrayLike, largest: ArrayLike, tilts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the largest scale, l times it for l a tilt over the deviation, and log E exp(l^2 Q / 2)."""
+    """Return the largest scale in a noise sum, l times it for l a tilt, and log E exp(l^2 Q / 2)."""
     spread, most = np.asarray(deviation, np.float64), np.asarray(largest, np.float64)
     # One noise has the variance 2 b^2, and no largest scale is beyond that of one noise.
     most = np.minimum(np.maximum(most, spread * 1e-9), spread / math.sqrt(2))
@@ -81,7 +81,7 @@ def _tilted(deviation: ArrayLike, largest: ArrayLike, tilts: Floats) -> tuple[Fl
 
 
 def _reach(nats: Floats) -> Floats:
-    """Return a u with B(u) of at least so many nats."""
+    """Return a u whose Chernoff exponent B(u) of a noise sum is at least so many nats."""
     tilts, exponents = _exponents()
     place = np.searchsorted(exponents, nats)
     # B(u) >= u, for what is beyond the table.
@@ -90,7 +90,7 @@ def _reach(nats: Floats) -> Floats:
 
 @cache
 def _exponents() -> tuple[Floats, Floats]:
-    """Return rising u, and B(u): the least x is where u^2 = x^3 h(x), h the density over the tail."""
+    """Return rising u and the Chernoff exponents B(u) of noise sums, by the hazard of the Gaussian tail."""
     x = np.geomspace(1e-4, 60, 1 << 15)
     tail = log_tail(x)
     hazard = np.exp(-(x**2) / 2 - math.log(2 * math.pi) / 2 - tail)
@@ -127,11 +127,11 @@ class NoiseSum:
 
     @cached_property
     def rounding(self) -> Any:
-        """The largest distance that rounding moves the sum."""
+        """The largest distance by which rounding moves the noise sum."""
         return sum(abs(w) for w, _ in self.terms) / 2
 
     def tolerance(self, k: float) -> Any:
-        """Return t with P(|sum| > t) <= 10^-k.
+        """Return t with P(|noise sum| > t) <= 10^-k.
 
         Args:
             k: greater than 0.
@@ -148,7 +148,7 @@ class NoiseSum:
         return apart if np.ndim(apart) else float(apart)
 
     def log10_tail(self, t: float) -> float:
-        """Return log10 of a bound of P(|sum| >= t), for weights that are floats; exact for one noise."""
+        """Return log10 of a bound of P(|noise sum| >= t), for float weights; exact for one noise."""
         if len(self.terms) == 1:
             ((weight, law),) = self.terms
             steps = math.ceil(t / abs(weight) * (1 - 1e-12))
@@ -157,7 +157,7 @@ class NoiseSum:
         return smooth if t > _FEW * self.rounding else min(smooth, self._log10_apart(t))
 
     def _log10_apart(self, t: float) -> float:
-        """Return log10 of a bound of P(|sum| >= t) that suits noise of less than a few steps."""
+        """Return log10 of a bound of P(|noise sum| >= t) that suits noise of less than a few steps."""
         count = math.log10(len(self.terms))
 
         def within(k: float) -> bool:
@@ -201,7 +201,7 @@ class NoiseSum:
 
     @cached_property
     def _scales(self) -> Floats:
-        """Units of the weighted noises, the largest first."""
+        """The scales of the weighted noises in the sum, the largest first."""
         return -np.sort(-np.array([abs(w) * float(law.unit) for w, law in self.terms], np.float64), axis=0)
 
     @cached_property
@@ -213,7 +213,7 @@ class NoiseSum:
         return np.maximum(self._scales[0], _SMALLEST)
 
     def _tilted(self, enough: Callable[[Any, Any, Any], Any]) -> tuple[Any, Any]:
-        """Return a u in (0, 1) and log E e^(u S), S the unrounded sum over its largest scale.
+        """Return a tilt u in (0, 1) and log E e^(u S), S the unrounded noise sum over its largest scale.
 
         Chernoff's bound, P(|S| > t) <= 2 e^(-u t) E e^(u S), is true for every u.
 
@@ -232,7 +232,7 @@ class NoiseSum:
 
 
 def log10_outside(law: Law, x: float) -> float:
-    """Return log10 P(|Z| > x), also where the probability is below the smallest float.
+    """Return log10 P(|Z| > x) of one noise, also where the probability is below the smallest float.
 
     >>> round(log10_outside(Laplace(1), 2302.585093)), round(log10_outside(Gaussian(1), 10.0416376121756), 6)
     (-1000, -23.0)
@@ -247,7 +247,7 @@ def log10_outside(law: Law, x: float) -> float:
 
 @lru_cache(1 << 12)
 def rounded_tolerance(law: Law, k: float) -> int:
-    """Return `law.rounded_tolerance(k)`, computed once for all groups."""
+    """Return `law.rounded_tolerance(k)` of one noise, computed once for all groups."""
     return law.rounded_tolerance(k)
 
 
@@ -257,14 +257,14 @@ def _unit_gaussian(k: float) -> float:
 
 
 def _big_and_ratio(scales: Floats) -> tuple[Any, Any]:
-    """Return the larger one of one or two scales, and the smaller one over it, never quite 0 or 1."""
+    """Return the larger of the scales of one or two noises, and the smaller over it, never 0 or 1."""
     big = np.maximum(scales[0], _SMALLEST)
     ratio = scales[1] / big if len(scales) > 1 else 0.0 * big
     return big, np.minimum(np.maximum(ratio, 1e-30), 1 - 1e-12)
 
 
 def _log_two_laplaces(u: Any, ratio: Any) -> tuple[Any, Any]:
-    """Return log P(|X + Y| > u) and its derivative for Laplace variables of scales 1 and `ratio` <= 1."""
+    """Return log P(|X + Y| > u) and its derivative for two Laplace noises of scales 1 and `ratio` <= 1."""
     d, share = 1 - ratio, ratio / (1 + ratio)
     lost = -np.expm1(-u * d / ratio)
     more = share * ratio * lost / d
@@ -272,7 +272,7 @@ def _log_two_laplaces(u: Any, ratio: Any) -> tuple[Any, Any]:
 
 
 def _two_laplaces(scales: Floats, nats: float) -> Any:
-    """Return t with P(|X + Y| > t) = e^-nats for Laplace variables of these scales (one or two), from above.
+    """Return t with P(|X + Y| > t) = e^-nats for one or two Laplace noises of these scales, from above.
 
     The density of a sum is log-concave, as its parts are, and so is its tail: Newton's method on its
     logarithm, from beyond the root on, stays beyond it. Where to begin is said by
@@ -294,7 +294,7 @@ _BRACKETINGS = 50  # by which brackets become shorter
 
 @dataclass(frozen=True)
 class Interval:
-    """Lower and upper ends, one for each group."""
+    """Confidence intervals of noisy numbers: lower and upper ends, one for each group."""
 
     low: Floats
     high: Floats
@@ -310,7 +310,7 @@ class Interval:
         return Interval(np.minimum.reduce(ends), np.maximum.reduce(ends))
 
     def __truediv__(self, other: Interval) -> Interval:
-        """Return the interval of a ratio; all numbers where the other one holds 0."""
+        """Return the interval of a ratio of noisy numbers; all numbers if the divisor's holds 0."""
         holds = (other.low <= 0) & (other.high >= 0)
         below = [np.where(holds, 1.0, end) for end in (other.low, other.high)]
         with np.errstate(invalid="ignore"):
@@ -321,15 +321,15 @@ class Interval:
 
     @property
     def middle(self) -> Floats:
-        """Halfway between the ends."""
+        """The middle of each confidence interval."""
         return (self.low + self.high) / 2
 
     def map(self, increasing: Callable[[Floats], Floats]) -> Interval:
-        """Apply an increasing function."""
+        """Apply an increasing function to the ends of confidence intervals."""
         return Interval(increasing(self.low), increasing(self.high))
 
     def squared(self) -> Interval:
-        """Return the squares' interval."""
+        """Return the confidence intervals of the squares."""
         squares = self.low**2, self.high**2
         low = np.where((self.low < 0) & (self.high > 0), 0.0, np.minimum(*squares))
         return Interval(low, np.maximum(*squares))
@@ -337,7 +337,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Noises:
-    """The noises of a release: their laws and grid steps, by coordinate."""
+    """The noises of a release, by coordinate: their laws and grid steps."""
 
     laws: Mapping[str, Law]
     steps: Mapping[str, float]
@@ -361,7 +361,7 @@ class Noises:
         within: tuple[Weight, Weight],
         failure: float,
     ) -> Interval:
-        """Return a confidence interval of a ratio that is known to lie in `within`.
+        """Return a confidence interval of a ratio of noisy sums that is known to lie in `within`.
 
         For the true ratio m, top - m * bottom is a weighted sum of noises and nothing else: the
         values of m that it does not contradict are a confidence set, here cut to `within`.
@@ -401,7 +401,7 @@ class Noises:
         bottom: Mapping[str, float],
         failure: float,
     ) -> Interval:
-        """Return a confidence interval of a ratio of which nothing is known: infinite where 0 may be below.
+        """Return a confidence interval of a ratio of noisy sums; infinite where the divisor may be 0.
 
         Args:
             numbers, top, bottom, failure: as of `ratio`.

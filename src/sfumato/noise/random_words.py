@@ -1,4 +1,4 @@
-"""Random words, where every random bit of a release comes from, and exact coins made of them."""
+"""Random words, the source of every random bit of a release, and exact coins and choices made of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _zeros = bytes(8 * _chunk)
 
 
 class Words(ABC):
-    """A stream of independent, uniformly random 64-bit words.
+    """A source of random words: independent, uniformly random 64-bit numbers.
 
     Such as `SecureWords`, and `SeededWords` for tests.
 
@@ -42,7 +42,7 @@ class Words(ABC):
 
     @abstractmethod
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, as uint64 of shape (count,).
+        """Return the next `count` random words, as uint64 of shape (count,).
 
         Args:
             count: how many, at least 0.
@@ -56,13 +56,13 @@ class Words(ABC):
 
 
 class _CounterWords(Words):
-    """The keystream of AES-256 in counter mode."""
+    """Random words from the keystream of AES-256 in counter mode."""
 
     def __init__(self, key: bytes, nonce: bytes) -> None:
         self._stream = _keystream(key, nonce)
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` words of the keystream."""
+        """Return the next `count` random words of the AES keystream."""
         # The cipher may ask for almost one block of room beyond its output.
         words = np.empty(count + 2, np.uint64)
         room = words.view(np.uint8).data
@@ -73,7 +73,7 @@ class _CounterWords(Words):
 
 
 class SecureWords(Owned, _CounterWords):
-    """Words from AES-256-CTR under a key and nonce of the operating system.
+    """Random words from AES-256-CTR under a key and nonce of the operating system.
 
     A child process after a fork gets a fresh key before its first word, and so does anybody who has used
     2^28 words. There are no copies, which would give the same words. One instance serves one thread;
@@ -99,7 +99,7 @@ class SecureWords(Owned, _CounterWords):
         self._settle()
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, under a fresh key where one is due."""
+        """Return the next `count` random words, under a fresh key where one is due."""
         if not self._at_home or count > self._left:
             self._renew()
         self._left -= count
@@ -108,7 +108,7 @@ class SecureWords(Owned, _CounterWords):
 
 
 class KeyedWords(_CounterWords):
-    """Words that a secret key and a message determine: the same message, the same words.
+    """Random words that a secret key and a message determine: the same message, the same words.
 
     What is drawn again for the same message, by a worker that repeats its work, is the same draw, and tells
     nothing new; without the key the words of each message look fresh.
@@ -134,7 +134,7 @@ class KeyedWords(_CounterWords):
 
 
 class SeededWords(_CounterWords):
-    """Words that the seed determines: for tests alone, as whoever knows the seed knows the noise.
+    """Random words that a seed determines: for tests alone, as anybody who knows the seed knows the noise.
 
     Args:
         seed: whole number or text.
@@ -157,7 +157,7 @@ class SeededWords(_CounterWords):
 
 
 class FixedWords(Words):
-    """Given words, then those of another source: for tests of what each bit does.
+    """Given words, then those of another source of random words: for tests of what each bit does.
 
     Args:
         words: whole numbers from 0 to 2^64 - 1, given out first.
@@ -175,7 +175,7 @@ class FixedWords(Words):
         self.taken: int = 0
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, the given ones first.
+        """Return the next `count` words, the given ones before random ones.
 
         Raises:
             ParameterError: there are not as many, and no source of others.
@@ -199,7 +199,7 @@ def _given(words: ArrayLike) -> Words64:
 
 
 def source_of(words: object) -> Words:
-    """Take a source of words; this thread's own secure words in place of None.
+    """Take a source of random words; None stands for this thread's own secure words.
 
     Raises:
         ParameterError: it is none, such as a table, from which words could be taken too.
@@ -213,7 +213,7 @@ def source_of(words: object) -> Words:
 
 @helpful
 def default_words() -> SecureWords:
-    """Return this thread's own secure words.
+    """Return this thread's own source of secure random words.
 
     >>> isinstance(default_words(), SecureWords)
     True
@@ -245,7 +245,7 @@ def bernoulli(p: Probability, n: None = None, words: Words | None = None) -> boo
 def bernoulli(p: Probability, n: int, words: Words | None = None) -> NDArray[np.bool_]: ...
 @helpful
 def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) -> bool | NDArray[np.bool_]:
-    """Toss coins that are true with probability exactly p.
+    """Toss coins of random words that are true with probability exactly p.
 
     Args:
         p: probability from 0 to 1, taken exactly as `as_fraction` does; or a callable that takes a number
@@ -272,7 +272,7 @@ def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) 
 def bernoulli_each(
     probabilities: Sequence[Probability], index: ArrayLike, words: Words | None = None
 ) -> NDArray[np.bool_]:
-    """Toss a coin for each element, true with probability exactly probabilities[index[i]].
+    """Toss a coin of random words for each element, with probability exactly probabilities[index[i]].
 
     Args:
         probabilities: the distinct probabilities, each as `bernoulli` takes it.
@@ -333,7 +333,7 @@ def _toss(
 
 
 def _finish(prefix: int, enclose: Enclosures, words: Words) -> bool:
-    """Take more bits of U, as many as it needs to tell U from p."""
+    """Take more random words for a coin's uniform number, until it is known on which side of p it is."""
     bits = 64
     while True:
         low, high = enclose(bits + 64)
@@ -348,7 +348,7 @@ Cumulative = Callable[[int], tuple[Sequence[float | Fraction], Sequence[float | 
 
 
 def pick(cumulative: Cumulative, words: Words | None = None) -> int:
-    """Pick a whole number j from 0 with exactly the probability p_j.
+    """Pick a whole number j from 0 with exactly the probability p_j, by random words.
 
     Args:
         cumulative: takes a number of bits, at least 64, and returns bounds (low, high) around each of

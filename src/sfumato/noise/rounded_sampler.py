@@ -1,4 +1,4 @@
-"""Draws of a real law, rounded to the nearest integer as if they had been drawn with infinite precision.
+"""Samplers of rounded noise: draws of a real law, rounded as if they had been drawn with infinite precision.
 
 A draw is a stream of random bits: a sign, and U in (0, 1) bit by bit; it stands for the real number
 sign * scale * Q(U). Its first word alone decides nearly every draw, by a `QuantileTable`: where the
@@ -39,7 +39,7 @@ few = 200
 
 
 class Sampler:
-    """Draws of round(scale * Z), where Z is of a standard law.
+    """A sampler of round(scale * Z), where Z has a standard law.
 
     Args:
         standard: the law at scale one.
@@ -55,7 +55,7 @@ class Sampler:
 
     @cached_property
     def margin(self) -> Fraction:
-        """The proven error of the fast path's approximation, in units of the grid."""
+        """The proven error of the sampler's fast float path, in units of the grid."""
         return standard_laws.table(self.standard).margin(self.scale)
 
     @cached_property
@@ -67,7 +67,7 @@ class Sampler:
         return self.margin <= Fraction(1, 8)
 
     def draw(self, count: int, words: Words) -> Integers:
-        """Return `count` draws as int64: a word for each, then more for those that need them, in order."""
+        """Return `count` rounded draws as int64: a word each, then more for those that need them."""
         if count <= self._before_table:
             self._before_table -= count
             return self._exactly(words.take(count).view(np.int64), words)
@@ -92,19 +92,19 @@ class Sampler:
         return out
 
     def _exactly(self, first: Integers, words: Words) -> Integers:
-        """Return the same draws, each settled, without a table."""
+        """Return rounded draws, each settled exactly, without a table."""
         return np.array(self.exact.draws(first.tolist(), lambda: int(words.take(1)[0])), np.int64)
 
 
 class Buffers:
-    """Room for one block, used again for each: every step is one pass over memory that is in the cache."""
+    """The sampler's reused memory for one block of draws, which stays in the cache."""
 
     def __init__(self, size: int) -> None:
         self._room = np.empty((5, size))
         self._near = np.empty(size, np.bool_)
 
     def magnitudes(self, standard: Standard, table: standard_laws.QuantileTable, words: Integers) -> Floats:
-        """Approximate Q(U) of each word; what is returned is overwritten by the next call."""
+        """Approximate Q(U) of each word for the sampler; the next call overwrites the result."""
         size = len(words)
         given, place, value, r, sum_ = (row[:size] for row in self._room)
         np.copyto(given, words)
@@ -135,7 +135,7 @@ class Buffers:
         return sum_
 
     def round_into(self, out: Integers, scale: float, reach: float) -> list[tuple[int, float]]:
-        """Round the magnitudes times `scale`, and list those farther than `reach` from an integer."""
+        """Round magnitudes times `scale` to draws, and list those farther than `reach` from an integer."""
         size = len(out)
         given, whole, _, distance, x = (row[:size] for row in self._room)
         near = self._near[:size]
@@ -154,12 +154,12 @@ class Buffers:
 
 @lru_cache(maxsize=256)
 def sampler(standard: Standard, scale: Fraction) -> Sampler:
-    """Return the sampler, prepared once."""
+    """Return the prepared sampler of a standard law at a scale."""
     return Sampler(standard, scale)
 
 
 class ExactDraws:
-    """Draws of round(scale * Z) that are settled by comparisons of U with the tail.
+    """Exact draws of round(scale * Z), settled by comparing a uniform number with the law's tail.
 
     Args:
         standard: the law of Z.
@@ -170,11 +170,11 @@ class ExactDraws:
         self._standard, self._scale = standard, scale
 
     def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
-        """Return a draw for each first word; further words are taken in the order of the draws."""
+        """Return an exact rounded draw for each first word, taking further words in order."""
         return [self.settle(word, 0, largest_integer, more) for word in first]
 
     def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
-        """Return the draw whose first word, read as signed, is `word`, exactly.
+        """Return the exact rounded draw whose first word, read as signed, is `word`.
 
         Args:
             word: the first word.
@@ -190,7 +190,7 @@ class ExactDraws:
             prefix, bits = prefix << 64 | more(), bits + 64
 
     def _narrow(self, prefix: int, bits: int, low: int, high: int) -> tuple[int, int]:
-        """Narrow the bounds of the magnitude until they meet, or a half-integer lies inside U's interval."""
+        """Narrow a draw's bounds until they meet, or a half-integer lies inside U's interval."""
         # From a good guess, two comparisons do; each wrong step costs one more.
         middle = low if high - low == 1 else self._guess(prefix, bits)
         while low < high:
@@ -205,7 +205,7 @@ class ExactDraws:
         return low, high
 
     def _guess(self, prefix: int, bits: int) -> int:
-        """Return the rounded quantile of the middle of U's interval, nearly always rightly."""
+        """Return the rounded quantile in the middle of a draw's interval: a guess, nearly always right."""
         # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
         context = nearest(_guess_bits)
         outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
@@ -214,7 +214,7 @@ class ExactDraws:
         return int(context.rint(x)) if x < largest_integer else largest_integer
 
     def _side(self, prefix: int, bits: int, middle: int) -> int:
-        """Say on which side of T((middle + 1/2) / scale) all of U's interval lies.
+        """Return on which side of T((middle + 1/2) / scale) all of a draw's interval of U lies.
 
         Returns:
             1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.

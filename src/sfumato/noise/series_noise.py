@@ -1,4 +1,4 @@
-"""Noise on series of time steps, of which cumulative totals have little: Gaussian, or Laplace on blocks."""
+"""Series noise on time steps, of which cumulative totals have little: Gaussian, or Laplace on trees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
 
 @dataclass(frozen=True, repr=False)
 class TimeStepsNoise(Spelled, ABC):
-    """Noise of each number of each series of time steps.
+    """Noise on each number of each series of time steps.
 
     Args:
         scales: for each coordinate the scale of what is drawn, in grid steps.
@@ -44,12 +44,12 @@ class TimeStepsNoise(Spelled, ABC):
 
     @property
     def groups(self) -> int:
-        """How many groups there are, in all series together."""
+        """The number of groups, that is time steps in all series together."""
         return int(self.series * self.factor.steps)
 
     @abstractmethod
     def rounded(self, words: Words | None = None) -> NDArray[Any]:
-        """Draw once: integers of shape (coordinates, series, steps), in 2^-16 grid steps."""
+        """Draw series noise once: integers (coordinates, series, steps), in 2^-16 grid steps."""
 
 
 # Noises are whole numbers of so small a part of a step, that of the factor's coefficients.
@@ -61,7 +61,7 @@ _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 @dataclass(frozen=True, repr=False)
 class SeriesGaussian(TimeStepsNoise):
-    """Noise R^-1 Z of each number of each series: Z is independent Gaussian noise, R running weighted sums.
+    """Series noise R^-1 Z, where Z is independent Gaussian noise and R sums time steps with weights.
 
     Args:
         scales: for each coordinate the deviation of Z, in grid steps.
@@ -82,7 +82,7 @@ class SeriesGaussian(TimeStepsNoise):
     factor: Toeplitz
 
     def rounded(self, words: Words | None = None) -> NDArray[Any]:
-        """Draw once, step by step: what is drawn is the only w with R w = Z up to half of a fine step each.
+        """Draw series noise once, step by step: the only w with R w = Z up to half a fine step each.
 
         Args:
             words: source of random words; None for this thread's secure words.
@@ -110,7 +110,7 @@ class SeriesGaussian(TimeStepsNoise):
         return z.reshape(len(self.scales), self.series, steps)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the Gaussian series noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -121,12 +121,12 @@ class SeriesGaussian(TimeStepsNoise):
 
     @cached_property
     def inverse(self) -> Floats:
-        """The coefficients of R^-1: what each draw does to the steps from its own on."""
+        """The coefficients of R^-1: what each draw does to the time steps from its own on."""
         return inverse(self.factor)
 
     @property
     def laws(self) -> tuple[Gaussian, ...]:
-        """For each coordinate a law whose rounded tails are no smaller than those of its noise in any step.
+        """For each coordinate a law whose rounded tails are no smaller than those of any time step's noise.
 
         The noise is within 2^-16 of the sum of |R^-1| of a real number; by twice as much of a step is the law
         wider, so that at a half step, and from there on, it is no less far out.
@@ -136,7 +136,7 @@ class SeriesGaussian(TimeStepsNoise):
 
     @property
     def cumulated(self) -> tuple[Floats, Floats]:
-        """Of each step's cumulative total the deviation, over the scale; and in steps how far it is off.
+        """For each step's cumulative total: deviation of its series noise over the scale, rounding error.
 
         It is off by the rounding of draws, and of what is made of them: of each by half of a fine step.
         """
@@ -145,7 +145,7 @@ class SeriesGaussian(TimeStepsNoise):
 
 
 def inverse(factor: Toeplitz) -> Floats:
-    """Return the coefficients of its inverse, another matrix of this form: by Newton's iteration."""
+    """Return the coefficients of the inverse of a series' Toeplitz matrix, by Newton's iteration."""
     own, found = np.array(factor.coefficients) / 2.0**FINE, np.ones(1)
     while len(found) < len(own):
         size = min(2 * len(found), len(own))
@@ -156,7 +156,7 @@ def inverse(factor: Toeplitz) -> Floats:
 
 
 def _product(one: Floats, other: Floats, size: int) -> Floats:
-    """Return the first coefficients of a product of power series."""
+    """Return the first coefficients of a product of power series, for the inverse of a series' matrix."""
     many = 2 * size
     found: Floats = np.fft.irfft(np.fft.rfft(one, many) * np.fft.rfft(other, many), many)[:size]
     return found
@@ -167,7 +167,7 @@ _SAFE_TREE = 1 + 2.0**-20  # what float arithmetic may lose
 
 @dataclass(frozen=True, repr=False)
 class TreeLaplace(TimeStepsNoise):
-    """Noise of the steps that least squares make of sums of blocks with Laplace noise.
+    """Series noise by a tree: Laplace noise on sums of blocks of time steps, joined by least squares.
 
     Args:
         scales: for each coordinate the scale of the noise of each block, in grid steps.
@@ -188,7 +188,7 @@ class TreeLaplace(TimeStepsNoise):
     factor: Tree
 
     def rounded(self, words: Words | None = None) -> NDArray[Any]:
-        """Draw once.
+        """Draw tree noise of time steps once.
 
         Steps have their own noise, and a correction that depends on no more than how far noisy blocks are
         off the sums of noisy steps in them: whole numbers, in which exact numbers have no part.
@@ -212,7 +212,7 @@ class TreeLaplace(TimeStepsNoise):
         return found if bits == FINE else found.astype(object) << (FINE - bits)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the tree's Laplace noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -223,17 +223,17 @@ class TreeLaplace(TimeStepsNoise):
 
     @property
     def _bits(self) -> int:
-        """Noises are whole numbers of 2^-16 steps, or of steps where these are small enough."""
+        """The bits b of the tree noise's unit of 2^-b grid steps: 16, or 0 for large noise."""
         return FINE if max(self.scales) <= _NARROW else 0
 
     @property
     def laws(self) -> tuple[Laplace, ...]:
-        """For each coordinate the law of the noise of a block, before least squares."""
+        """For each coordinate the law of the Laplace noise of a block, before least squares."""
         return tuple(map(Laplace, self.scales))
 
     @property
     def cumulated(self) -> tuple[Floats, Floats]:
-        """Of each step's cumulative total the deviation, over the scale; and in steps how far it is off.
+        """For each step's cumulative total: deviation of its tree noise over the scale, rounding error.
 
         It is off by the rounding of corrections, each by half of a fine step, and of draws.
         """
@@ -244,10 +244,10 @@ class TreeLaplace(TimeStepsNoise):
 
     @property
     def largest(self) -> Floats:
-        """Of each step's total at least the largest scale of a block's noise in it, over the scale."""
+        """For each step's total a bound of the largest scale of a block's noise in it, over the scale."""
         return self.factor.totals[1] * _SAFE_TREE
 
     @property
     def deviation(self) -> float:
-        """The root mean square of the deviations of all totals, over the scale."""
+        """The root mean square deviation of all cumulative totals' tree noise, over the scale."""
         return math.sqrt(2) * self.factor.error

@@ -42,7 +42,7 @@ from sfumato.exact.outward_rounding import (
 
 
 class Standard(ABC):
-    """A law at scale one.
+    """A standard law, at scale one.
 
     `curvature` holds the coefficients of c, lowest power first.
     """
@@ -51,22 +51,27 @@ class Standard(ABC):
 
     @abstractmethod
     def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
-        """Enclose T(y), y >= 0, with a relative width of about 2^-bits."""
+        """Enclose the standard law's tail T(y), y >= 0, with a relative width of about 2^-bits."""
 
     @abstractmethod
     def tail_absolute(self, y: Rational, bits: int) -> tuple[Real, Real]:
-        """Enclose T(y), y >= 0, with an absolute width of about 2^-bits, and faster."""
+        """Enclose the standard law's tail T(y), y >= 0, to an absolute width of about 2^-bits, faster."""
 
     @abstractmethod
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
-        """Return Q(outside) to nearly `bits` bits; inside = 1 - outside may be the more precise one."""
+        """Return the standard law's Q(outside) to nearly `bits` bits; inside = 1 - outside.
+
+        `inside` may be the more precise one.
+        """
 
     @abstractmethod
     def slope(self, z: Real, bits: int) -> Real:
-        """Return Q'(u) at the u whose Q(u) is z."""
+        """Return the slope Q'(u) of the standard law's quantile function, at the u whose Q(u) is z."""
 
     def derivatives(self, count: int) -> list[list[int]]:
-        """Return the polynomials P_1 ... P_count, each lowest power first.
+        """Return the polynomials P_1 ... P_count of the quantile function's derivatives.
+
+        Each has its lowest power first.
 
         >>> gaussian.derivatives(4)
         [[1], [0, 1], [1, 0, 2], [0, 7, 0, 6]]
@@ -85,7 +90,7 @@ class Standard(ABC):
 
 
 class _Laplace(Standard):
-    """T(y) = exp(-y), Q(u) = -ln u."""
+    """The standard Laplace law: T(y) = exp(-y), Q(u) = -ln u."""
 
     curvature: tuple[int, ...] = (1,)
 
@@ -107,7 +112,7 @@ class _Laplace(Standard):
 
 
 class _Gaussian(Standard):
-    """T(y) = erfc(y / sqrt 2), Q(u) = sqrt 2 erfc^-1(u)."""
+    """The standard Gaussian law: T(y) = erfc(y / sqrt 2), Q(u) = sqrt 2 erfc^-1(u)."""
 
     curvature: tuple[int, ...] = (0, 1)
 
@@ -122,7 +127,7 @@ class _Gaussian(Standard):
         return down.sub(1, up.erf(high)), up.sub(1, down.erf(low))
 
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
-        """Solve by the cubic Taylor step of Q itself, from a float or an asymptotic start."""
+        """Solve for the standard Gaussian quantile by the cubic Taylor step of Q itself."""
         context = nearest(bits)
         mul, div, add, sub = context.mul, context.div, context.add, context.sub
         root_two = context.sqrt(2)
@@ -199,7 +204,7 @@ _rounding = 2.0**-53
 
 @dataclass(frozen=True)
 class QuantileTable:
-    """Rows for the segments of one standard law.
+    """A table that approximates a standard law's quantile function: a row for each segment of (0, 1].
 
     Attributes:
         value: float64 of shape (rows,): Q at the middle of each segment; NaN where there is no row, which
@@ -217,18 +222,18 @@ class QuantileTable:
 
     @property
     def error(self) -> float:
-        """The bound over all rows."""
+        """The bound of the quantile table's error over all rows."""
         return float(self.row_errors.max())
 
     @cached_property
     def growth(self) -> float:
-        """A factor g: an approximation x, whatever its row, is off by at most g (1 + x)."""
+        """A factor g: an approximation x of a quantile, whatever its row, is off by at most g (1 + x)."""
         # x is within 1/8 of the value of its row.
         middles = self.value[~np.isnan(self.value)]
         return 1.13 * float((self.row_errors / (1 + middles)).max())
 
     def margin(self, scale: Fraction) -> Fraction:
-        """Bound |x - scale Q(U)|, where x is the float64 product of the approximation and of float(scale)."""
+        """Bound |x - scale Q(U)|, where x is the float product of a quantile's approximation and scale."""
         # 2.01 units: float(scale) and the product are rounded once each. The rest covers underflow.
         return scale * (Fraction(self.error) + Fraction(self.largest) * Fraction(2.01) / 2**53) + Fraction(
             1, 2**1000
@@ -237,7 +242,7 @@ class QuantileTable:
 
 @cache
 def table(standard: Standard) -> QuantileTable:
-    """Build the table of a law, or return it if it was built before."""
+    """Build the quantile table of a standard law, or return it if it was built before."""
     # One octave more than is used: its rows bound the derivatives in those above.
     anchors = _anchors(standard, octaves + 1)
     value, slope, value_error, slope_error = _subdivide(standard, *anchors)
@@ -253,12 +258,12 @@ def table(standard: Standard) -> QuantileTable:
 
 
 def _octave_scale(count: int, per_octave_bits: int) -> Floats:
-    """Return 2^e for each segment of `count` octaves up to 1, where the octave is [2^e, 2^(e+1)]."""
+    """Return 2^e for each segment of a quantile table's octaves [2^e, 2^(e+1)] up to 1."""
     return np.repeat(np.ldexp(1.0, np.arange(-count, 0)), 1 << per_octave_bits)
 
 
 def _anchors(standard: Standard, count: int) -> tuple[Floats, Floats]:
-    """Return Q and 2^e Q' at the middles of coarse segments, each rounded to nearest."""
+    """Return Q and 2^e Q' at the middles of a quantile table's coarse segments, rounded to nearest."""
     context = nearest(_anchor_precision)
     value, slope = np.empty((2, count << _anchor_bits))
     for i in range(count << _anchor_bits):
@@ -280,7 +285,7 @@ def _polynomial(coefficients: list[int], z: Floats) -> Floats:
 
 
 def _subdivide(standard: Standard, value: Floats, slope: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return Q and 2^e Q' at the middles of fine segments, with bounds of their errors.
+    """Return Q and 2^e Q' at the middles of a quantile table's fine segments, with error bounds.
 
     Taylor about the anchors, to the order 7; the derivative at the anchor before bounds the remainders.
     The bound of Q is absolute, that of Q' relative.
@@ -310,7 +315,7 @@ def _subdivide(standard: Standard, value: Floats, slope: Floats) -> tuple[Floats
 
 
 def _majorant(value: Floats, slope: Floats, per_octave_bits: int) -> tuple[Floats, Floats]:
-    """Return Q and 2^e |Q'| at the middle of the segment before: greater than anywhere in this one."""
+    """Return Q and 2^e |Q'| at the middle of the segment before: upper bounds in this one."""
     octave = _octave_scale(len(value) >> per_octave_bits, per_octave_bits)
     before = np.roll(np.abs(slope) / octave, 1)
     # The very first has none before it, and lies in the octave that is not used.
@@ -321,7 +326,7 @@ def _majorant(value: Floats, slope: Floats, per_octave_bits: int) -> tuple[Float
 def _row_errors(
     standard: Standard, value: Floats, slope: Floats, value_error: Floats, slope_error: Floats
 ) -> Floats:
-    """Bound each row's |approximation - Q(U)| over all U of the row, in units of the scale.
+    """Bound each row's error |approximation - Q(U)| of a quantile table, in units of the scale.
 
     The proof is in docs/noise.md; each line is one term of it.
     """

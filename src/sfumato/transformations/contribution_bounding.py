@@ -1,4 +1,4 @@
-"""Rows of a table, and the bounds on how many groups a unit is in, and on its rows in each, or in all."""
+"""Contribution bounding: limits on a unit's groups, on its rows in each group, and on its rows in all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bound_groups(
     order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
     domain: RowsDomain = ROWS,
 ) -> Transformation:
-    """Keep each unit in at most `groups` groups, and drop the rows without a unit.
+    """Bound contributions: keep each unit in at most `groups` groups, and drop rows without a unit.
 
     Args:
         groups: the limit, at least 1.
@@ -84,7 +84,9 @@ def bound_groups(
 
 @helpful
 def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROWS) -> Transformation:
-    """Count a unit that is in more than `groups` groups in part in each, and drop rows without a unit.
+    """Bound contributions by scaling: a unit in more than `groups` groups counts in part in each.
+
+    Rows without a unit are dropped.
 
     A unit in j of the groups counts as `groups`/j of one in each, where `bound_groups` keeps a random choice
     of them: what it adds is the mean over all choices, without the noise of one.
@@ -137,7 +139,9 @@ def bound_total_rows(
     order: Callable[[Hashable, Hashable, Values, int], Any] = lambda *row: digest(row),
     domain: RowsDomain = ROWS,
 ) -> Transformation:
-    """Keep at most `rows` rows of each unit in all groups together, and drop the rows without a unit.
+    """Bound contributions: keep at most `rows` rows of each unit in all groups together.
+
+    Rows without a unit are dropped.
 
     Args:
         rows: the limit, at least 1.
@@ -197,7 +201,7 @@ def bound_total_rows(
 
 
 def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, list[Values]]]]:
-    """Yield each unit with its rows by group."""
+    """Yield each unit with its rows by group, before contributions are bounded."""
     units: dict[Hashable, Hashable] = {}
     by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)
     for row in rows:
@@ -211,7 +215,7 @@ def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, li
 
 @helpful
 def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:
-    """Keep at most `rows` rows of each unit in each group.
+    """Bound contributions: keep at most `rows` rows of each unit in each group.
 
     The engine's statistics scale a unit's rows down instead, which loses less; this is for functions of
     whole rows.

@@ -1,4 +1,4 @@
-"""Grids: every statistic is a whole number of steps of a power of two."""
+"""Grids: every statistic is a whole number of steps of a power of two, and values are put on a grid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_HALF_RANGE_BITS = 31
 
 @dataclass(frozen=True)
 class Grid:
-    """Multiples of 2**exponent.
+    """A grid: the multiples of 2**exponent.
 
     >>> Grid(-2).step, Grid(0).steps_at_most(Fraction(7, 2)), Grid(0).steps_at_least(Fraction(7, 2))
     (Fraction(1, 4), 3, 4)
@@ -32,11 +32,11 @@ class Grid:
 
     @property
     def step(self) -> Fraction:
-        """The distance of neighbouring grid points, in the statistic's unit."""
+        """The step of the grid, the distance of neighbouring points, in the statistic's unit."""
         return Fraction(2) ** self.exponent
 
     def steps_at_most(self, value: Fraction) -> int:
-        """Return the largest number of steps that is not above `value`.
+        """Return the largest number of grid steps that is not above `value`.
 
         Args:
             value: an exact number.
@@ -44,7 +44,7 @@ class Grid:
         return math.floor(value / self.step)
 
     def steps_at_least(self, value: Fraction) -> int:
-        """Return the smallest number of steps that is not below `value`.
+        """Return the smallest number of grid steps that is not below `value`.
 
         Args:
             value: an exact number.
@@ -63,14 +63,14 @@ class Grid:
 
 
 def exponent_of(value: Fraction) -> int:
-    """Return e with 2**e <= value < 2**(e+1), for value > 0."""
+    """Return the exponent e of a grid with 2**e <= value < 2**(e+1), for value > 0."""
     e = value.numerator.bit_length() - value.denominator.bit_length()
     return e if Fraction(2) ** e <= value else e - 1
 
 
 @dataclass(frozen=True)
 class ValueGrid:
-    """Values clamped to bounds and rounded to a grid, counted from the midpoint of the bounds.
+    """The grid of a column: values clamped to bounds, rounded, and counted from the bounds' midpoint.
 
     The bounds move outward to the grid, such that their midpoint is on it too. Rounding is to the
     nearest step, halves away from zero; NULL and NaN have no value; infinities clamp.
@@ -94,7 +94,7 @@ class ValueGrid:
 
     @classmethod
     def around(cls, lower: Fraction, upper: Fraction, grid: Grid) -> ValueGrid:
-        """Move bounds outward to the grid; coarsen it where the bounds would not be exact in float64.
+        """Return a column's grid with bounds moved outward to it, coarse enough for exact float64.
 
         Args:
             lower, upper: bounds in the column's unit.
@@ -116,26 +116,26 @@ class ValueGrid:
 
     @property
     def step(self) -> Fraction:
-        """The step in the column's unit."""
+        """The step of the column's grid, in the column's unit."""
         return Fraction(2) ** self.exponent
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """The bounds in the column's unit, which float64 holds exactly."""
+        """The bounds of the column's grid, in the column's unit; float64 holds them exactly."""
         return float(self.lower * self.step), float(self.upper * self.step)
 
     @property
     def centre(self) -> int:
-        """The midpoint of the bounds, in steps."""
+        """The midpoint of the bounds, in grid steps."""
         return (self.lower + self.upper) // 2
 
     @property
     def half_range(self) -> int:
-        """Half the distance of the bounds, in steps: the largest |centred|."""
+        """Half the distance of the bounds, in grid steps: the largest |centred|."""
         return (self.upper - self.lower) // 2
 
     def centred(self, value: Any) -> int | None:
-        """Return the steps from the midpoint to the clamped and rounded value.
+        """Return the grid steps from the midpoint to the clamped and rounded value.
 
         Args:
             value: of a row, in the column's unit.
@@ -148,7 +148,7 @@ class ValueGrid:
 
 
 def as_double(value: Any) -> float | None:
-    """Read a value as float64, with NULL and NaN as None."""
+    """Read a value, to be put on a grid, as float64, with NULL and NaN as None."""
     if value is None:
         return None
     number = float(value)
@@ -156,12 +156,12 @@ def as_double(value: Any) -> float | None:
 
 
 def has_value(value: Any) -> bool:
-    """Tell whether a row has a value, which NULL and NaN are not."""
+    """Whether a row has a value for the grid, which NULL and NaN are not."""
     return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
 def steps_half_away(number: float, exponent: int) -> int:
-    """Return the nearest number of steps of 2**exponent, halves away from zero.
+    """Return the nearest number of grid steps of 2**exponent, halves away from zero.
 
     >>> steps_half_away(-2.5, 0), steps_half_away(0.375, -2), steps_half_away(4.0, 3)
     (-3, 2, 1)
@@ -173,7 +173,7 @@ def steps_half_away(number: float, exponent: int) -> int:
 
 
 def scaled_down(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
-    """Return total * min(1, limit / rows), cut towards zero; and of that the part of the unit that counts.
+    """Return grid steps total * min(1, limit / rows), cut towards zero; and of that the unit's part.
 
     Cutting never lengthens a vector, so the bound of `limit` rows holds for every weighted norm
     without an allowance for rounding.
@@ -187,7 +187,7 @@ def scaled_down(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
 
 
 def scaled_down_upwards(values: int, rows: int, limit: int, exponent: int, weight: int = WHOLE) -> int:
-    """Return values * min(1, limit / rows) in steps of 2**exponent, rounded up, and a step more if scaled.
+    """Return values * min(1, limit / rows) in grid steps, rounded up, and a step more if scaled.
 
     Never more than the limit. So a number of values still limits sums over them that are cut towards zero,
     and sums of their squares by more than what is cut.
@@ -206,7 +206,7 @@ def scaled_down_upwards(values: int, rows: int, limit: int, exponent: int, weigh
 def scaled_counts(
     places: Sequence[int | None], limit: int, exponent: int, weight: int = WHOLE
 ) -> Counter[int]:
-    """Return what a unit adds at each place: limit/n for each of its n rows, at most 1, cut to the grid.
+    """Return a unit's counts at places, limit/n for each of n rows, at most 1, cut to the grid.
 
     Args:
         places: of all its rows; None where a row has no value, which counts among the n alone.

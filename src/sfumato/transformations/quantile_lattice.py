@@ -1,4 +1,4 @@
-"""Places where quantiles are looked for: finer near zero, nowhere coarser than the bounds ask."""
+"""Quantile lattices: the places where quantiles are looked for, finer near zero, never too coarse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST = -1000
 
 @dataclass(frozen=True)
 class Lattice:
-    """Numbers from `lower` to `upper` with `BITS` significant bits; coarser ones where the bounds are near.
+    """A quantile lattice: numbers of `BITS` significant bits in the bounds, coarser where bounds are near.
 
     A value belongs to the place that is nearest to it. Places are counted from zero, to both sides.
 
@@ -64,38 +64,38 @@ class Lattice:
 
     @cached_property
     def coarsest(self) -> int:
-        """The log2 of the largest step, of at least about two float64 at the bounds."""
+        """The log2 of the lattice's largest step, of at least about two float64 at the bounds."""
         found = math.frexp(self.upper - self.lower)[1] - BITS - 1
         found = max(found, math.frexp(max(-self.lower, self.upper))[1] - 52, LEAST)
         return max(found, 0) if self.whole else found
 
     @cached_property
     def finest(self) -> int:
-        """The log2 of the smallest step, that of all places near zero."""
+        """The log2 of the lattice's smallest step, that of all places near zero."""
         return 0 if self.whole else max(min(FINEST, self.coarsest - OCTAVES), LEAST)
 
     @property
     def near(self) -> float:
-        """Up to this size steps are the finest."""
+        """The size up to which the lattice's steps are the finest."""
         return 2.0 ** (self.finest + BITS)
 
     @property
     def far(self) -> float:
-        """From this size steps are the coarsest."""
+        """The size from which the lattice's steps are the coarsest."""
         return max(2.0 ** (self.coarsest + BITS), self.near)
 
     @property
     def splitter(self) -> float:
-        """What a float64 is multiplied by to round it to `BITS` significant bits (Veltkamp)."""
+        """The factor that rounds a float64 to the lattice's `BITS` significant bits (Veltkamp)."""
         return 2.0 ** (53 - BITS) + 1.0
 
     @property
     def shrunk(self) -> float:
-        """A power of two that keeps what is multiplied by `splitter` finite."""
+        """A power of two that keeps finite what is multiplied by the lattice's `splitter`."""
         return 2.0**-64 if self.coarsest > 800 else 1.0
 
     def nearest(self, value: Any) -> float | None:
-        """Return the value of a value's place, computed in float64 as written; None for NULL and NaN.
+        """Return the value's nearest place on the lattice, in float64; None for NULL and NaN.
 
         Args:
             value: a number.
@@ -104,7 +104,7 @@ class Lattice:
         return None if number is None else float(self.all_nearest(np.array([number]))[0])
 
     def _sql(self, value: str) -> str:
-        """Write `nearest` of a DOUBLE: the same operations on float64, in the same order.
+        """Return SQL of the lattice's `nearest` for a DOUBLE: the same float64 operations in order.
 
         Args:
             value: an expression.
@@ -123,7 +123,7 @@ class Lattice:
         )
 
     def all_nearest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value of the place of each value, none of which is NaN.
+        """Return the nearest place on the lattice of each value, none of which is NaN.
 
         Args:
             values: of float64.
@@ -140,7 +140,7 @@ class Lattice:
         return found + 0.0
 
     def place(self, value: Any) -> int | None:
-        """Return the place of a value.
+        """Return the number of a value's place on the lattice.
 
         Args:
             value: a number.
@@ -149,7 +149,7 @@ class Lattice:
         return None if found is None else int(self.places(np.array([found]))[0])
 
     def places(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the places of values that `nearest` gave.
+        """Return the numbers of places on the lattice of values that `nearest` gave.
 
         Args:
             values: numbers that `nearest` gave.
@@ -166,12 +166,12 @@ class Lattice:
 
     @cached_property
     def _far(self) -> int:
-        """The place of `far`."""
+        """The number of the lattice's place at `far`."""
         octaves = max(self.coarsest - self.finest, 0)
         return (1 << BITS) + octaves * (1 << (BITS - 1))
 
     def value(self, place: int) -> float:
-        """Return the number at a place, within the bounds.
+        """Return the value at a place of the lattice, within the bounds.
 
         Args:
             place: a whole number, counted from zero to both sides.
@@ -188,7 +188,7 @@ class Lattice:
         return min(max(number, self.lower), self.upper) + 0.0
 
     def decimal(self, place: int) -> float:
-        """Return the number with the fewest decimal digits that belongs to a place, within the bounds.
+        """Return the number with fewest decimal digits that belongs to a lattice's place, within the bounds.
 
         Args:
             place: a whole number, counted from zero to both sides.
@@ -205,15 +205,15 @@ class Lattice:
 
     @cached_property
     def first(self) -> int:
-        """The place of the lower bound."""
+        """The number of the lattice's place at the lower bound."""
         return int(self.place(self.lower) or 0)
 
     @cached_property
     def last(self) -> int:
-        """The place of the upper bound."""
+        """The number of the lattice's place at the upper bound."""
         return int(self.place(self.upper) or 0)
 
     @property
     def count(self) -> int:
-        """How many places there are."""
+        """The number of places of the lattice."""
         return self.last - self.first + 1

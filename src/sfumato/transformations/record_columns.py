@@ -41,7 +41,7 @@ ABSOLUTE: Metric = AbsoluteDistance()
 
 @dataclass(frozen=True)
 class Records:
-    """Vectors of records, as the input of one constructor.
+    """Vectors of records as the input of a constructor, with their metric and stability maps.
 
     Args:
         where: the constructor's name, for errors.
@@ -72,7 +72,7 @@ class Records:
         return None if self.size is None else Fraction(self.size)
 
     def stability(self, added: Fraction, replaced: Fraction) -> Map:
-        """Return the map of a number that moves by at most so much for one record added or replaced.
+        """Return the map of a number that moves by so much at most for one record added or replaced.
 
         Of vectors that have one length, those at symmetric distance d differ in d/2 records, those at
         change-one distance d in d, and no two differ in more records than they have.
@@ -84,7 +84,10 @@ class Records:
         return lambda d_in: min(size, math.floor(d_in / each)) * replaced
 
     def each(self, output: Domain, function: Callable[[Any], Any]) -> Transformation:
-        """Apply a function to each record; a record that comes, goes or changes is one of its results."""
+        """Return the transformation that applies a function to each record.
+
+        A record that comes, goes or changes is one of its results.
+        """
         where, size = self.where, self.size
         return Transformation(
             where,
@@ -103,7 +106,7 @@ class Records:
         stability_map: Map,
         metric: Metric = ABSOLUTE,
     ) -> Transformation:
-        """Turn all records into one number, or one vector of numbers."""
+        """Return the transformation of all records into one number, or one vector of numbers."""
         where, size = self.where, self.size
         return Transformation(
             where,
@@ -118,7 +121,7 @@ class Records:
 
 @dataclass(frozen=True, repr=False)
 class Bounds(Spelled):
-    """The numbers of a kind that two bounds enclose: the bounds move inward to members of the kind.
+    """The numbers of a kind between two bounds of records; bounds move inward to members of the kind.
 
     >>> Bounds.of("clamp", 0.5, "9/4", int)
     Bounds(kind=int, lower=1, upper=2)
@@ -130,7 +133,7 @@ class Bounds(Spelled):
 
     @classmethod
     def of(cls, where: str, lower: object, upper: object, kind: NumberKind) -> Bounds:
-        """Take the parameters of the constructor `where`."""
+        """Take the bounds of records from the parameters of the constructor `where`."""
         check_number_kind(where, kind)
         below, above = as_fraction(lower, f"{where}: lower"), as_fraction(upper, f"{where}: upper")
         low, high = least_of(kind, below), -least_of(kind, -above)
@@ -144,17 +147,17 @@ class Bounds(Spelled):
 
     @property
     def domain(self) -> AtomDomain:
-        """The numbers."""
+        """The domain of records between the bounds."""
         return AtomDomain(self.kind, self.lower, self.upper)
 
     @property
     def width(self) -> Fraction:
-        """The distance of the bounds."""
+        """The distance of the bounds of records."""
         return self.upper - self.lower
 
 
 def known_size(where: str, size: object, least: int = 1) -> int:
-    """Take the length of vectors where a constructor needs one."""
+    """Take the number of records, where a constructor needs it."""
     found = as_int(size)
     if found is None or found < least:
         raise ParameterError(
@@ -164,7 +167,7 @@ def known_size(where: str, size: object, least: int = 1) -> int:
 
 
 def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
-    """Take a sequence of values; a text is not one."""
+    """Take a sequence of values of records; a text is not one."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ParameterError(f"{where}: {name}", values, "a list or tuple")
     return tuple(values)
@@ -177,20 +180,20 @@ def check_metric(where: str, metric: object) -> None:
 
 
 def check_number_kind(where: str, kind: object) -> None:
-    """Refuse kinds that are not numbers."""
+    """Refuse kinds of records that are not numbers."""
     if not isinstance(kind, type) or kind not in (int, float, Fraction):
         raise ParameterError(f"{where}: kind", kind, "int, float or Fraction")
 
 
 def any_of(where: str, kind: Kind, name: str = "kind") -> AtomDomain:
-    """Return the domain of all values of a kind, NaN and NULL too."""
+    """Return the domain of all records of a kind, NaN and NULL too."""
     if not isinstance(kind, type) or kind not in (bool, int, float, Fraction, str):
         raise ParameterError(f"{where}: {name}", kind, "bool, int, float, Fraction or str")
     return AtomDomain(kind, nan=kind is float, null=True)
 
 
 def constant(where: str, name: str, value: object, kind: Kind) -> Any:
-    """Take a value of a kind; a float also as any number that is exactly one."""
+    """Take a value of a kind of records; a float also as any number that is exactly one."""
     if AtomDomain(kind).contains(value):
         return value
     if kind is float:
@@ -204,7 +207,7 @@ def constant(where: str, name: str, value: object, kind: Kind) -> Any:
 
 
 def least_of(kind: NumberKind, bound: Fraction) -> Number:
-    """Return the smallest number of a kind that is not below a bound; an infinite float beyond the largest.
+    """Return the smallest record of a kind at or above a bound; an infinite float beyond the largest.
 
     >>> least_of(int, Fraction(1, 2)), least_of(float, Fraction(1, 10)) > Fraction(1, 10)
     (1, True)
@@ -215,7 +218,7 @@ def least_of(kind: NumberKind, bound: Fraction) -> Number:
 
 
 def exact_sum(numbers: Iterable[Number]) -> Fraction:
-    """Return the exact sum: floats are the rationals that they are.
+    """Return the exact sum of records: floats are the rationals that they are.
 
     >>> exact_sum([1e300, 1.5, -1e300])
     Fraction(3, 2)
@@ -224,7 +227,7 @@ def exact_sum(numbers: Iterable[Number]) -> Fraction:
 
 
 def exact_products(first: Iterable[Number], second: Iterable[Number]) -> Fraction:
-    """Return the exact sum of products.
+    """Return the exact sum of products of records.
 
     >>> exact_products([1, 2], [0.5, 3])
     Fraction(13, 2)
@@ -244,7 +247,7 @@ def _sum_of_ratios(ratios: Iterable[tuple[int, int]]) -> Fraction:
 def impute(
     value: object, *, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Put a constant in the place of each NaN and each NULL.
+    """Impute a column of records: put a constant in the place of each NaN and each NULL.
 
     Args:
         value: the constant, of the kind; it must not be taken from the data.
@@ -280,7 +283,7 @@ def clamp(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Move each number that lies outside two bounds to the nearer one.
+    """Clamp a column of records: move each number outside two bounds to the nearer one.
 
     Infinities clamp. NaN and NULL are not in the domain: put `impute` before.
 
@@ -338,7 +341,7 @@ def cast(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Read each record as another kind; what does not fit becomes NULL or a default.
+    """Cast a column of records to another kind; what does not fit becomes NULL or a default.
 
     It never raises because of a record. A number fits where the other kind has the same number; only a
     float is rounded to, to the nearest. In detail:
@@ -388,7 +391,7 @@ def cast(
 
 
 def converted(value: Any, kind: Kind) -> Any:
-    """Return a value as another kind, or None where it does not fit."""
+    """Return a record's value cast to another kind, or None where it does not fit."""
     if kind is str:
         return _as_text(value)
     if kind is bool and isinstance(value, str):
@@ -436,7 +439,7 @@ def _as_text(value: Any) -> str | None:
 
 @helpful
 def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = ADD_REMOVE) -> Transformation:
-    """Take one column of a table, or several side by side, in the order of the rows.
+    """Take one column of a table of records, or several side by side, in the order of the rows.
 
     Args:
         name: the column; or several names, for records that are tuples.

@@ -1,4 +1,4 @@
-"""Counts, bounded sums, means and variances of records, in all or by category."""
+"""Record sums: counts, bounded sums, means, variances and histograms of single records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from sfumato.transformations.record_columns import (
 def variance(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Return the exact sample variance, with divisor n - 1, of a known number of bounded numbers.
+    """Return the exact sample variance of a known number of bounded records, with divisor n - 1.
 
     Args:
         lower, upper: the bounds, as of `clamp`.
@@ -82,7 +82,7 @@ def covariance(
     kind: NumberKind = float,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Return the exact sample covariance, with divisor n - 1, of a known number of bounded pairs.
+    """Return the exact sample covariance of a known number of bounded pairs of records, divisor n - 1.
 
     Args:
         first, second: (lower, upper) of the first and of the second number of a pair, as of `clamp`.
@@ -127,7 +127,7 @@ def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Frac
 
 
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
-    """Return the transformation of (co)variances from `least` to `widths` times the largest share."""
+    """Return the transformation of records to a (co)variance, [least, widths] times the largest share."""
     share = Fraction(size * size // 4, size * (size - 1))
     stability = records.stability(widths / size, widths / size)
     return records.total(
@@ -141,7 +141,7 @@ def _spread(records: Records, size: int, function: Any, widths: Fraction, least:
 def mean(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Return the exact mean of a known number of bounded numbers.
+    """Return the exact mean of a known number of bounded records.
 
     Args:
         lower, upper: the bounds, as of `clamp`.
@@ -179,7 +179,7 @@ def bounded_sum(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Add up numbers between two bounds, exactly.
+    """Add up records between two bounds, exactly.
 
     Numbers are not clamped here: put `clamp` with the same bounds before.
 
@@ -309,7 +309,7 @@ def histogram(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Count the numbers below the first edge, between each two edges, and from the last edge on.
+    """Count the records below the first edge, between each two edges, and from the last edge on.
 
     An interval holds its lower edge and not its upper one. The outer intervals are open-ended, so that
     every number is in one; NaN and NULL are not in the domain: put `impute` before.
@@ -345,7 +345,7 @@ ZERO, ONE = Fraction(0), Fraction(1)
 
 
 def _counts(records: Records, place: Callable[[Any], int | None], length: int, norm: Norm) -> Transformation:
-    """Count records by place; None is counted nowhere."""
+    """Return the transformation that counts records by place; None is counted nowhere."""
     if not isinstance(norm, Norm):
         raise ParameterError(f"{records.where}: norm", norm, "Norm.L1 or Norm.L2")
 

@@ -1,4 +1,4 @@
-"""SQL over rows, with which each statistic says how it is computed: by unit and group, then by group.
+"""SQL over rows: how each statistic is computed by unit and group, then by group, as text for DuckDB.
 
 HUGEINTs take several times as long to divide as BIGINTs, so what a BIGINT holds is divided as one.
 
@@ -17,12 +17,12 @@ from sfumato.sql_text import FLOATS, double, identifier
 
 
 def sums_of(lists: str, entries: int) -> str:
-    """Add up lists entry by entry, none to zeros: faster than to unnest, and no list of lists is kept."""
+    """Return SQL that adds up lists entry by entry, none to zeros, faster than unnesting them."""
     return f"[{', '.join(f'coalesce(sum({lists}[{i}]), 0)' for i in range(1, entries + 1))}]"
 
 
 def after(source: str, stages: Sequence[tuple[str, str]]) -> str:
-    """Return rows of what stands behind FROM with columns that are computed one after another, each once.
+    """Return SQL of rows with columns that are computed one after another, each once.
 
     UNNEST of one value is that value. DuckDB would write a plain expression in the place of each use of it,
     such as of each entry of a list.
@@ -33,7 +33,7 @@ def after(source: str, stages: Sequence[tuple[str, str]]) -> str:
 
 
 def value_hash(value: str, type_name: str) -> str:
-    """Return what stands for a value: equal for equal values, also for the two zeros."""
+    """Return SQL of a value's stand-in: equal for equal values, also for the two zeros."""
     if type_name in FLOATS:
         return f"hash({value} + 0.0)"
     text = f"CAST({value} AS VARCHAR)"
@@ -53,7 +53,7 @@ def value_hash(value: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class SqlPart:
-    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate.
+    """The SQL of one coordinate: the aggregate over a unit's rows in a group, and what the unit then adds.
 
     Args:
         coordinate: its name.
@@ -73,25 +73,25 @@ class SqlPart:
 
     @property
     def types(self) -> set[str]:
-        """The types of columns with the coordinate's name: of pairs, and of sums over units."""
+        """The SQL types of columns with the coordinate's name: of pairs, and of sums over units."""
         return {self.pair_type, "HUGEINT[]" if self.entries else "HUGEINT"}
 
     @property
     def joined(self) -> str:
-        """An aggregate over sums of parts of the rows, or of units, which adds them up."""
+        """The SQL aggregate that adds up sums of parts of the rows, or of units."""
         name = identifier(self.coordinate)
         return sums_of(name, self.entries) if self.entries else f"sum({name})"
 
     @property
     def nothing(self) -> str:
-        """The sum of nothing."""
+        """The SQL of the sum of nothing."""
         zero = "0::HUGEINT"
         return f"list_resize([]::HUGEINT[], {self.entries}, {zero})" if self.entries else zero
 
 
 @dataclass(frozen=True)
 class RowSql:
-    """Expressions over rows that may count.
+    """A writer of SQL expressions over rows that may count.
 
     Args:
         columns: DuckDB's type of each column, after the steps.
@@ -111,48 +111,51 @@ class RowSql:
 
     @property
     def named(self) -> dict[str, str]:
-        """Name and expression of each value of a row that is aggregated: computed once, where it is near."""
+        """Name and SQL of each value of a row that is aggregated, computed once near it."""
         return {name: expression for expression, name in self._names.items()}
 
     def value(self, expression: str, type_name: str) -> str:
-        """Return the name of a value that is computed once for each row, of a type."""
+        """Return the name of a value in SQL that is computed once for each row, of a type."""
         name = self._names.setdefault(expression, f"y{len(self._names)}")
         self.types[name] = type_name
         return name
 
     @property
     def stages(self) -> tuple[tuple[str, str], ...]:
-        """Name and expression of what is computed of each row before its values, one after another."""
+        """Name and SQL of what is computed of each row before its values, one after another."""
         return tuple((name, expression) for expression, name in self._earlier.items())
 
     def earlier(self, expression: str, type_name: str) -> str:
-        """Return the name of what is computed of each row, once, before its values; with those before it."""
+        """Return the name of SQL that is computed once for each row before its values.
+
+        The other such expressions stay before it.
+        """
         name = self._earlier.setdefault(expression, f"x{len(self._earlier)}")
         self.types[name] = type_name
         return name
 
     def column(self, column: str) -> str:
-        """Return the name of a column of the table among the rows."""
+        """Return the SQL name of a column of the table among the rows."""
         return identifier("v:" + column)
 
     def number(self, column: str) -> str:
-        """Return a column as DOUBLE."""
+        """Return SQL of a column as DOUBLE."""
         return f"CAST({self.column(column)} AS DOUBLE)"
 
     def valued(self, column: str) -> str:
-        """Return the condition that a row has a value, which NULL and NaN are not."""
+        """Return the SQL condition that a row has a value, which NULL and NaN are not."""
         if self.columns[column] in FLOATS:
             return f"NOT isnan({self.number(column)})"
         return f"{self.column(column)} IS NOT NULL"
 
     def counted(self, column: str) -> str:
-        """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
+        """Return SQL of how many rows have a value, without computing its steps again."""
         if self.columns[column] in FLOATS:
             return f"count(*) FILTER ({self.value(self.valued(column), 'BOOLEAN')})"
         return f"count({self.value(self.column(column), self.columns[column])})"
 
     def steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
-        """Return a column clamped and rounded to steps; every float64 in it is exact."""
+        """Return SQL of a column clamped and rounded to grid steps; every float64 in it is exact."""
         step = 2.0**exponent
         value = self.number(column)
         clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
@@ -160,7 +163,7 @@ class RowSql:
         return f"CASE WHEN {self.valued(column)} THEN {rounded} END"
 
     def scaled(self, total: str, rows: int | None, body: Body) -> str:
-        """Write `grid.scaled_down`: integer division cuts towards zero.
+        """Return SQL of `grid.scaled_down`: integer division cuts towards zero.
 
         Args:
             total: a HUGEINT.
@@ -181,7 +184,7 @@ class RowSql:
         return f"CASE WHEN w = {WHOLE} THEN {total} ELSE (({total}) * w) // {WHOLE} END"
 
     def scaled_upwards(self, total: str, rows: int, limit: int, body: Body) -> str:
-        """Write `grid.scaled_down_upwards`.
+        """Return SQL of `grid.scaled_down_upwards`.
 
         Args:
             total: a HUGEINT, in steps, not negative.
@@ -203,11 +206,11 @@ class RowSql:
         return f"({limited} * w + {WHOLE - 1}) // {WHOLE}"
 
     def whole_number(self, count: str, exponent: int) -> str:
-        """Write the same for a whole number within the limit, in steps of 2^exponent; and its parts."""
+        """Return SQL of a whole number within the limit, in steps of 2^exponent, and its parts."""
         if self.in_part:
             count, exponent = f"{count} * w", exponent + WEIGHT_BITS
         return f"({count})::HUGEINT * {1 << -exponent}" if exponent else count
 
     def _narrow(self, body: Body) -> bool:
-        """Whether a BIGINT holds `WHOLE` times what a unit adds."""
+        """Whether an SQL BIGINT holds `WHOLE` times what a unit adds."""
         return max(body.linf_sensitivities, default=Fraction(0)) * WHOLE < self.room

@@ -1,4 +1,4 @@
-"""Stratified samples: yes-counts of the strata, the proportion that they estimate, and its variance."""
+"""Stratified designs: strata's sample sizes, yes-counts, estimators of a proportion and its variance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PER_STRATUM = "the input, which has one entry for each stratum,"
 
 @dataclass(frozen=True)
 class StratifiedDesign:
-    """What is public of a stratified sample: how many were asked, and how many there are.
+    """The public design of a stratified sample: how many were asked in each stratum, of how many.
 
     Args:
         sample_sizes: whole numbers n_i of at least `least`, one for each stratum.
@@ -86,7 +86,7 @@ class StratifiedDesign:
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
-        """The share c_i of each stratum in the population."""
+        """The share c_i of each stratum of the design in the population."""
         total = sum(self.strat_sizes)
         return tuple(Fraction(size, total) for size in self.strat_sizes)
 
@@ -97,17 +97,20 @@ class StratifiedDesign:
 
     @property
     def variance_weights(self) -> tuple[Fraction, ...]:
-        """What p_i (1 - p_i) counts in the variance: c_i^2 (N_i - n_i) / (N_i (n_i - 1)); n_i above 1."""
+        """The factors of p_i (1 - p_i) in the design's variance, for n_i above 1.
+
+        They are c_i^2 (N_i - n_i) / (N_i (n_i - 1)).
+        """
         sizes = zip(self.weights, self.sample_sizes, self.strat_sizes, strict=True)
         return tuple(c * c * Fraction(size - n, size * (n - 1)) for c, n, size in sizes)
 
     def checked(self, values: Sequence[Any]) -> list[Fraction]:
-        """Take one number for each stratum, exactly: numbers that are public, which an error may show."""
+        """Take one public number for each stratum exactly; an error may show it."""
         numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
         return [as_fraction(_plain(v), self._label("sums", i)) for i, v in enumerate(numbers)]
 
     def counts(self, values: Sequence[Any]) -> list[Fraction]:
-        """Take one number from 0 to n_i for each stratum, exactly: private ones, which no error shows."""
+        """Take one private number from 0 to n_i for each stratum exactly; no error shows it."""
         found = []
         numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
         for i, (value, n) in enumerate(zip(numbers, self.sample_sizes, strict=True)):
@@ -124,7 +127,7 @@ class StratifiedDesign:
 
 @helpful
 def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
-    """Count the yes-answers of each stratum.
+    """Count the yes-answers of each stratum of a design.
 
     Args:
         sample_sizes: how many were asked in each stratum, at least 1: public.
@@ -174,7 +177,7 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
 def make_lipschitz_sized_proportion_ci_mean(
     sample_sizes: Sequence[int], strat_sizes: Sequence[int]
 ) -> Transformation:
-    """Estimate a population's proportion from the yes-counts of its strata: sum(c_i v_i / n_i).
+    """Estimate a proportion from the yes-counts of a stratified design: sum(c_i v_i / n_i).
 
     Args:
         sample_sizes: n_i, how many were asked in each stratum: whole numbers of at least 1.
@@ -247,7 +250,7 @@ def make_lipschitz_sized_proportion_ci_variance(
 
 
 class _Outside:
-    """Stands for a private number in an error."""
+    """A stand-in for a stratum's private number in an error."""
 
     def _in_messages(self) -> str:
         return "something else"
@@ -257,7 +260,7 @@ _OUTSIDE = _Outside()
 
 
 def _plain(value: Any) -> Any:
-    """Take no text for a number."""
+    """Refuse a text as a stratum's number, by None."""
     return None if isinstance(value, (str, bytes)) else value
 
 

@@ -1,4 +1,4 @@
-"""Noise in the shape of what one unit can add: K-norm noise, exactly rounded."""
+"""K-norm noise, in the shape of what one unit can add, exactly rounded."""
 
 from typing import TYPE_CHECKING
 

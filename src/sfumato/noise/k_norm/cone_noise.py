@@ -1,4 +1,4 @@
-"""K-norm noise: one draw for all public groups together, or noise for each group by itself."""
+"""K-norm noise of cones: one joint draw for all public groups, or separate noise for each group."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sfumato.noise.standard_laws import QuantileTable, laplace, table
 
 @dataclass(frozen=True, repr=False)
 class JointVectors(Spelled, Vectors):
-    """Uniform points of λC - μC in each group, for given λ and μ."""
+    """Vectors of joint K-norm noise: uniform points of λC - μC in each group, for given λ and μ."""
 
     cone: Cone
     scales: Sequence[Fraction]
@@ -44,16 +44,16 @@ class JointVectors(Spelled, Vectors):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """One uniform number for each coordinate."""
+        """The number of uniform numbers that a group's joint noise takes: one for each coordinate."""
         return self.cone.dimensions
 
     @property
     def dimensions(self) -> int:  # type: ignore[override]
-        """Coordinates of a group."""
+        """The number of coordinates of a group with joint noise."""
         return self.cone.dimensions
 
     def approximate(self, words: Integers) -> Approximation:
-        """Return vectors in floats."""
+        """Return vectors of joint noise in floats."""
         theta, tau, _ = self.shared.floats
         numbers, room, known = self.cone.floats(theta, tau, as_uniform(words))
         for x, factor in zip(numbers, self._factors, strict=True):
@@ -62,17 +62,17 @@ class JointVectors(Spelled, Vectors):
 
     @cached_property
     def margin(self) -> float:
-        """A bound of the errors in floats, in units of L."""
+        """A bound of the float errors of joint noise, in units of L."""
         return self.cone.margin(*self.shared.floats[:2])
 
     @cached_property
     def margins(self) -> list[float]:
-        """Bounds of the errors in floats, in grid steps."""
+        """Bounds of the float errors of joint noise, in grid steps."""
         # Numbers are at most 1, and four roundings of theirs are in the margin already.
         return [1.001 * factor * self.margin for factor in self._factors]
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
-        """Return closer bounds of the errors of vectors in grid steps."""
+        """Return closer bounds of the float errors of joint noise, in grid steps."""
         theta, tau, _ = self.shared.floats
         each = [x / factor for x, factor in zip(numbers, self._factors, strict=True)]
         margins = self.cone.closer_margins(theta, tau, each)
@@ -83,7 +83,7 @@ class JointVectors(Spelled, Vectors):
         return [self.shared.floats[2] * float(scale) for scale in self.scales]
 
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
-        """Return one vector in enclosures."""
+        """Return one group's vector of joint noise in enclosures."""
         found = self.cone.exactly(*self.shared.enclose(uniform[0].bits), uniform)
         if found is None:
             return None
@@ -93,7 +93,7 @@ class JointVectors(Spelled, Vectors):
 
 @dataclass(frozen=True, repr=False)
 class JointNoise(Spelled):
-    """K-norm noise on public groups, of which one unit may be in all: one draw for all groups together.
+    """Joint K-norm noise on public groups, of which one unit may be in all: one draw for all groups.
 
     Its density is proportional to exp(-(max over groups of a + max over groups of b)), with the a and
     b = a - n of `cone`, each coordinate divided by its scale.
@@ -122,7 +122,7 @@ class JointNoise(Spelled):
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the joint K-norm noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -131,7 +131,7 @@ class JointNoise(Spelled):
         return shape | {"order": list(names), "scales": dict(zip(names, map(str, self.scales), strict=True))}
 
     def rounded(self, words: Words | None = None) -> Integers:
-        """Draw once, with infinite precision, rounded to the nearest integers.
+        """Draw joint K-norm noise once, with infinite precision, rounded to the nearest integers.
 
         Args:
             words: source of random words; None for this thread's secure words.
@@ -150,7 +150,7 @@ _between_faces: float = 2.0**-44
 
 @dataclass(frozen=True, repr=False)
 class SeparateNoise(Spelled, Vectors):
-    """Independent K-norm noise in each group.
+    """Separate K-norm noise: independent in each group.
 
     Args:
         cone: what one unit may add to one group, at scale 1.
@@ -172,7 +172,7 @@ class SeparateNoise(Spelled, Vectors):
         check_scales(self.scales, self.cone.dimensions, self.cone.dimensions)
 
     def description(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is drawn, as the certificate reads it.
+        """Return the description of the separate K-norm noise for the certificate.
 
         Args:
             names: of the coordinates, in order.
@@ -184,16 +184,16 @@ class SeparateNoise(Spelled, Vectors):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """Exponential numbers with signs, then uniform ones, then the one of the units."""
+        """The number of uniform numbers of a group's separate noise: exponentials, uniforms, units."""
         return 2 * self.cone.signed + 1 + self.cone.units
 
     @property
     def dimensions(self) -> int:  # type: ignore[override]
-        """Coordinates of a group."""
+        """The number of coordinates of a group with separate noise."""
         return self.cone.dimensions
 
     def rounded(self, count: int, words: Words | None = None) -> Integers:
-        """Draw for some groups, with infinite precision, rounded to the nearest integers.
+        """Draw separate K-norm noise for some groups, rounded to the nearest integers.
 
         Args:
             count: number of groups.
@@ -217,13 +217,13 @@ class SeparateNoise(Spelled, Vectors):
 
     @cached_property
     def margins(self) -> list[float]:
-        """Bounds of the errors in floats, in grid steps."""
+        """Bounds of the float errors of separate noise, in grid steps."""
         each = zip(self.scales, self.unit_margins, strict=True)
         return [float(scale * margin * Fraction(1.001)) for scale, margin in each]
 
     @cached_property
     def unit_margins(self) -> list[Fraction]:
-        """Bounds of the errors in floats, at scale 1; the terms are those of docs/proofs/k_norm.md."""
+        """Bounds of the float errors of separate noise at scale 1, by docs/proofs/k_norm.md."""
         power, largest = self.cone.signed + 1, Fraction(self._table.largest)
         sums = power * Fraction(self._table.error) + power**2 * largest * Fraction(unit_roundoff)
         spread = power * largest * 2 * Fraction(unit_roundoff)
@@ -233,7 +233,7 @@ class SeparateNoise(Spelled, Vectors):
         return [own + other] * self.cone.units + [own] * power
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
-        """Return closer bounds of the errors of vectors in grid steps."""
+        """Return closer bounds of the float errors of separate noise, in grid steps."""
         power, scales, growth = self.cone.signed + 1, [float(s) for s in self.scales], self._table.growth
         at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
         rows = at_1[self.cone.units :]
@@ -247,7 +247,7 @@ class SeparateNoise(Spelled, Vectors):
         return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
 
     def approximate(self, words: Integers) -> Approximation:
-        """Return vectors in floats."""
+        """Return vectors of separate noise in floats."""
         power = self.cone.signed + 1
         size = self._magnitudes(words[0]).copy()
         for row in words[1:power]:
@@ -264,7 +264,7 @@ class SeparateNoise(Spelled, Vectors):
         return self._buffers.magnitudes(laplace, self._table, words)
 
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
-        """Return one vector in enclosures; None where its face or a sign are not known."""
+        """Return a vector of separate noise in enclosures; None where its face or a sign is not known."""
         power = self.cone.signed + 1
         found = [_signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
         parts = [f for f in found if f is not None]
@@ -283,7 +283,7 @@ class SeparateNoise(Spelled, Vectors):
 
 
 def _on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats], Flags | None]:
-    """Return numbers of which the largest has this size, and where it is known which one that is.
+    """Return uniform numbers of a cube of this size for K-norm noise, and where the largest is known.
 
     Args:
         size: an array.
@@ -321,7 +321,7 @@ def _on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Float
 
 
 def _on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
-    """Return the same in enclosures, of uniform numbers in (0, 1); None where the largest is not known."""
+    """Return enclosures of uniform numbers of a cube for K-norm noise; None if the largest is unknown."""
     numbers, one = [size if positive else -size], Enclosure.of(1, size.bits)
     if uniform:
         y = uniform[0].times(len(uniform) + 1)
@@ -335,7 +335,7 @@ def _on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosur
 
 
 def _signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
-    """Return -ln |2U - 1|, and whether 2U - 1 is above 0; None where that is not known."""
+    """Return -ln |2U - 1| for K-norm noise, and whether 2U - 1 is above 0; None where that is not known."""
     bits = uniform.bits
     place = uniform.times(2) - Enclosure.of(1, bits)
     negative = place.below(Enclosure.of(0, bits))

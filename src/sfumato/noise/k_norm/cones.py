@@ -1,4 +1,4 @@
-"""One group's part of a draw: a uniform point of λC - μC, for cones C.
+"""Cones: the body of one group in K-norm noise, and a uniform point of λC - μC for cones C.
 
 C holds what one unit may add to one group: n in [0, 1], and m signed numbers of at most n. With t the largest
 of them, x is in λC - μC where
@@ -40,7 +40,7 @@ _root_checked = 8.0  # roundoffs
 
 @dataclass(frozen=True)
 class Cone:
-    """The body of one group.
+    """The cone C of one group: its uniform points in λC - μC, with proven float errors.
 
     Args:
         signed: how many signed numbers, m.
@@ -55,12 +55,12 @@ class Cone:
 
     @property
     def dimensions(self) -> int:
-        """Numbers of a group."""
+        """The number of coordinates of a group's cone."""
         return 1 + self.signed + self.units
 
     @cached_property
     def volume(self) -> tuple[Fraction, ...]:
-        """The volume of λC - μC for λ + μ = 1 in powers of (λ - 1/2)^2, up to a constant factor.
+        """The volume of λC - μC for a cone, λ + μ = 1, in powers of (λ - 1/2)^2, up to a constant.
 
         Without units, (2 - λ^M - μ^M) / M. With units, the integral of 1 - max(|n|, t).
         """
@@ -79,13 +79,13 @@ class Cone:
         return tuple(c / power for c in found)
 
     def alike(self, coordinate: int) -> int:
-        """Return the first coordinate that has the same law: all signed numbers have one."""
+        """Return the first coordinate of the cone with the same law: all signed numbers have one."""
         return min(coordinate, 1 + self.units)
 
     # In floats, for many groups: all in units of L. The terms of margins are those of docs/proofs/k_norm.md.
 
     def margin(self, theta: float, tau: float) -> float:
-        """Bound the error of each number of `floats`, in units of L."""
+        """Bound the error of each coordinate of the cone's float points, in units of L."""
         power = self.dimensions
         if power == 1:
             return 24 * unit_roundoff
@@ -98,7 +98,7 @@ class Cone:
         )
 
     def closer_margins(self, theta: float, tau: float, numbers: Sequence[Floats]) -> list[Floats]:
-        """Bound the error of each number of `floats` by these numbers themselves, in units of L."""
+        """Bound the error of each coordinate of a cone's float points by the numbers themselves."""
         first, power, share = numbers[0], self.dimensions, self._share_roundoffs
         if power == 1:
             return [np.full_like(first, 24 * unit_roundoff)]
@@ -112,13 +112,13 @@ class Cone:
 
     @property
     def _share_roundoffs(self) -> float:
-        """The error of the root of v/R beside those of its argument."""
+        """The error of the root of v/R in a cone's points, beside those of its argument."""
         return _root_error(self.signed + 1) if self.units and self.signed else 0.0
 
     def floats(
         self, theta: float, tau: float, uniform: Sequence[Floats]
     ) -> tuple[list[Floats], Floats | None, NDArray[np.bool_] | None]:
-        """Approximate the numbers of groups, each over L.
+        """Approximate uniform points of the cone's λC - μC in floats, each over L.
 
         Args:
             theta, tau: λ and μ over L.
@@ -162,7 +162,7 @@ class Cone:
     def exactly(
         self, left_radius: Enclosure, right_radius: Enclosure, uniform: Sequence[Enclosure]
     ) -> tuple[list[Enclosure], Enclosure | None] | None:
-        """Enclose the numbers of one group.
+        """Enclose a uniform point of the cone's λC - μC of one group.
 
         Args:
             left_radius, right_radius: λ and μ.
@@ -193,7 +193,7 @@ class Cone:
 def _edge(
     theta: float, tau: float, power: int, uniform: Floats
 ) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
-    """Return n, v below it with a density v^(power - 1), and where they are known: None for everywhere."""
+    """Return a cone's n, v below it of density v^(power - 1), and where they are known (None: all)."""
     low, high = _product(tau, power), _product(theta, power)
     y = uniform + 1.0
     y *= ((2.0 - low) - high) / 2
@@ -214,7 +214,7 @@ def _edge(
 def _edge_exactly(
     lam: Enclosure, mu: Enclosure, power: int, uniform: Enclosure
 ) -> tuple[Enclosure, Enclosure] | None:
-    """Enclose the same n and v; None where the bits do not tell the side."""
+    """Enclose a cone's n and v; None where the bits do not tell the side."""
     all_ = (lam + mu).power(power)
     low, high = mu.power(power), lam.power(power)
     left = all_ - low
@@ -230,23 +230,23 @@ def _edge_exactly(
 
 
 def _edge_margin(v: Floats, power: int) -> Floats:
-    """Bound the error of `_edge` by how steep the root is at v and above it."""
+    """Bound the error of a cone's `_edge` by how steep the root is at v and above it."""
     steep = 1.001 * v ** (1 - power) / power
     return np.asarray(((4 * power + 16) * steep + _root_error(power)) * unit_roundoff)
 
 
 def _powers(power: int) -> list[Fraction]:
-    """θ^power + (1 - θ)^power in powers of (θ - 1/2)^2."""
+    """Return θ^power + (1 - θ)^power in powers of (θ - 1/2)^2, for a cone's volume."""
     return [Fraction(2 * comb(power, j), 2 ** (power - j)) for j in range(0, power + 1, 2)]
 
 
 def _minus_powers(power: int) -> list[Fraction]:
-    """2 - θ^power - (1 - θ)^power in powers of (θ - 1/2)^2."""
+    """Return 2 - θ^power - (1 - θ)^power in powers of (θ - 1/2)^2, for a cone's volume."""
     return [(2 if j == 0 else 0) - c for j, c in enumerate(_powers(power))]
 
 
 def _product(factor: float, times: int) -> float:
-    """The power, with one rounding for each factor."""
+    """Return a power in a cone's point, with one rounding for each factor."""
     found = factor
     for _ in range(times - 1):
         found *= factor
@@ -254,12 +254,12 @@ def _product(factor: float, times: int) -> float:
 
 
 def _root_error(degree: int) -> float:
-    """Bound the error of roots of numbers of at most 1, in roundoffs."""
+    """Bound the error of roots of numbers of at most 1 in a cone's points, in roundoffs."""
     return 2.0 if degree in (2, 4) else 1.001 * _root_checked
 
 
 def _root(y: Floats, degree: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """Return roots of numbers of at least 0, and where they are within `_root_error`: None for everywhere.
+    """Return roots of numbers of at least 0 for a cone's points, and where `_root_error` bounds their error.
 
     A square root is correctly rounded by IEEE 754; whatever library gave another one, its power shows it.
     """

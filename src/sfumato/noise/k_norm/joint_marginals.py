@@ -1,4 +1,4 @@
-"""Laws of single numbers of joint noise.
+"""Joint marginals: laws of single coordinates of joint K-norm noise, by quadrature.
 
 Given the split θ and the size r, groups are independent, and the law of a number over r is piecewise a
 polynomial; over θ and r it is integrated by Gauss and Legendre's rule between the places where the pieces
@@ -25,7 +25,7 @@ from sfumato.noise.laws import Floats
 
 
 def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:
-    """Return the law of each coordinate.
+    """Return the joint marginal of each coordinate.
 
     >>> from fractions import Fraction
     >>> from sfumato.noise.k_norm import Cone
@@ -39,7 +39,7 @@ def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:
 
 
 def tail(cone: Cone, coordinate: int, y: Floats, theta: Floats) -> Floats:
-    """Return P(number > y), y >= 0, given θ.
+    """Return the tail P(coordinate > y), y >= 0, of a joint marginal, given θ.
 
     Args:
         cone: the body of one group.
@@ -59,7 +59,7 @@ def tail(cone: Cone, coordinate: int, y: Floats, theta: Floats) -> Floats:
 
 
 def _count(m: int, y: Floats, theta: Floats) -> Floats:
-    """n has the density v^m, where v is 2μ + n up to n = λ - μ, and then 2λ - n."""
+    """Tail of a count's joint marginal: density v^m, where v is 2μ + n up to n = λ - μ, then 2λ - n."""
     power, tau = m + 1, 1 - theta
     right = np.maximum(2 * theta - np.maximum(y, theta - tau), theta) ** power - theta**power
     left = 1 - (2 * tau + np.minimum(y, theta - tau)) ** power
@@ -67,7 +67,7 @@ def _count(m: int, y: Floats, theta: Floats) -> Floats:
 
 
 def _signed(m: int, y: Floats, theta: Floats) -> Floats:
-    """s is uniform in [-v, v], where v^M is uniform in [μ^M, 1] or [λ^M, 1]."""
+    """Tail of a signed coordinate's joint marginal: uniform in [-v, v], v^M uniform from μ^M or λ^M to 1."""
     power = m + 1
 
     def above(low: Floats) -> Floats:
@@ -78,7 +78,7 @@ def _signed(m: int, y: Floats, theta: Floats) -> Floats:
 
 
 def _units(m: int, y: Floats, theta: Floats) -> Floats:
-    """u has λ'C - μ'C of the others beside it, with λ' = min(λ, μ + u) and μ' = min(μ, λ - u)."""
+    """Tail of the units' joint marginal: u has λ'C - μ'C of the others, λ' = min(λ, μ + u)."""
     power, more, tau = m + 1, m + 2, 1 - theta
     middle = theta - tau
 
@@ -94,12 +94,12 @@ def _units(m: int, y: Floats, theta: Floats) -> Floats:
 
 
 def _count_with_units(m: int, y: Floats, theta: Floats) -> Floats:
-    """n has the density of the room of u over the others: v^m - v^M m/M - |n|^M / M."""
+    """Tail of a count's joint marginal below units, of density v^m - v^M m/M - |n|^M / M."""
     power, more, tau = m + 1, m + 2, 1 - theta
     middle = np.maximum(theta - tau, 0.0)
 
     def integral(low: Floats, high: Floats, from_: Floats, to: Floats) -> Floats:
-        """Between two n, whose v are `low` and `high`."""
+        """Integrate the density between two n, whose v are `low` and `high`."""
         grown = (high**power - low**power - m * (high**more - low**more) / more) / power
         return np.asarray(grown - (to**more - from_**more) / (power * more))
 
@@ -111,7 +111,7 @@ def _count_with_units(m: int, y: Floats, theta: Floats) -> Floats:
 
 
 def _signed_with_units(m: int, y: Floats, theta: Floats) -> Floats:
-    """The largest t of the signed numbers has the density t^(m-1) times the room of u, over all n.
+    """Tail of a signed coordinate's joint marginal below units: t has density t^(m-1) times the room.
 
     This number is that one with probability 1/m, of either sign, or else uniform in [-t, t].
     """
@@ -144,7 +144,7 @@ _most = 64  # parts that are halved at once
 
 
 class Pieces:
-    """A function between its ends, each piece fitted when it is first asked for.
+    """A function of a joint marginal between its ends, fitted piece by piece when first needed.
 
     A piece is halved until the last coefficients of each part are at most an error.
 
@@ -163,7 +163,7 @@ class Pieces:
         self._fit = cache(self._fitted)
 
     def __call__(self, x: Floats) -> Floats:
-        """Return the function at numbers between the first end and the last."""
+        """Return the fitted function of a joint marginal at numbers between its ends."""
         from numpy.polynomial.chebyshev import chebval
 
         found, piece = np.empty_like(x), _place(self._ends, x)
@@ -178,7 +178,7 @@ class Pieces:
         return found
 
     def _fitted(self, piece: int) -> tuple[Floats, Floats]:
-        """Return the ends of a piece's parts, and their coefficients, of shape (order, parts)."""
+        """Return the ends of a fitted piece's parts, and their Chebyshev coefficients (order, parts)."""
         points, transform = _chebyshev()
         low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
         found: list[tuple[float, float, Floats]] = []
@@ -205,7 +205,7 @@ def _place(ends: Floats, x: Floats) -> NDArray[np.intp]:
 
 @cache
 def _chebyshev() -> tuple[Floats, Floats]:
-    """Return Chebyshev's points, and what makes coefficients of values there."""
+    """Return Chebyshev's points, and the matrix from values there to coefficients."""
     angle = (np.arange(_nodes) + 0.5) * np.pi / _nodes
     transform = np.cos(np.outer(angle, np.arange(_nodes))) * 2 / _nodes
     transform[:, 0] /= 2
@@ -221,7 +221,7 @@ Moments = Callable[[int], Floats | float]  # of one side, of order 0, 1 and 2
 
 @dataclass(frozen=True, repr=False)
 class JointMarginal(Marginal):
-    """A number of joint noise; by quadrature, with an absolute error below 1e-10.
+    """The joint marginal: law of one coordinate of joint noise, with an absolute error below 1e-10.
 
     Args:
         scale: of the coordinate, in grid steps.
@@ -250,11 +250,11 @@ class JointMarginal(Marginal):
 
     @property
     def variance(self) -> float:
-        """The variance of Z, in squared steps."""
+        """The variance of the joint marginal, in squared steps."""
         return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
 
     def _mean(self, x: float, of_share: Pieces) -> float:
-        """Average a function of x/r that is 0 where r < x."""
+        """Average over the radius of joint noise a function of x/r that is 0 where r < x."""
         shape = self.groups * self.cone.dimensions + 2
         low, high = lowest(shape), shape + 20 * math.sqrt(shape) + 60
         ends = sorted({min(max(e, low, x), high) for e in (low, 2 * x, 3 * x, high)})
@@ -267,7 +267,7 @@ class JointMarginal(Marginal):
 
 @lru_cache(1 << 8)
 def _of_share(cone: Cone, groups: int, coordinate: int) -> Pieces:
-    """Return P(|number| > y r), of one group, as a function of y."""
+    """Return P(|coordinate| > y r) of one group's joint marginal, as a function of y."""
 
     far = _spread(cone, groups)
 
@@ -282,7 +282,7 @@ def _of_share(cone: Cone, groups: int, coordinate: int) -> Pieces:
 
 
 def _spread(cone: Cone, groups: int) -> float:
-    """Return how far θ is from 1/2 at most, but for a probability of about 1e-18."""
+    """Return how far θ of joint noise is from 1/2, but for a probability of about 1e-18."""
     if not any(cone.volume[1:]):
         return 0.5
     # V is at most its largest times exp(-((θ - 1/2) / h)^2).
@@ -290,7 +290,7 @@ def _spread(cone: Cone, groups: int) -> float:
 
 
 def _shares(cone: Cone, groups: int, y: Floats) -> tuple[Floats, Floats]:
-    """Return θ >= 1/2 and their weights, for each y between the places where the pieces of tails meet."""
+    """Return quadrature nodes θ >= 1/2 of joint noise and weights, for each y between tails' pieces."""
     half, far = 0.5, _spread(cone, groups)
     cuts = [half + far * c for c in (0, 1 / 3, 1)]
     knots = [np.maximum(y, 1 - y), (1 + y) / 2]
@@ -311,7 +311,7 @@ def _density(cone: Cone, groups: int, theta: Floats) -> Floats:
 
 @lru_cache(1 << 10)
 def _joint_variances(cone: Cone, groups: int) -> list[float]:
-    """Return the variance of each number at scale 1: given θ, the mean square is a polynomial."""
+    """Return the variance of each joint marginal at scale 1; given θ, the mean square is a polynomial."""
     coarse = np.linspace(0.5, 1.0, 257)
     likely = int(np.flatnonzero(_density(cone, groups, coarse) > 1e-18)[-1])
     last = float(coarse[min(likely + 1, 256)])
@@ -324,14 +324,14 @@ def _joint_variances(cone: Cone, groups: int) -> list[float]:
 
 @lru_cache(64)
 def rule(nodes: int) -> tuple[Floats, Floats]:
-    """Return places and weights of Gauss and Legendre's rule on [-1, 1]."""
+    """Return nodes and weights of the Gauss-Legendre rule on [-1, 1], for joint marginals."""
     place, weight = np.polynomial.legendre.leggauss(nodes)
     return place, weight
 
 
 @cache
 def powers(cone: Cone) -> dict[tuple[int, int], Fraction]:
-    """How a uniform vector of one group is spread over its sides (a, b), up to a factor.
+    """Return how a uniform vector of one group's joint noise is spread over its sides (a, b), up to a factor.
 
     Returns:
         {(i, j): c}: a density c a^i b^j; -1 says that this side is 0.
@@ -350,7 +350,7 @@ def powers(cone: Cone) -> dict[tuple[int, int], Fraction]:
 
 
 def _mean_squares(cone: Cone, theta: Floats) -> list[Floats]:
-    """Return the mean square of each number over r², one for all signed ones, which have one law, given θ.
+    """Return the mean square of each coordinate of joint noise over r², given θ; one for all signed ones.
 
     The sides (a, b) of a group go up to θ and 1 - θ. The first number is a - b. The others follow from the
     sides of the group without its units, to which u - n adds any number p, on the one side or on the other.
@@ -386,17 +386,17 @@ def _mean_squares(cone: Cone, theta: Floats) -> list[Floats]:
 
 
 def _moments(end: Floats, i: int) -> Moments:
-    """Integrate a^(i + more) over a side of power i, up to its end; -1 is for one that is 0."""
+    """Integrate a^(i + more) over a side of power i, up to its end, for joint variances; -1: a side of 0."""
     return lambda more: end ** (i + more + 1) / (i + more + 1) if i >= 0 else float(more == 0)
 
 
 def _wider(end: Floats, i: int) -> Moments:
-    """Of such a side a, over all p with a + p up to its end: of a + p the power is higher by one."""
+    """Integrate over a side of joint noise and all p with a + p up to its end: the power is higher by one."""
     if i < 0:
         return lambda more: end if more == 0 else 0.0
     return lambda more: end ** (i + more + 2) / ((i + more + 1) * (i + more + 2))
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
-    """Return the law of a coordinate of joint noise."""
+    """Return the joint marginal of a coordinate of joint noise."""
     return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, noise.cone.alike(coordinate))

@@ -1,4 +1,4 @@
-"""Laws of single numbers of K-norm noise, and of combinations: for error bars, thresholds and tests."""
+"""Marginals: laws of single coordinates of K-norm noise, and of their sums, for error bars and thresholds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tail = Callable[[float], float]
 
 @dataclass(frozen=True, repr=False)
 class Marginal(Spelled, ABC):
-    """A symmetric law of one number Z of K-norm noise, in grid steps; R is Z rounded to nearest."""
+    """A marginal of K-norm noise: symmetric law of one coordinate Z, in grid steps; R is Z rounded."""
 
     scale: Fraction
     error: ClassVar[float] = 0.0  # of P, at most
@@ -38,24 +38,24 @@ class Marginal(Spelled, ABC):
 
     @abstractmethod
     def _outside(self, x: float) -> float:
-        """Return P(|Z| > x scale), x >= 0."""
+        """Return the marginal's P(|Z| > x scale), x >= 0."""
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """The variance of Z, in squared steps."""
+        """The variance of the marginal, in squared steps."""
 
     @abstractmethod
     def _size_tail(self, x: float) -> float:
-        """Return a P(size > x) for a size that |Z| / scale never passes, right however small it is."""
+        """Return P(size > x), however small, of a size that |Z| / scale never exceeds."""
 
     @property
     def unit(self) -> Fraction:
-        """The scale."""
+        """The scale of the marginal."""
         return self.scale
 
     def tolerance(self, k: float) -> float:
-        """Return a t with P(|Z| > t) <= 10^-k, the smallest but for the errors of quadrature.
+        """Return t with P(|Z| > t) <= 10^-k of the marginal, smallest but for errors of quadrature.
 
         >>> from sfumato.noise.k_norm.marginals import ErlangMixture
         >>> round(ErlangMixture(Fraction(1), (Fraction(1),)).tolerance(3), 6)
@@ -69,7 +69,7 @@ class Marginal(Spelled, ABC):
         return found * float(self.scale) * (1 + 1e-14)
 
     def rounded_tolerance(self, k: float) -> int:
-        """Return a whole t with P(|R| > t) <= 10^-k: R is beyond a whole t where Z is beyond t + 1/2.
+        """Return a whole t with P(|R| > t) <= 10^-k of the rounded marginal.
 
         >>> from sfumato.noise.k_norm.marginals import ErlangMixture
         >>> ErlangMixture(Fraction(1), (Fraction(1),)).rounded_tolerance(3)
@@ -78,7 +78,7 @@ class Marginal(Spelled, ABC):
         return max(0, math.ceil(self.tolerance(k) - 0.5))
 
     def complementary_tolerance(self, k: float) -> float:
-        """Return a t with P(|Z| < t) <= 10^-k: how near to 0 noise must not lie, or it is missing.
+        """Return t with P(|Z| < t) <= 10^-k: how near to 0 K-norm noise must not lie.
 
         The density of a symmetric log-concave law is nowhere above 1 / (root of 2 times its deviation), which
         Laplace's law reaches.
@@ -93,7 +93,7 @@ class Marginal(Spelled, ABC):
         return float(10.0**-k * self.standard_deviation / math.sqrt(2))
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of a bound of P(|Z| > x), near it where that is above the errors of quadrature.
+        """Return log10 of a bound of the marginal's P(|Z| > x), near it above the errors of quadrature.
 
         >>> from sfumato.noise.k_norm.marginals import ErlangMixture
         >>> round(ErlangMixture(Fraction(1), (Fraction(1),)).log10_outside(2302.585093))
@@ -113,11 +113,11 @@ class Marginal(Spelled, ABC):
 
     @property
     def standard_deviation(self) -> float:
-        """The standard deviation of Z, in steps."""
+        """The standard deviation of the marginal, in steps."""
         return float(np.sqrt(self.variance))
 
     def outside(self, x: Values | Scalar) -> float | Floats:
-        """Return P(|Z| > x) for x >= 0, a number or an array, in steps.
+        """Return the marginal's P(|Z| > x) for x >= 0, a number or an array, in steps.
 
         >>> from sfumato.noise.k_norm.marginals import ErlangMixture
         >>> ErlangMixture(Fraction(3), (Fraction(1, 2), Fraction(1, 2))).outside(0)
@@ -126,7 +126,7 @@ class Marginal(Spelled, ABC):
         return each(lambda value: self._outside(float(Fraction(value) / self.scale)), x)
 
     def sf(self, x: Values | Scalar) -> float | Floats:
-        """Return P(Z > x), for a number or an array, in steps."""
+        """Return the marginal's P(Z > x), for a number or an array, in steps."""
 
         def one(value: Scalar) -> float:
             half = self._outside(float(abs(Fraction(value)) / self.scale)) / 2
@@ -135,11 +135,11 @@ class Marginal(Spelled, ABC):
         return each(one, x)
 
     def rounded_sf(self, m: Values | int) -> float | Floats:
-        """Return P(R > m) = P(Z > m + 1/2), for a whole number or an array of them."""
+        """Return P(R > m) = P(Z > m + 1/2) of the rounded marginal, for whole numbers."""
         return self.sf(m + Fraction(1, 2) if isinstance(m, int) else np.asarray(m) + 0.5)
 
     def rounded_half_width(self, confidence: Number) -> int:
-        """Return the smallest whole t with P(|R| <= t) >= confidence: an error bar of this level.
+        """Return the smallest whole t with P(|R| <= t) >= confidence: a marginal's error bar.
 
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
@@ -147,7 +147,7 @@ class Marginal(Spelled, ABC):
         return self._half_width(level(confidence), self._outside, self.error)
 
     def _half_width(self, confidence: float, tail: Tail, error: float) -> int:
-        """Return the smallest whole t with tail(t + 1/2) small enough, the tail's error to spare."""
+        """Return the smallest whole t whose marginal tail at t + 1/2, and its error, is small enough."""
         allowed = 1 - confidence - error
         if allowed <= 0:
             raise ParameterError("confidence", confidence, f"at most 1 - {error:g} for this noise")
@@ -162,7 +162,7 @@ class Marginal(Spelled, ABC):
 
 @lru_cache(1 << 12)
 def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all numbers of one law
-    """Search; what is returned has been found to be far enough, with the law's error to spare."""
+    """Search for a marginal's tolerance; the result is far enough, with the law's error to spare."""
     allowed, tail = 10.0**-k, law._size_tail
     if allowed > 2 * law.error:
         allowed, tail = allowed - law.error, law._outside
@@ -182,7 +182,7 @@ def _reach(tail: Tail, allowed: float, deviation: float, fineness: float) -> flo
 
 
 def level(confidence: Number) -> float:
-    """Return a level of confidence as a float."""
+    """Take the level of confidence of a marginal's error bar as a float."""
     exact = as_fraction(confidence, "confidence")
     if not 0 <= exact < 1:
         raise ParameterError("confidence", confidence, "from 0 to less than 1")
@@ -191,7 +191,7 @@ def level(confidence: Number) -> float:
 
 @dataclass(frozen=True, repr=False)
 class ErlangMixture(Marginal):
-    """|Z| is scale times an Erlang number of shape j with probability weights[j - 1].
+    """The marginal of separate noise: |Z| is scale times Erlang of shape j with weights[j - 1].
 
     Every term is positive, so that tails are right to 12 digits however small.
 
@@ -214,7 +214,7 @@ class ErlangMixture(Marginal):
         return self._outside(x)
 
     def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
-        """Enclose P(Z > x), x in steps."""
+        """Enclose P(Z > x) of the Erlang mixture, x in steps."""
         if x < 0:
             low, high = self.tail_bounds(-x)
             return 1 - high, 1 - low
@@ -227,18 +227,18 @@ class ErlangMixture(Marginal):
         return low * total / 2, high * total / 2
 
     def tail_quantile(self, probability: Fraction) -> float:
-        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
+        """Return about the x with P(Z > x) = probability of the Erlang mixture, below 1/2."""
         return self.tolerance(-log2(2 * probability) / np.log2(10))
 
     @property
     def variance(self) -> float:
-        """The variance of Z, in squared steps."""
+        """The variance of the Erlang mixture, in squared steps."""
         second = sum((w * j * (j + 1) for j, w in enumerate(self.weights, 1)), Fraction(0))
         return float(second * self.scale**2)
 
 
 def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
-    """Return the law of a coordinate of noise of each group.
+    """Return the marginal of a coordinate of separate K-norm noise.
 
     A number of a vector of M that has the density exp(-max) is its maximum, Erlang(M), or uniform below
     it: an equal mixture of Erlang(1) to Erlang(M). Units are that and a Laplace number: of Erlang(j) and
@@ -260,7 +260,7 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
 
 @dataclass(frozen=True, eq=False)
 class DependentSum:
-    """The sum of weight * R over noises R of one K-norm noise, each rounded to whole steps.
+    """The sum of weight * R over coordinates R of one K-norm noise, each rounded to whole steps.
 
     Their density is symmetric and log-concave. For such a law the t with P(|w Z| > t) = failure is a norm of
     the weights w: at most the sum of |w| times that of each number by itself, at the same failure.
@@ -285,7 +285,7 @@ class DependentSum:
     terms: Sequence[tuple[Any, Marginal]]
 
     def tolerance(self, k: float) -> Any:
-        """Return t with P(|sum| > t) <= 10^-k, in the shape of the weights.
+        """Return t with P(|sum of dependent coordinates| > t) <= 10^-k, in the weights' shape.
 
         Args:
             k: greater than 0.
@@ -298,7 +298,7 @@ class DependentSum:
         return found if np.ndim(found) else float(found)
 
     def log10_tail(self, t: float) -> float:
-        """Return log10 of a bound of P(|sum| >= t), for weights that are floats."""
+        """Return log10 of a bound of P(|sum of dependent coordinates| >= t), for float weights."""
         if len(self.terms) == 1:
             ((weight, law),) = self.terms
             return law.log10_outside(math.ceil(t / abs(weight) * (1 - 1e-12)) - 0.5)
@@ -309,12 +309,12 @@ class DependentSum:
 
 @dataclass(frozen=True)
 class DependentNoises(Noises):
-    """The noises of a release that were drawn together."""
+    """The noises of a release that were drawn together as K-norm noise."""
 
     laws: Mapping[str, Marginal]  # type: ignore[assignment]
 
     def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
-        """Return t with P(|weighted sum of the noises| > t) <= failure, for each group.
+        """Return t with P(|weighted sum of dependent noises| > t) <= failure, for each group.
 
         Args:
             weights: by coordinate, shape (groups,), any sign.

@@ -1,4 +1,4 @@
-"""Draws of K-norm noise: uniform numbers bit by bit, what groups share, and vectors, exactly rounded."""
+"""Sampling of K-norm noise: uniform numbers bit by bit, Gamma and share draws, exactly rounded vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _key_words = 4  # 256 bits, the size of an AES key
 
 
 class Stream:
-    """A uniform number in (0, 1): its first bits, and where further ones come from."""
+    """A uniform number in (0, 1) for sampling: its first bits, and where further ones come from."""
 
     def __init__(self, key: bytes, address: tuple[int, ...], first: int | None = None) -> None:
         self._key, self._address = key, address
@@ -31,7 +31,7 @@ class Stream:
         self._prefix, self._known = (0, 0) if first is None else (first, 64)
 
     def enclose(self, bits: int) -> Enclosure:
-        """Return where the number lies, to an absolute 2^-bits, with 32 bits of precision more."""
+        """Return where the uniform number lies, to an absolute 2^-bits, with 32 more bits of precision."""
         while self._known < bits:
             if self._more is None:
                 self._more = KeyedWords(self._key, repr(self._address).encode())
@@ -41,13 +41,13 @@ class Stream:
 
 
 class Streams:
-    """The uniform numbers of one draw, by address."""
+    """The uniform numbers of one draw of K-norm noise, by address."""
 
     def __init__(self, words: Words) -> None:
         self._key = words.take(_key_words).astype("<u8").tobytes()
 
     def at(self, *address: int, first: int | None = None) -> Stream:
-        """Return the number of an address.
+        """Return the uniform number of an address.
 
         Args:
             address: whole numbers; another one, another number.
@@ -57,7 +57,7 @@ class Streams:
 
 
 def upper_tail(shape: int, x: float) -> float:
-    """Return P(Gamma number of a shape > x), right however small.
+    """Return the Gamma law's tail P(X > x) for a shape, right however small.
 
     >>> round(upper_tail(2, 3.0) / (4 * math.exp(-3)), 12)
     1.0
@@ -73,12 +73,12 @@ def upper_tail(shape: int, x: float) -> float:
 
 
 def lowest(shape: int) -> float:
-    """Return what a Gamma number is below with a probability of at most about 1e-18 (Wilson and Hilferty)."""
+    """Return what a Gamma draw is below with a probability of at most about 1e-18 (Wilson and Hilferty)."""
     return float(shape * max(0.0, 1 - 1 / (9 * shape) - 9.5 / (3 * math.sqrt(shape))) ** 3)
 
 
 def density(shape: int, x: Floats) -> Floats:
-    """Return the density of a Gamma number of a shape of at least 2, for x > 0.
+    """Return the density of the Gamma law of a shape of at least 2, for x > 0.
 
     >>> round(float(density(3, np.array([2.0]))[0] / (2 * math.exp(-2))), 12)
     1.0
@@ -101,7 +101,7 @@ HALF = Fraction(1, 2)
 
 
 def gamma(shape: int, streams: Streams, *address: int) -> LazyReal:
-    """Draw from the Gamma law of a whole shape of at least 1, and scale 1."""
+    """Sample the Gamma law of a whole shape of at least 1, and scale 1."""
     for attempt in count():
         proposal = _GammaProposal(shape, *(streams.at(*address, attempt, part) for part in range(3)))
         if proposal.accepted():
@@ -110,7 +110,7 @@ def gamma(shape: int, streams: Streams, *address: int) -> LazyReal:
 
 
 class _GammaProposal:
-    """One number that may be taken for a Gamma number.
+    """A proposal in sampling the Gamma law by rejection.
 
     With d = shape - 1/3 and c^2 = 1/(9d), d (1 + cx)^3 has this law if x has a density proportional to
     exp(g(x)), g(x) = 3d ln(1 + cx) - d (1 + cx)^3 + d. Now g(x) <= -x^2/2 <= 1/2 - |x|: x is a Laplace
@@ -128,33 +128,33 @@ class _GammaProposal:
         self._stretch, self.value = cache(self._stretched), cache(self._cubed)
 
     def accepted(self) -> bool:
-        """Whether this one is taken."""
+        """Whether the Gamma proposal is accepted."""
         return is_less(constant(Fraction(0)), self._stretch) and is_less(log_of(self._chance), self._height)
 
     def _cubed(self, bits: int) -> Enclosure:
-        """d (1 + cx)^3, the value."""
+        """Enclose the proposed Gamma number d (1 + cx)^3."""
         return self._stretch(bits).power(3).times(self._d)
 
     def _distance(self, bits: int) -> Enclosure:
-        """|x|."""
+        """Enclose |x| of the Gamma proposal."""
         return -self._magnitude.enclose(bits).log()
 
     def _stretched(self, bits: int) -> Enclosure:
-        """1 + cx."""
+        """Enclose 1 + cx of the Gamma proposal."""
         distance = self._distance(bits)
         step = distance / Enclosure.of(9 * self._d, distance.bits).root(2)
         one = Enclosure.of(1, distance.bits)
         return one + step if self._positive else one - step
 
     def _height(self, bits: int) -> Enclosure:
-        """g(x) - 1/2 + |x|."""
+        """Enclose g(x) - 1/2 + |x|, the log of the Gamma proposal's acceptance probability."""
         y = self._stretch(bits)
         rest = Enclosure.of(self._d - HALF, y.bits) + self._distance(bits)
         return y.log().times(3 * self._d) - self.value(bits) + rest
 
 
 def share(volume: Volume, groups: int, streams: Streams, *address: int) -> LazyReal:
-    """Draw θ - 1/2, where the density of θ is proportional to V^groups.
+    """Sample the share θ - 1/2, where the density of θ is proportional to V^groups.
 
     Args:
         volume: V as a polynomial in (θ - 1/2)^2, lowest power first.
@@ -179,7 +179,7 @@ def share(volume: Volume, groups: int, streams: Streams, *address: int) -> LazyR
 
 @lru_cache(1 << 8)
 def is_even(volume: Volume, groups: int) -> bool:
-    """Whether proposals of θ are uniform: where the stretched Beta law is more than twice as wide.
+    """Whether sampling proposes shares θ uniformly: the stretched Beta law is more than twice as wide.
 
     With many signed numbers nearly all of it would be beyond 0 and 1: of 50 all but one of some millions. Its
     width, as an area over its height, is about h sqrt(π / (groups + 3/4)).
@@ -188,24 +188,24 @@ def is_even(volume: Volume, groups: int) -> bool:
 
 
 class _EvenProposal:
-    """A uniform number that may be taken for θ - 1/2: V is largest at 1/2, as it is log-concave."""
+    """A uniform proposal in sampling θ - 1/2: V is largest at 1/2, as it is log-concave."""
 
     def __init__(self, volume: Volume, groups: int, uniform: Stream) -> None:
         self._volume, self._groups = volume, groups
         self.value: LazyReal = lambda bits: uniform.enclose(bits) - Enclosure.of(HALF, bits)
 
     def accepted(self, chance: Stream) -> bool:
-        """Whether this one is taken."""
+        """Whether the uniform proposal of θ is accepted."""
         return is_less(log_of(chance), self._height)
 
     def _height(self, bits: int) -> Enclosure:
-        """The logarithm of the probability to accept."""
+        """Enclose the log of the probability to accept the uniform proposal of θ."""
         x = abs(self.value(bits)).power(2)
         return _value(self._volume, x).times(1 / self._volume[0]).log().times(self._groups)
 
 
 class _ShareProposal:
-    """One number that may be taken for θ - 1/2.
+    """A Beta proposal in sampling θ - 1/2.
 
     V / V(1/2) is at most 1 - ((θ - 1/2) / h)^2, with the h of `half_width_squared`. Of that the power is a
     Beta law, stretched: (X - Y) / (X + Y) h for two Gamma numbers.
@@ -217,36 +217,39 @@ class _ShareProposal:
         self.value = cache(self._offset)
 
     def accepted(self, chance: Stream) -> bool:
-        """Whether this one is taken."""
+        """Whether the Beta proposal of θ is accepted."""
         if not is_less(lambda bits: abs(self.value(bits)), constant(HALF)):
             return False
         exact = not any(self._volume[2:])
         return exact or is_less(log_of(chance), self._height)
 
     def _offset(self, bits: int) -> Enclosure:
-        """θ - 1/2, the value."""
+        """Enclose the proposed θ - 1/2."""
         one, other = self._one(bits), self._other(bits)
         return (one - other) / (one + other) * Enclosure.of(self._square, one.bits).root(2)
 
     def _height(self, bits: int) -> Enclosure:
-        """The logarithm of the probability to accept."""
+        """Enclose the log of the probability to accept the Beta proposal of θ."""
         x = abs(self.value(bits)).power(2)
         allowed = (Enclosure.of(1, x.bits) - x.times(1 / self._square)).times(self._volume[0])
         return (_value(self._volume, x) / allowed).log().times(self._groups)
 
 
 def constant(number: Fraction) -> LazyReal:
-    """Return a rational number as one that is known as closely as one asks."""
+    """Return a rational number as a lazy real number for sampling."""
     return lambda bits: Enclosure.of(number, bits)
 
 
 def log_of(uniform: Stream) -> LazyReal:
-    """Return the logarithm of a uniform number."""
+    """Return the logarithm of a uniform number as a lazy real number for sampling."""
     return lambda bits: uniform.enclose(bits).log()
 
 
 def half_width_squared(volume: Volume) -> Fraction:
-    """Return h^2, as large a one as is easily proved: a positive power is at most 1/4 of the one before."""
+    """Return h^2, the squared half width of the Beta proposal, as large as is easily proved.
+
+    A positive power of the volume is at most 1/4 of the one before.
+    """
     above = Fraction(0)  # what is left of positive terms after negative ones
     for c in reversed(volume[2:]):
         above = max(c + above, Fraction(0)) / 4
@@ -264,14 +267,14 @@ def _value(volume: Volume, x: Enclosure) -> Enclosure:
 
 @dataclass(frozen=True)
 class Radii:
-    """λ and μ of one draw, at scale 1."""
+    """The sampled radii λ and μ of one draw of K-norm noise, at scale 1."""
 
     size: LazyReal
     offset: LazyReal
 
     @cached_property
     def enclose(self) -> Callable[[int], tuple[Enclosure, Enclosure]]:
-        """(λ, μ), with about as many bits as one asks for."""
+        """Enclose the radii (λ, μ), with about as many bits as are asked for."""
         return cache(self._enclose)
 
     def _enclose(self, bits: int) -> tuple[Enclosure, Enclosure]:
@@ -280,7 +283,7 @@ class Radii:
 
     @cached_property
     def floats(self) -> tuple[float, float, float]:
-        """θ, 1 - θ and r, each the float nearest to it but for 2^-90 of it."""
+        """The radii as floats (θ, 1 - θ, r), each the nearest but for 2^-90 of it."""
         bits = 160
         while True:
             size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
@@ -293,7 +296,7 @@ class Radii:
 
 
 def radii(volume: Volume, dimensions: int, groups: int, streams: Streams) -> Radii:
-    """Draw λ and μ for groups that do not limit each other.
+    """Sample the radii λ and μ for groups that do not limit each other.
 
     Args:
         volume: of one group's body λC - μC at λ + μ = 1, in powers of (θ - 1/2)^2, up to a factor.
@@ -314,7 +317,7 @@ _bulk = 2  # the part of the addresses of these numbers
 
 @dataclass(frozen=True)
 class Approximation:
-    """Vectors in floats.
+    """Sampled vectors of K-norm noise in floats.
 
     Attributes:
         numbers: for each coordinate an array, in grid steps.
@@ -331,7 +334,7 @@ class Approximation:
     known: Flags | None = None
 
     def at(self, places: NDArray[np.intp]) -> Approximation:
-        """Return some of the vectors."""
+        """Return some of the vectors in floats."""
         numbers = [x.take(places) for x in self.numbers]
         known = None if self.known is None else self.known.take(places)
         return replace(self, numbers=numbers, room=None, known=known)
@@ -339,14 +342,14 @@ class Approximation:
 
 @dataclass(frozen=True)
 class Enclosed:
-    """One vector in enclosures: its numbers in grid steps, and its room, as in `Approximation`."""
+    """A sampled vector in enclosures: its coordinates in grid steps, and its room."""
 
     numbers: Sequence[Enclosure]
     room: Enclosure | None = None
 
 
 class Vectors(ABC):
-    """How a group's vector follows from uniform numbers.
+    """How a group's vector of K-norm noise is sampled from uniform numbers.
 
     Attributes:
         width: uniform numbers of each vector.
@@ -358,11 +361,11 @@ class Vectors(ABC):
 
     @abstractmethod
     def approximate(self, words: Integers) -> Approximation:
-        """Return vectors in floats, from the first words of their numbers, of shape (width, vectors)."""
+        """Return sampled vectors in floats, from first words of shape (width, vectors)."""
 
     @abstractmethod
     def closely(self, numbers: Sequence[Floats]) -> Sequence[Floats]:
-        """Return closer bounds of the errors of these vectors' own numbers.
+        """Return closer bounds of the float errors of these sampled vectors.
 
         Args:
             numbers: as `approximate` gave them.
@@ -370,10 +373,10 @@ class Vectors(ABC):
 
     @abstractmethod
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
-        """Return one vector, from numbers in (0, 1); None where they are known too coarsely."""
+        """Return one sampled vector, from uniform numbers; None where they are known too coarsely."""
 
     def draw(self, count: int, streams: Streams, words: Words) -> Integers:
-        """Draw vectors.
+        """Sample vectors of K-norm noise.
 
         Args:
             count: how many.
@@ -395,7 +398,7 @@ class Vectors(ABC):
         return out
 
     def _propose(self, first: Integers, out: Integers, number: int, streams: Streams) -> int:
-        """Make vectors of words, the first of them of this number; return how many are accepted."""
+        """Propose vectors from words, the first of this number; return how many are accepted."""
         found = self.approximate(first)
         places = np.arange(first.shape[1])
         open_ = np.zeros(first.shape[1], np.bool_)
@@ -425,7 +428,7 @@ class Vectors(ABC):
         return accepted
 
     def _round_into(self, out: Integers, found: Approximation) -> Flags:
-        """Round into `out`; return where that is not sure."""
+        """Round sampled vectors into `out`; return where the rounding is not sure."""
         unsure = np.zeros(out.shape[1], np.bool_)
         for row, x, margin in zip(out, found.numbers, found.margins, strict=True):
             whole = np.rint(x)
@@ -440,14 +443,14 @@ class Vectors(ABC):
         return unsure
 
     def _unsure(self, numbers: Sequence[Floats]) -> Flags:
-        """Return where numbers are not surely rounded by their own bounds either."""
+        """Return where sampled coordinates are not surely rounded by their own bounds either."""
         unsure = np.zeros(len(numbers[0]), np.bool_)
         for x, margin in zip(numbers, self.closely(numbers), strict=True):
             unsure |= ~_sure(np.abs(x - np.rint(x)), margin)
         return unsure
 
     def settle(self, uniform: Sequence[Stream]) -> list[int] | None:
-        """Return one vector's whole numbers, or None if it is not accepted."""
+        """Settle one sampled vector's whole numbers exactly; None if it is not accepted."""
         bits = 64  # of which no number needs further words
         while True:
             found = self.enclose([u.enclose(bits) for u in uniform])
@@ -467,7 +470,10 @@ class Vectors(ABC):
 
 
 def as_uniform(words: Integers) -> list[Floats]:
-    """Return numbers in [-1, 1): the middles of words are within 2^-53 of theirs and 2^-63 of the truth."""
+    """Return uniform numbers in [-1, 1) from the middles of words, for sampling in floats.
+
+    They are within 2^-53 of those of the words, and 2^-63 of the truth.
+    """
     found = [row.astype(np.float64) for row in words]  # each in memory of its own, as `block` says
     for row in found:
         np.multiply(row, 2.0**-63, out=row)
@@ -475,7 +481,7 @@ def as_uniform(words: Integers) -> list[Floats]:
 
 
 def _sure(distance: Floats, margin: Floats | float) -> Flags:
-    """Return where numbers so far from whole ones are within 1/2 of them, whatever the error up to a margin.
+    """Return where sampled numbers, so far from whole ones, round surely whatever their error up to a margin.
 
     False for NaN too: what cannot be compared is not decided.
     """
@@ -484,7 +490,7 @@ def _sure(distance: Floats, margin: Floats | float) -> Flags:
 
 
 def check_scales(scales: Sequence[Fraction], dimensions: int, shape: int) -> None:
-    """Refuse scales of which a draw could be beyond 64-bit integers.
+    """Refuse scales with which sampling could leave 64-bit integers.
 
     No number is larger than a scale times a Gamma number of this shape, which is above 2 shape + 128 with
     probability below e^-64.

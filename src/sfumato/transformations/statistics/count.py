@@ -1,4 +1,4 @@
-"""Counts of units, of rows, and of values that are not NULL."""
+"""Count statistics: the numbers of units, of rows, and of values that are not NULL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 
 @dataclass(frozen=True)
 class CountUnits(Statistic):
-    """The number of privacy units in a group: each unit contributes one.
+    """The count of privacy units in a group: each unit contributes one.
 
     Args:
         exponent: log2 of the step, at most 0: of one unit, or of a fraction of one.
@@ -36,37 +36,37 @@ class CountUnits(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The number of units."""
+        """The coordinate of the count of units."""
         return (Coordinate("units", Role.UNITS, Grid(self.exponent).step, "units", "privacy units"),)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return one, whatever the rows are."""
+        """Return one, a unit's contribution to the count, whatever the rows are."""
         return Counter({"units": scaled_down(1 << -self.exponent, 1, 1, weight)})
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a unit are whole numbers of steps."""
+        """Whether counts hold parts of a unit in whole steps."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the count of units for the certificate."""
         return {"kind": "units", "name": self.names[0], "one": str(1 << -self.exponent)}
 
     @property
     def body(self) -> Body:
-        """One."""
+        """The body of the count of units: one."""
         return Segment("units", Fraction(1 << -self.exponent))
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Count units, or parts of them."""
+        """Return the SQL that counts units, or parts of them."""
         one = sql.whole_number("1", self.exponent)
         return [SqlPart("units", "", "count(*)" if one == "1" else f"sum({one})", pair_type="BIGINT")]
 
 
 @dataclass(frozen=True)
 class Count(Statistic):
-    """The number of rows, at most `rows` of each unit; with a column, of rows where it has a value.
+    """The count of rows, at most `rows` of each unit; with a column, of rows where it has a value.
 
     A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is a whole
     number; with one it is rounded up to the grid, and a step more, so that it limits sums over these values.
@@ -95,7 +95,7 @@ class Count(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The number of rows, of one row or of a fraction of one."""
+        """The coordinate of the count of rows, in steps of one row or of a fraction of one."""
         step = Grid(self.exponent).step
         if self.column is None:
             return (Coordinate("rows", Role.ROWS, step, "rows", "rows"),)
@@ -103,14 +103,14 @@ class Count(Statistic):
         return (Coordinate(name, Role.PRESENT, step, "rows", what),)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's rows, scaled down to the limit."""
+        """Return the count of the unit's rows, scaled down to the limit."""
         column = self.column
         values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
         counted = scaled_down_upwards(values, len(rows), self.rows, self.exponent, weight)
         return Counter({self.names[0]: counted})
 
     def _limits(self, other: Statistic) -> bool:
-        """Whether the other is a sum over the same rows, each at most a row's.
+        """Whether another statistic is a sum over the rows that this count counts, each at most a row's.
 
         Rows that are scaled down are cut towards zero in all sums; they count as a whole number, and those
         with a value are rounded up.
@@ -121,12 +121,12 @@ class Count(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a row are whole numbers of steps."""
+        """Whether the count holds parts of a row in whole steps."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the count of rows for the certificate."""
         counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
         return counted | (
             {"kind": "rows"} if self.column is None else {"kind": "values", "column": self.column}
@@ -134,11 +134,11 @@ class Count(Statistic):
 
     @property
     def body(self) -> Body:
-        """As many rows as the limit."""
+        """The body of the count: as many rows as the limit."""
         return Segment(self.names[0], Fraction(self.rows << -self.exponent))
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Count rows, or rows with a value."""
+        """Return the SQL that counts rows, or rows with a value."""
         if self.column is None:
             counted = sql.whole_number(f"least(n, {self.rows})", self.exponent)
             return [SqlPart("rows", "", f"sum({counted})")]

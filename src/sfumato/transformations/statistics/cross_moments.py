@@ -1,4 +1,4 @@
-"""Sums, squares and products of several columns, over the rows in which all of them have a value."""
+"""Cross moments: sums, squares and products of several columns, over rows that have a value in all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_CORNERS = 10
 
 @dataclass(frozen=True)
 class Axis:
-    """A column between bounds.
+    """A column of cross moments, between bounds.
 
     Args:
         label: prefix of the names of its numbers.
@@ -43,13 +43,13 @@ class Axis:
 
     @property
     def square_step(self) -> Fraction:
-        """The step of squares, in squared units of the column."""
+        """The grid step of a cross moment's squares, in squared units of the column."""
         return self.grid.step**2
 
 
 @dataclass(frozen=True)
 class CrossMoments(Statistic):
-    """What covariances, correlations and regressions of some columns need besides a count of rows.
+    """Cross moments: sums and products for covariances, correlations and regressions of some columns.
 
     A row in which every column has a value, x_i steps from the centre of its bounds, adds x_i to each sum,
     x_i x_j to each product that is asked, x_i² - c_i to each square that is asked, and 1 to `complete`,
@@ -92,16 +92,16 @@ class CrossMoments(Statistic):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns, none twice."""
+        """The columns of the cross moments, none twice."""
         return tuple(dict.fromkeys(axis.column for axis in self.axes))
 
     @property
     def complete(self) -> str:
-        """The name of the number of complete rows."""
+        """The name of the number of complete rows of cross moments."""
         return f"{self.label}.complete"
 
     def sum_name(self, i: int) -> str:
-        """Return the name of the sum of a column.
+        """Return the coordinate's name of a column's sum.
 
         Args:
             i: the place of a column, from 0.
@@ -109,7 +109,7 @@ class CrossMoments(Statistic):
         return f"{self.label}.{self.axes[i].label}.rows_sum"
 
     def product_name(self, i: int, j: int) -> str:
-        """Return the name of the sum of products of two columns, or of the squares of one.
+        """Return the coordinate's name of the sum of products of two columns, or of one's squares.
 
         Args:
             i, j: the places of two columns, from 0.
@@ -121,7 +121,7 @@ class CrossMoments(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """Complete rows where they are counted, sums, then products."""
+        """The coordinates of cross moments: complete rows if counted, sums, then products."""
         among = f"in rows with a value of {', '.join(self.columns)}"
         found = []
         if self.complete_exponent is not None:
@@ -142,7 +142,7 @@ class CrossMoments(Statistic):
         return tuple(found)
 
     def row(self, row: Values) -> tuple[int, ...]:
-        """Return what one row adds to each number; to that of complete rows one row.
+        """Return what one row adds to each cross moment, and to the number of complete rows.
 
         Args:
             row: its values by column.
@@ -156,7 +156,7 @@ class CrossMoments(Statistic):
         return (*((1,) if counted else ()), *x, *products)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's sums, scaled down to the limit of rows."""
+        """Return the unit's cross moments, scaled down to the limit of rows."""
         sums = [sum(part) for part in zip(*(self.row(row) for row in rows), strict=True)]
         if self.complete_exponent is not None:
             sums[0] <<= -self.complete_exponent
@@ -165,7 +165,7 @@ class CrossMoments(Statistic):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the cross moments for the certificate."""
         one, axes = self.complete_exponent, list(enumerate(self.axes))
         return {
             "kind": "cross",
@@ -186,7 +186,7 @@ class CrossMoments(Statistic):
 
     @property
     def body(self) -> Body:
-        """What `rows` rows add, each complete or not."""
+        """The body of cross moments: what `rows` rows add, each complete or not."""
         return CrossBody(
             self.names,
             self.rows,
@@ -197,7 +197,7 @@ class CrossMoments(Statistic):
         )
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Add up values within bounds, and their products, which are in 64 bits."""
+        """Return the SQL of cross moments: sums of bounded values and products, in 64 bits."""
         complete = sql.value(" AND ".join(f"({sql.valued(column)})" for column in self.columns), "BOOLEAN")
         x = []
         for axis in self.axes:
@@ -223,7 +223,9 @@ class CrossMoments(Statistic):
 
 @dataclass(frozen=True)
 class CrossBody(Body):
-    """Sums over `rows` rows, each (complete, x_i, x_i x_j, x_i² - c_i) of |x_i| <= half_ranges[i], or zero.
+    """The body of cross moments: sums over `rows` rows of (complete, x_i, x_i x_j, x_i² - c_i), or zero.
+
+    Each |x_i| is at most half_ranges[i].
 
     Args:
         coordinates: the names.
@@ -243,23 +245,23 @@ class CrossBody(Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the cross moments."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """In each coordinate `rows` times what a row adds at most."""
+        """The largest cross moment of a unit: `rows` times what a row adds at most."""
         return tuple(Fraction(self.rows * size) for size in self._largest())
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Half of the range of each number, and for complete rows all of it."""
+        """Return the noise scales: half the range of each cross moment, all of it for complete rows."""
         h = self.half_ranges
         products = (Fraction(h[i] * h[j], 2 if i == j else 1) for i, j in self.pairs)
         complete = () if self.complete is None else (Fraction(self.complete),)
         return tuple(self.rows * share for share in (*complete, *map(Fraction, h), *products))
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest weighted size; in L2 the square of that.
+        """Return the largest weighted size of cross moments; in L2 the square of that.
 
         In L2 it is exact: in each x_i² the square is convex while the others stay, so it is the largest
         where every x_i is zero or at an end.
@@ -285,7 +287,7 @@ class CrossBody(Body):
 
 
 def square_share(axes: int) -> Fraction:
-    """Return c_i as a share of the largest square: rows at the centre then weigh as much as at the ends.
+    """Return a cross moment's c_i as a share of the largest square: centre and ends then weigh alike.
 
     In L2, with the noise of `CrossBody.split`: d axes at their ends have the size d + d(d-1)/2 + 4d(1-q)²,
     and at the centre 4dq²; where all products are asked.

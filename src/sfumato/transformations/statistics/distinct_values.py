@@ -1,4 +1,4 @@
-"""The number of different values in a group, of which each unit brings a limited number."""
+"""Distinct values: the number of different values in a group, of which each unit brings a limited number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 
 @dataclass(frozen=True)
 class DistinctValues(Statistic):
-    """A number of different values, of which each unit brings a limited number.
+    """A number of distinct values, of which each unit brings a limited number.
 
     Args:
         column: whose values are counted; NULL and NaN are none.
@@ -33,18 +33,18 @@ class DistinctValues(Statistic):
 
     @property
     def per_unit(self) -> str:
-        """With a few values."""
+        """How a unit counts: with a few distinct values."""
         return f"with at most {_many(self.values)} of {self.column}"
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Write what stands for a row's value."""
+        """Return the SQL of the stand-in for a row's distinct value."""
         code = value_hash(sql.column(self.column), sql.columns[self.column])
         return f"CASE WHEN {sql.valued(self.column)} THEN {code} END"
 
 
 @dataclass(frozen=True)
 class DistinctMatched(DistinctValues):
-    """The most different values that are counted where each is brought by one unit, and a unit brings few.
+    """Distinct values by matching: the most that count if each is brought by one unit, of few per unit.
 
     That is a maximum matching of units, each with up to `values` partners, to the values that they have. It
     is no sum over units, but one unit more makes it larger by at most `values`, and never smaller.
@@ -65,39 +65,39 @@ class DistinctMatched(DistinctValues):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The number of values."""
+        """The coordinate of the number of distinct values."""
         return _coordinates(self.column, self.values, 0)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the set of values that a unit has, once."""
+        """Return the set of distinct values that a unit has, once."""
         own = frozenset(r[self.column] for r in rows if has_value(r[self.column]))
         return Counter({(self.names[0], own): 1}) if own else Counter()
 
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
-        """Return the size of a maximum matching."""
+        """Return the number of distinct values: the size of a maximum matching."""
         sets = [own for own, units in _places(added, self.names[0]) for _ in range(units)]
         return Counter({self.names[0]: most_matched(sets, self.values)})
 
     @property
     def divisible(self) -> bool:
-        """A part of a unit has no place in a matching."""
+        """Whether parts of a unit can count: they have no place in a matching of distinct values."""
         return False
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the matched distinct values for the certificate."""
         counted = {"name": self.names[0], "one": "1", "values": self.values}
         return {"kind": "distinct", **counted, "matched": True}
 
     @property
     def body(self) -> Body:
-        """As many values as the limit."""
+        """The body of distinct values: as many values as the limit."""
         return Segment(self.names[0], Fraction(self.values))
 
 
 @dataclass(frozen=True)
 class DistinctShared(DistinctValues):
-    """The number of different values, to each of which the units that have it bring shares.
+    """Distinct values by shares: a value counts by the shares that its units bring, at most one.
 
     A unit with n rows brings values/n with each of them, at most 1, to the row's value; a value of which all
     units bring less than 1 counts as so large a part. That is never more than a maximum matching, and needs
@@ -123,11 +123,11 @@ class DistinctShared(DistinctValues):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The number of values, in parts of one."""
+        """The coordinate of the number of distinct values, in parts of one."""
         return _coordinates(self.column, self.values, self.exponent)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return what a unit brings to each of its values."""
+        """Return the share that a unit brings to each of its distinct values."""
         own = [r[self.column] for r in rows if has_value(r[self.column])]
         if not own:
             return Counter()
@@ -135,29 +135,29 @@ class DistinctShared(DistinctValues):
         return Counter({(self.names[0], value): n * each for value, n in Counter(own).items()})
 
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
-        """Return the sum over values of what is brought to each, at most one."""
+        """Return the sum of shares over distinct values, at most one for each."""
         brought = (steps for _, steps in _places(added, self.names[0]))
         return Counter({self.names[0]: sum(min(steps, 1 << -self.exponent) for steps in brought)})
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a unit are whole numbers of steps."""
+        """Whether shares of distinct values hold parts of a unit in whole steps."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the shared distinct values for the certificate."""
         counted = {"name": self.names[0], "one": str(1 << -self.exponent), "values": self.values}
         return {"kind": "distinct", **counted, "matched": False}
 
     @property
     def body(self) -> Body:
-        """As many values as the limit."""
+        """The body of distinct values: as many values as the limit."""
         return Segment(self.names[0], Fraction(self.values << -self.exponent))
 
 
 def most_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
-    """Return how many values can be brought by one of the sets that hold them, each of which brings few.
+    """Return how many distinct values can be matched to holders, each of which brings few.
 
     Args:
         sets: values.
@@ -174,7 +174,7 @@ def most_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
     brings: dict[int, Hashable] = {}
 
     def placed(first: int) -> bool:
-        """Let one holder more bring a value, and others bring another one where they stand in the way."""
+        """Match a distinct value to one holder more, and move others that stand in the way."""
         came: dict[Hashable, int] = {}
         waiting = [first]
         for holder in waiting:
@@ -206,5 +206,5 @@ def _coordinates(column: str, values: int, exponent: int) -> tuple[Coordinate, .
 
 
 def _places(added: Mapping[Hashable, int], name: str) -> list[tuple[Any, int]]:
-    """Return the places of a coordinate and what was added at each."""
+    """Return the distinct values' places in a coordinate, and what was added at each."""
     return [(key[1], n) for key, n in added.items() if isinstance(key, tuple) and key[0] == name]

@@ -1,4 +1,4 @@
-"""Sum, sum of squares and number of missing values of a column, with bounds on each row."""
+"""Moments: sum, sum of squares and number of missing values of a column, with bounds on each row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUM_AND_SQUARES = Fraction(25, 16)
 
 @dataclass(frozen=True)
 class Moments(Statistic):
-    """What mean, variance and row-bounded sum of one column need besides a count of rows.
+    """Moments of one column: what mean, variance and row-bounded sum need besides a count of rows.
 
     Each row with a value x, in steps from the centre of its bounds, adds x to `sum` and
     round(x^2 / 2^square_bits) - square_centre to `squares`; a row without a value adds 1 to
@@ -73,7 +73,7 @@ class Moments(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """Sum, then rows without a value and squares where they are asked."""
+        """The coordinates of the moments: sum, then missing values and squares where asked."""
         column, grid = self.column, self.grid
         values = f"of {column}{' about the middle' if self.centred else ''}, bounded per row"
         return self._ordered(
@@ -99,7 +99,7 @@ class Moments(Statistic):
 
     @property
     def square_step(self) -> Fraction:
-        """The step of squares, in squared units of the column."""
+        """The grid step of the moments' squares, in squared units of the column."""
         return Grid(2 * self.grid.exponent + (self.square_bits or 0)).step
 
     def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
@@ -108,7 +108,7 @@ class Moments(Statistic):
         )
 
     def row(self, value: object) -> tuple[int, int, int]:
-        """Return what one row adds to sum, null_count (in rows) and squares.
+        """Return what one row adds to the moments: sum, null_count (in rows) and squares.
 
         Args:
             value: of a row; None for NULL.
@@ -125,7 +125,7 @@ class Moments(Statistic):
         return (x if self.centred else x + self.grid.centre), 0, square
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's sums, scaled down to the limit of rows."""
+        """Return the unit's moments, scaled down to the limit of rows."""
         sums = [sum(part) for part in zip(*(self.row(r[self.column]) for r in rows), strict=True)]
         sums[1] <<= -(self.null_count_exponent or 0)
         parts = self._ordered(*(scaled_down(part, len(rows), self.rows, weight) for part in sums))
@@ -133,19 +133,19 @@ class Moments(Statistic):
 
     @property
     def half_range(self) -> int:
-        """The largest |value| of a row, in steps from the centre or from zero."""
+        """The largest |value| of a row in the moments, in steps from the centre or from zero."""
         grid = self.grid
         return grid.half_range if self.centred else max(abs(grid.lower), abs(grid.upper))
 
     @property
     def largest_square(self) -> int:
-        """The largest coarsened square of a row, before the shift."""
+        """The largest coarsened square of a row in the moments, before the shift."""
         bits = self.square_bits or 0
         return self.grid.half_range**2 + ((1 << bits) >> 1) >> bits
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the moments for the certificate."""
         bits, nulls, grid = self.square_bits, self.null_count_exponent, self.grid
         return {
             "kind": "row_sums",
@@ -163,7 +163,7 @@ class Moments(Statistic):
 
     @property
     def body(self) -> Body:
-        """What `rows` rows add, each with a value or without one."""
+        """The body of the moments: what `rows` rows add, each with a value or without one."""
         names = self._ordered("sum", "null_count", "squares")
         return MomentsBody(
             tuple(f"{self.label}.{name}" for name in names),
@@ -177,11 +177,11 @@ class Moments(Statistic):
 
     @property
     def _values_of(self) -> str | None:
-        """The column, unless rows without a value are counted."""
+        """The column of the moments, unless rows without a value are counted."""
         return self.column if self.null_count_exponent is None else None
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Add up values within bounds, and their squares."""
+        """Return the SQL of the moments: sums of bounded values, and of their squares."""
         grid = self.grid
         offset = grid.centre if self.centred else 0
         # NULL where the row has no value.
@@ -207,7 +207,9 @@ class Moments(Statistic):
 
 @dataclass(frozen=True)
 class MomentsBody(Body):
-    """Sums over `rows` rows: (x, 0, x² / 2^square_bits - centre) of |x| <= half_range, or (0, null_count, 0).
+    """The body of moments: sums over `rows` rows, each (x, 0, shifted square) or (0, null_count, 0).
+
+    The square is x² / 2^square_bits - centre, of |x| <= half_range.
 
     Args:
         coordinates: sum, rows without a value, and squares; those that are asked.
@@ -229,12 +231,12 @@ class MomentsBody(Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates."""
+        """The coordinates of the moments."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """In each coordinate `rows` times what a row adds at most."""
+        """The largest moments of a unit: `rows` times what a row adds at most."""
         square = max(self.square_centre, self.largest_square - self.square_centre)
         return tuple(
             Fraction(self.rows * size)
@@ -242,7 +244,10 @@ class MomentsBody(Body):
         )
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Sum and squares: half of their range. Null count: as much as the other part of the row weighs."""
+        """Return the noise scales of the moments: half the range of sum and squares.
+
+        The null count's is as much as the other part of the row weighs.
+        """
         weight = Fraction(1) if self.square_bits is None else SUM_AND_SQUARES
         # 4/5 is the root of 16/25: for L2 the squares of the weights are compared.
         null_count = 1 / weight if norm is Norm.L1 or weight == 1 else Fraction(4, 5)
@@ -251,7 +256,7 @@ class MomentsBody(Body):
         return tuple(self.rows * share for share in shares)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest weighted size of `rows` rows, each with or without a value."""
+        """Return the largest weighted moments of `rows` rows, each with or without a value."""
         of = dict(zip(self._ordered("sum", "null_count", "squares"), scales, strict=True))
         row = self.with_value(norm, of["sum"], of.get("squares"))
         if self.null_count is not None:
@@ -260,7 +265,7 @@ class MomentsBody(Body):
         return row * (self.rows if norm is Norm.L1 else self.rows**2)
 
     def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
-        """Return the largest weighted size of one row with a value."""
+        """Return the largest weighted moments of one row with a value."""
         end = Fraction(self.half_range) / sum_scale
         if square_scale is None or self.square_bits is None:
             return end if norm is Norm.L1 else end**2

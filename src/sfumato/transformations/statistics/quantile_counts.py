@@ -1,4 +1,4 @@
-"""Counts of values from which quantiles are found: a tree with noise, or places that are chosen by them."""
+"""Quantile counts: trees of counts with noise, or counts by place, from which quantiles are found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEAVES = 65_536  # BRANCHING ** HEIGHT
 
 @dataclass(frozen=True)
 class QuantileTree(Statistic):
-    """Counts of values in the 65,536 leaves of [lower, upper] and in the three levels above them.
+    """A quantile tree: counts of values in 65,536 leaves of [lower, upper] and the three levels above.
 
     Engines count leaves alone; a node above is the sum of its leaves. A row adds one to one node on
     each of the four levels that carry noise (the root's total is not needed). A unit with n rows
@@ -75,29 +75,29 @@ class QuantileTree(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One for all nodes, which share a noise scale."""
+        """The coordinate of a quantile tree: one for all nodes, which share a noise scale."""
         what = f"tree of counts of {self.column}, four levels, leaves {self.leaf_width:.4g} wide"
         step, bounds = Grid(self.exponent).step, (self.lower, self.upper)
         return (Coordinate(f"{self.label}.tree", Role.LEAVES, step, "rows", what, bounds),)
 
     @property
     def factor(self) -> float:
-        """Leaves per unit of the column, as the float64 that every engine multiplies by."""
+        """The quantile tree's leaves per unit of the column, as the float64 that engines multiply by."""
         return LEAVES / (self.upper - self.lower)
 
     @property
     def leaf_width(self) -> float:
-        """The width of a leaf, in the column's unit: values in one leaf are not told apart."""
+        """The width of a leaf: a quantile tree does not tell values in one leaf apart."""
         return (self.upper - self.lower) / LEAVES
 
     @property
     def content(self) -> dict[str, Any]:
-        """How wide leaves are."""
+        """What explanations say of a quantile tree's nodes: how wide leaves are."""
         return {"leaf_width": self.leaf_width}
 
     @property
     def note(self) -> str | None:
-        """That leaves are wide, where they are."""
+        """A note that leaves of the quantile tree are wide, where they are."""
         if self.leaf_width <= 1:
             return None
         return (
@@ -107,7 +107,7 @@ class QuantileTree(Statistic):
         )
 
     def leaf(self, value: Any) -> int | None:
-        """Return the leaf of a value, computed in float64 as written; None for NULL and NaN.
+        """Return the quantile tree's leaf of a value, in float64 as written; None for NULL and NaN.
 
         Args:
             value: of a row; None for NULL.
@@ -118,7 +118,7 @@ class QuantileTree(Statistic):
         return int(self.all_leaves(np.array([number]))[0])
 
     def all_leaves(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the leaf of each value, none of which is NaN.
+        """Return the quantile tree's leaf of each value, none of which is NaN.
 
         Args:
             values: of float64.
@@ -127,7 +127,7 @@ class QuantileTree(Statistic):
         return np.minimum(((clamped - self.lower) * self.factor).astype(np.int64), LEAVES - 1)
 
     def leaves(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[int]:
-        """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit.
+        """Return what a unit's rows add to each leaf of a quantile tree, scaled down to the limit.
 
         Args:
             rows: of one unit in a group.
@@ -136,7 +136,7 @@ class QuantileTree(Statistic):
         return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent, weight)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
+        """Return what a unit adds to a quantile tree's nodes, as (coordinate, level, place)."""
         name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows, weight)
         for level in range(1, HEIGHT + 1):
             for leaf, counted in leaves.items():
@@ -145,17 +145,17 @@ class QuantileTree(Statistic):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the quantile tree for the certificate."""
         counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
         return {"kind": "nodes", **counted, "levels": HEIGHT}
 
     @property
     def body(self) -> Body:
-        """All rows in one node of each level, or in several."""
+        """The body of a quantile tree: all rows in one node of each level, or in several."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent), levels=HEIGHT)
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Write the leaf of a row's value; NULL where it has none."""
+        """Return the SQL of a value's leaf in the quantile tree; NULL where it has none."""
         value, lower, upper = sql.number(self.column), double(self.lower), double(self.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(self.factor)})"
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
@@ -164,7 +164,7 @@ class QuantileTree(Statistic):
 
 @dataclass(frozen=True)
 class Leaves(Statistic):
-    """Counts of values at each place of a lattice.
+    """Quantile counts by place: how many values are at each place of a lattice.
 
     A row with a value counts one at its place. A unit with n rows adds rows/n for each, cut to the grid.
 
@@ -194,7 +194,7 @@ class Leaves(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One for all places."""
+        """The coordinate of the quantile counts: one for all places."""
         bounds = self.lattice.lower, self.lattice.upper
         what = f"counts of values of {self.column}"
         return (
@@ -202,24 +202,24 @@ class Leaves(Statistic):
         )
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return what the unit adds, as (coordinate, place)."""
+        """Return what the unit adds to the quantile counts, as (coordinate, place)."""
         places = [self.lattice.place(r[self.column]) for r in rows]
         counts = scaled_counts(places, self.rows, self.exponent, weight)
         return Counter({(self.names[0], place): n for place, n in counts.items()})
 
     @property
     def body(self) -> Body:
-        """All rows at one place, or at several."""
+        """The body of the quantile counts: all rows at one place, or at several."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Write the value of the place of a row's value; NULL where it has none."""
+        """Return the SQL of the lattice's place of a value; NULL where it has none."""
         return f"CASE WHEN {sql.valued(self.column)} THEN {self.lattice._sql(sql.number(self.column))} END"
 
 
 @dataclass(frozen=True, repr=False)
 class Margin(Spelled, Statistic):
-    """The rows by which two places are beyond a rank, one below it and one above, whichever is fewer.
+    """The margin of two chosen quantiles: rows by which places lie beyond a rank, whichever side has fewer.
 
     The smaller of the rank less the rows below the first place, and the rows up to the last place less the
     rank: where it is positive, the quantile is between the two. It is no sum over units, but one unit more or
@@ -253,17 +253,17 @@ class Margin(Spelled, Statistic):
 
     @property
     def rows(self) -> int:
-        """The limit of rows per unit and group."""
+        """The limit of rows per unit and group of the quantile's margin."""
         return self.leaves.rows
 
     @property
     def column(self) -> str:
-        """The column."""
+        """The column of the quantile's margin."""
         return self.leaves.column
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One, counted in parts of the steps of `leaves`."""
+        """The coordinate of a quantile's margin, in parts of the steps of `leaves`."""
         step = Grid(self.leaves.exponent - self.BITS).step
         what = f"rows by which places are on both sides of rank {float(self.rank):g} of {self.column}"
         return (
@@ -271,7 +271,7 @@ class Margin(Spelled, Statistic):
         )
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the margin of one unit alone.
+        """Return the quantile's margin of one unit alone.
 
         Raises:
             ParameterError: no two places are chosen yet.
@@ -281,7 +281,7 @@ class Margin(Spelled, Statistic):
         return Counter({self.names[0]: self.total(counts)})
 
     def total(self, counts: Mapping[int, int]) -> int:
-        """Return the margin for counts of all units, by place, in the steps of `leaves`.
+        """Return the quantile's margin for counts of all units, by place, in the steps of `leaves`.
 
         Args:
             counts: of all units, by place.
@@ -296,7 +296,7 @@ class Margin(Spelled, Statistic):
         return self.between(below, upto, sum(counts.values()))
 
     def between(self, below: int, upto: int, counted: int) -> int:
-        """Return the margin of so many rows below the first place, up to the last one, and in all.
+        """Return the quantile's margin of rows below the first place, up to the last one, and in all.
 
         Args:
             below, upto, counted: numbers of rows, in steps of the counts.
@@ -306,25 +306,25 @@ class Margin(Spelled, Statistic):
 
     @property
     def _shares(self) -> tuple[int, int]:
-        """The rank in parts, rounded down and up."""
+        """The quantile's rank in parts, rounded down and up."""
         parts = self.rank * (1 << self.BITS)
         return math.floor(parts), math.ceil(parts)
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the quantile's margin for the certificate."""
         counted = {"name": self.names[0], "one": str(1 << -self.leaves.exponent), "rows": self.rows}
         return {"kind": "margin", **counted, "rank": str(self.rank), "bits": self.BITS}
 
     @property
     def body(self) -> Body:
-        """All rows on the side of a place that counts most."""
+        """The body of a quantile's margin: all rows on the side of a place that counts most."""
         least, high = self._shares
         most = max(high, (1 << self.BITS) - least)
         return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
 
     def by_group(self, keys: Iterable[Hashable]) -> Transformation:
-        """Take the margin of counts of values in each group.
+        """Return the transformation of quantile counts in each group to the margin.
 
         Args:
             keys: the groups.

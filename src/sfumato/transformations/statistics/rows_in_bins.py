@@ -1,4 +1,4 @@
-"""Numbers of rows, or of units, or sums of weights, in bins of a column's values: all bins share one limit.
+"""Rows in bins: histograms of rows, units or weights over a column's values; all bins share one limit.
 
 The bin of a row's value is found in SQL by halving, so that a thousand bins take ten comparisons.
 """
@@ -29,25 +29,25 @@ from sfumato.transformations.statistics.weighted_sum import WeightGrid
 
 
 class Places(ABC):
-    """Public bins, of which each value is in one or in none."""
+    """The public bins of a column, of which each value is in one or in none."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are."""
+        """The number of bins."""
 
     @abstractmethod
     def place(self, value: Any) -> int | None:
-        """Return the bin of a row's value, from 0; None for none, as NULL and NaN have."""
+        """Return the bin of a row's value, from 0; None where it has none, as for NULL and NaN."""
 
     @abstractmethod
     def _sql(self, sql: RowSql, column: str) -> str:
-        """Write `place` of a column's value."""
+        """Return the SQL of the bin of a column's value."""
 
 
 @dataclass(frozen=True)
 class Edges(Places):
-    """Numbers between edges: each bin holds its lower edge, the last one its upper edge too, as NumPy has it.
+    """Bins of numbers between edges: each holds its lower edge, the last its upper edge too, as in NumPy.
 
     Args:
         edges: increasing float64 numbers, infinities too.
@@ -72,11 +72,11 @@ class Edges(Places):
 
     @property
     def count(self) -> int:
-        """Those between edges, and those outside."""
+        """The number of bins between edges and outside."""
         return len(self.edges) - 1 + self.below + self.above
 
     def place(self, value: Any) -> int | None:
-        """Return the bin of a number.
+        """Return the bin of a number between edges.
 
         Args:
             value: of a row; None for NULL.
@@ -91,7 +91,7 @@ class Edges(Places):
         return self.below + min(bisect_right(self.edges, number), len(self.edges) - 1) - 1
 
     def _sql(self, sql: RowSql, column: str) -> str:
-        """Write the bin of a number; NULL where it has none.
+        """Return the SQL of a number's bin between edges; NULL where it has none.
 
         Args:
             sql: writes expressions over rows.
@@ -111,7 +111,7 @@ class Edges(Places):
 
 @dataclass(frozen=True)
 class Listed(Places):
-    """Values of a list, each a bin.
+    """Bins of listed values, one for each.
 
     Args:
         values: texts, whole numbers, truth values or dates; all of one kind, none twice.
@@ -132,7 +132,7 @@ class Listed(Places):
 
     @property
     def count(self) -> int:
-        """The values, and the others."""
+        """The number of bins: the listed values, and the others."""
         return len(self.values) + self.other
 
     @cached_property
@@ -140,7 +140,7 @@ class Listed(Places):
         return {value: place for place, value in enumerate(self.values)}
 
     def place(self, value: Any) -> int | None:
-        """Return the place in the list.
+        """Return the bin of a listed value.
 
         Args:
             value: of a row; None for NULL.
@@ -150,7 +150,7 @@ class Listed(Places):
         return self._places.get(value, len(self.values) if self.other else None)
 
     def _sql(self, sql: RowSql, column: str) -> str:
-        """Write the place of a listed value; of another one that behind the list, or NULL.
+        """Return the SQL of a listed value's bin; of another value's the bin behind the list, or NULL.
 
         Args:
             sql: writes expressions over rows.
@@ -179,7 +179,7 @@ class Listed(Places):
 
 
 def _halved(x: str, bounds: Sequence[str], places: Sequence[str]) -> str:
-    """Write the place of x among increasing bounds, of which there is one less; at a bound, the upper one."""
+    """Return the SQL of x's bin by halving increasing bounds; at a bound, the upper bin."""
     if not bounds:
         return places[0]
     half = len(bounds) // 2
@@ -242,7 +242,7 @@ class RowsInBins(Statistic):
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One number for each bin."""
+        """The coordinates of the bins: one number each."""
         step, of = Grid(self.exponent).step, "rows" if self.by_rows else "units"
         return tuple(
             Coordinate(f"{self.label}.bin{i}", Role.BIN, step, of, self.what(i))
@@ -268,40 +268,40 @@ class RowsInBins(Statistic):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What all bins are, as they are many of a kind."""
+        """What explanations say of all bins, as they are many of a kind."""
         return {"each_of": {"first": self.names[0], "what": self.each_of}}
 
     @property
     def each_of(self) -> str:
-        """All bins."""
+        """The numbers that share one explanation: all bins."""
         return f"{'rows' if self.by_rows else 'units'} in each of {self.bins.count:,} bins of {self.column}"
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a row are whole numbers of steps."""
+        """Whether bins hold parts of a row in whole steps."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the bins for the certificate."""
         rows, one = self.rows if self.by_rows else None, str(1 << -self.exponent)
         return {"kind": "bins", "names": list(self.names), "rows": rows, "one": one, "weight": "1"}
 
     @property
     def body(self) -> Body:
-        """As many rows as the limit, in all bins together."""
+        """The body of the bins: as many rows as the limit, in all bins together."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
 
     @property
     def _no_cone(self) -> str:
-        """What a unit adds is in a simplex."""
+        """Why no cone holds what a unit adds to bins: it is in a simplex."""
         return (
             "noise: what a unit adds to bins has the shape of Laplace noise, so K-norm noise is not drawn "
             "for histogram and value_counts; take 'laplace', 'gaussian' or 'auto'"
         )
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Write the bin of a row, from 0; NULL where it is in none."""
+        """Return the SQL of a row's bin, from 0; NULL where it is in none."""
         found = f"CAST({self.bins._sql(sql, self.column)} AS BIGINT)"
         return found if self.where is None else f"CASE WHEN {sql.column(self.where)} THEN {found} END"
 
@@ -323,7 +323,7 @@ class UnitsInBins(RowsInBins):
 
     @property
     def per_unit(self) -> str:
-        """Divided over its rows."""
+        """How a unit counts in bins: divided over its rows."""
         return f"divided over its rows by bins of {self.column}"
 
     def __post_init__(self) -> None:
@@ -364,17 +364,17 @@ class WeightsInBins(RowsInBins):
 
     @property
     def by_rows(self) -> bool:  # type: ignore[override]
-        """Unless a unit counts once."""
+        """Whether rows add their weights to bins by themselves: unless a unit counts once."""
         return not self.once
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The weights, and the values."""
+        """The columns of the weights and of the values in bins."""
         return self.weight, self.column
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One number for each bin."""
+        """The coordinates of the weighted bins: one number each."""
         step, bounds = self.weights.step * Grid(self.exponent).step, (0.0, float(self.most_weight))
         of = "units" if self.once else "rows"
         what = f"sum of the weights {self.weight}, trimmed, of {of} in bin"
@@ -392,17 +392,17 @@ class WeightsInBins(RowsInBins):
 
     @property
     def per_unit(self) -> str:
-        """With its weight."""
+        """How a unit counts in bins: with its weight."""
         return f"with the mean of its weights {self.weight}, divided over its rows by bins of {self.column}"
 
     @property
     def each_of(self) -> str:
-        """All bins."""
+        """The numbers that share one explanation: all weighted bins."""
         return f"sum of the weights {self.weight}, trimmed, of {super().each_of}"
 
     @property
     def most_weight(self) -> Fraction:
-        """The largest weight of a row."""
+        """The largest weight of a row in bins."""
         return self.weights.most * self.weights.step
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
@@ -416,22 +416,22 @@ class WeightsInBins(RowsInBins):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the weighted bins for the certificate."""
         return super().description | {"weight": str(self.weights.most)}
 
     @property
     def body(self) -> Body:
-        """As many rows of the largest weight as the limit, in all bins together."""
+        """The body of weighted bins: as many rows of the largest weight as the limit, in all bins."""
         return SimplexBody(self.names, Fraction(self.rows * self.weights.most << -self.exponent))
 
     def _added_sql(self, sql: RowSql) -> str:
-        """Write a row's weight in steps, 0 where it has none."""
+        """Return the SQL of a row's weight in its bin in steps, 0 where it has none."""
         return sql.value(f"coalesce({self.weights._sql(sql, self.weight)}, 0)", "BIGINT")
 
 
 @dataclass(frozen=True)
 class YesInStrata(RowsInBins):
-    """The numbers of yes-answers in strata, at most `rows` of each unit in all strata together.
+    """The numbers of yes-answers in strata as bins, at most `rows` of each unit in all together.
 
     A row whose answer is true counts one in the stratum of its value. A unit with n rows, whatever their
     answers, adds rows/n for each that counts, cut to the grid.
@@ -452,21 +452,21 @@ class YesInStrata(RowsInBins):
 
     @property
     def where(self) -> str:
-        """The answers: only yes counts."""
+        """The column of answers: only rows with yes are in the strata's bins."""
         return self.answer
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The strata and the answers."""
+        """The columns of the strata and of the answers."""
         return (self.column, self.answer)
 
     @property
     def each_of(self) -> str:
-        """All strata."""
+        """The numbers that share one explanation: the bins of all strata."""
         return f"yes-answers of {self.answer} in each of {self.bins.count:,} strata of {self.column}"
 
     def what(self, place: int) -> str:
-        """Return whose yes-answers are counted.
+        """Return whose yes-answers are counted in a stratum's bin.
 
         Args:
             place: of a stratum, from 0.

@@ -41,7 +41,7 @@ from sfumato.transformations.row_sql import RowSql, SqlPart
 
 
 class Role(Enum):
-    """What a coordinate counts or adds up.
+    """The role of a statistic's coordinate: what it counts or adds up.
 
     Of a coordinate of a statistic such as `Count`.
     """
@@ -63,7 +63,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, repr=False)
 class Coordinate(Spelled):
-    """One exact number of each group, a whole number of grid steps, which gets noise of its own.
+    """A coordinate of a statistic: one exact number of each group in grid steps, with noise of its own.
 
     Of a statistic such as `Count`, whose `coordinates` they are.
 
@@ -86,7 +86,7 @@ class Coordinate(Spelled):
 
 @dataclass(frozen=True)
 class Statistic(ABC):
-    """Integers per group to which each unit contributes independently of every other unit.
+    """A statistic: integers per group to which each unit contributes independently of every other unit.
 
     Such as `Count` and `UnitSum`.
 
@@ -127,11 +127,13 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """Its numbers; each has a noise scale of its own."""
+        """The coordinates of the statistic; each has a noise scale of its own."""
 
     @abstractmethod
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return what one unit with these rows in one group adds, by coordinate, in steps.
+        """Return the contribution of a unit's rows in a group to the statistic, by coordinate.
+
+        It is in steps.
 
         Args:
             rows: the values of its rows.
@@ -140,7 +142,7 @@ class Statistic(ABC):
         """
 
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
-        """Return a group's numbers, of the sum of what its units contribute.
+        """Return a group's statistic from the sum of what its units contribute.
 
         Args:
             added: the sum of what units contribute, as `contribution` gives it.
@@ -150,11 +152,11 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def body(self) -> Body:
-        """All that one unit may add to a group, in steps."""
+        """The body of the statistic: all that one unit may add to a group, in steps."""
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add to its numbers, as plain data that the certificate reads.
+        """The statistic's ranges and limits as plain data for the certificate.
 
         Ranges and limits, in steps; no size and no sensitivity, which the certificate computes itself.
         """
@@ -162,16 +164,16 @@ class Statistic(ABC):
 
     @property
     def _no_cone(self) -> str | None:
-        """Why no cone holds what a unit adds, where that is so."""
+        """Why no cone holds what a unit adds to the statistic, where that is so."""
         return "no cone holds the nodes of a quantile tree" if self.listed else None
 
     @property
     def _values_of(self) -> str | None:
-        """The column of which rows with a value alone add to it; None where others do."""
+        """The column of the statistic, if only rows with a value in it add to it; else None."""
         return None
 
     def _limits(self, other: Statistic) -> bool:
-        """Whether what a unit adds to this number limits what it adds to each of another statistic's.
+        """Whether a unit's part of this count limits its part of another statistic.
 
         Args:
             other: of the same group.
@@ -179,7 +181,7 @@ class Statistic(ABC):
         return False
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Write how it is computed: what is aggregated of a unit's rows in a group, and then of units.
+        """Return the statistic's SQL: aggregates of a unit's rows in a group, and then of units.
 
         Args:
             sql: writes expressions over rows.
@@ -187,7 +189,9 @@ class Statistic(ABC):
         raise AssertionError(f"{type(self).__name__} is counted by value")
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Write the place of a row's value, where it is counted by value; NULL where the row has none.
+        """Return the SQL of the place of a row's value, for a statistic that is counted by value.
+
+        It is NULL where the row has none.
 
         Args:
             sql: writes expressions over rows.
@@ -195,7 +199,7 @@ class Statistic(ABC):
         raise AssertionError(f"{type(self).__name__} is not counted by value")
 
     def _added_sql(self, sql: RowSql) -> str:
-        """Write what a row adds at its place: a number, or the name of a value of the row.
+        """Return the SQL of what a row adds to the statistic at its place: a number or a value's name.
 
         Args:
             sql: writes expressions over rows.
@@ -204,44 +208,44 @@ class Statistic(ABC):
 
     @property
     def divisible(self) -> bool:
-        """Whether a part of a unit may count."""
+        """Whether a part of a unit may count in the statistic."""
         return True
 
     @property
     def entries(self) -> int:
-        """How many numbers a group has for its coordinate, shown as a list; 0 where it is one number."""
+        """The length of the statistic's list for its coordinate; 0 where it is one number."""
         return 0
 
     @property
     def per_unit(self) -> str:
-        """How a unit counts, where it does as a whole: not `by_rows`."""
+        """How a unit counts in the statistic, where it does as a whole: not `by_rows`."""
         return "once"
 
     @property
     def content(self) -> dict[str, Any]:
-        """What explanations say of each of its numbers beside what they say of all."""
+        """What explanations say of each number of the statistic, beside what they say of all."""
         return {}
 
     @property
     def note(self) -> str | None:
-        """What whoever asks should know of it, if anything."""
+        """What an analyst should know of the statistic, if anything."""
         return None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns whose values it takes."""
+        """The columns whose values the statistic takes."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the coordinates."""
+        """The names of the statistic's coordinates."""
         return tuple(c.name for c in self.coordinates)
 
 
 @helpful
 def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
-    """Return what one unit may add to each of its groups; or to all together, with a limit of rows in all.
+    """Return the body of several statistics: what one unit adds to each group, or to all with a row limit.
 
     Args:
         statistics: what is added up.
@@ -387,7 +391,7 @@ def per_group(
 
 @helpful
 def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
-    """Return a cone that holds every contribution of a unit to a group, after all of its rounding.
+    """Return a cone that holds every contribution of a unit to a group's statistics, after rounding.
 
     The count that limits the others comes first: units, of which each contribution to a group is one; units,
     and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
@@ -427,5 +431,5 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
 
 
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
-    """Whether this is a number of rows that limits all others."""
+    """Whether a statistic is a number of rows that limits all other statistics."""
     return count.counts_rows and all(count._limits(other) for other in others)

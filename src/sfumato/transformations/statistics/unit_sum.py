@@ -1,4 +1,4 @@
-"""The sum of a column with bounds on what each unit adds to each group."""
+"""Unit sums: the sum of a column with bounds on what each unit adds to each group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ HUGE_STEPS = 1 << 62
 
 @dataclass(frozen=True)
 class UnitSum(Statistic):
-    """A unit's exact sum in a group, clamped to [lower, upper] steps; zero for a unit without a value.
+    """A sum of units' sums in a group, each exact and clamped to [lower, upper] steps.
+
+    A unit without a value adds zero.
 
     Args:
         label: prefix of the coordinate's name.
@@ -52,23 +54,23 @@ class UnitSum(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The sum, in the column's unit."""
+        """The coordinate of the sum of unit sums, in the column's unit."""
         what = f"sum of {self.column}, bounded per unit and group"
         bounds = float(self.lower * self.step), float(self.upper * self.step)
         return (Coordinate(f"{self.label}.total", Role.SUM, self.step, self.column, what, bounds),)
 
     @property
     def step(self) -> Fraction:
-        """The grid step, in the column's unit."""
+        """The grid step of the unit sums, in the column's unit."""
         return Grid(self.exponent).step
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The range of a unit's sum, in steps: the bounds, and 0 where a unit can lack values."""
+        """The range of a unit sum, in steps: the bounds, and 0 where a unit can lack values."""
         return (min(self.lower, 0), max(self.upper, 0)) if self.missing else (self.lower, self.upper)
 
     def row_steps(self, value: Any) -> int | None:
-        """Return one row's value in steps, clamped to the huge range; None for NULL and NaN.
+        """Return a row's value in a unit sum's steps, clamped to the huge range; None for NULL and NaN.
 
         Args:
             value: of a row; None for NULL.
@@ -86,35 +88,35 @@ class UnitSum(Statistic):
         return steps_half_away(min(max(number, -huge), huge), self.exponent)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's clamped sum, less the centre."""
+        """Return the clamped unit sum, less the centre."""
         values = [x for row in rows if (x := self.row_steps(row[self.column])) is not None]
         clamped = 0 if self.missing and not values else min(max(sum(values), self.lower), self.upper)
         return Counter({self.names[0]: scaled_down(clamped - self.centre, 1, 1, weight)})
 
     @property
     def per_unit(self) -> str:
-        """With its sum."""
+        """How a unit counts: with its unit sum."""
         return f"with its sum of {self.column} within bounds"
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the unit sums for the certificate."""
         ends = {"lower": str(self.lower), "upper": str(self.upper), "centre": str(self.centre)}
         return {"kind": "unit_sum", "name": self.names[0], **ends, "missing": self.missing}
 
     @property
     def body(self) -> Body:
-        """The larger distance of an end from the centre: what a unit that comes or goes can change."""
+        """The body of a unit sum: the larger distance of an end from the centre."""
         bound = max(abs(end - self.centre) for end in self.ends)
         return Segment(self.names[0], Fraction(bound))
 
     @property
     def never_negative(self) -> bool:  # type: ignore[override]
-        """Where no sum is below the centre."""
+        """Whether no unit sum is below the centre."""
         return self.ends[0] >= self.centre
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Add up what each unit has in a group, within bounds."""
+        """Return the SQL of the unit sums: totals of units in a group, within bounds."""
         name = self.names[0]
         if self.integer:
             value = sql.column(self.column)

@@ -1,4 +1,4 @@
-"""Sums of vectors, with a bound on the length of what each unit, or each row, adds; and their number."""
+"""Vector sums, with a bound on the length of what each unit, or each row, adds; and vectors' number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ENTRIES = 4096
 
 @dataclass(frozen=True)
 class VectorSum(Statistic):
-    """A sum of vectors: each unit's exact sum in a group, or each row's vector, is brought into a ball.
+    """A vector sum: each unit's exact sum in a group, or each row's vector, is brought into a ball.
 
     A vector that is longer than the radius keeps its direction, but for what is cut of each entry towards
     zero; of the L-infinity ball each entry is clamped. So what is added is in the ball, after all rounding. A
@@ -73,17 +73,17 @@ class VectorSum(Statistic):
 
     @property
     def by_rows(self) -> bool:  # type: ignore[override]
-        """Where each row's vector is bounded."""
+        """Whether each row's vector is bounded by itself."""
         return self.rows is not None
 
     @property
     def entries(self) -> int:
-        """As many as a vector has."""
+        """The length of the vector sum."""
         return self.length
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One for all entries, which share a noise scale."""
+        """The coordinate of a vector sum: one for all entries, which share a noise scale."""
         step = Grid(self.exponent).step
         whose = "unit and group" if self.rows is None else "row"
         what = (
@@ -110,7 +110,7 @@ class VectorSum(Statistic):
         return steps if len(steps) == self.length else None
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return what the unit adds to each entry, as (coordinate, place)."""
+        """Return what the unit adds to each entry of the vector sum, as (coordinate, place)."""
         vectors = [v for row in rows if (v := self.row_steps(row[self.column])) is not None]
         if self.rows is not None:
             vectors = [within(v, self.radius, self.ball) for v in vectors]
@@ -123,12 +123,12 @@ class VectorSum(Statistic):
 
     @property
     def per_unit(self) -> str:
-        """With its sum, where that is bounded."""
+        """How a unit counts: with its vector sum, where that is bounded."""
         return f"with its sum of vectors of {self.column} within the bound"
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the vector sum for the certificate."""
         return {
             "kind": "vector",
             "name": self.names[0],
@@ -140,19 +140,19 @@ class VectorSum(Statistic):
 
     @property
     def body(self) -> Body:
-        """The ball, or one as many times as large as rows count."""
+        """The body of a vector sum: the ball, or one as many times as large as rows count."""
         return BallBody(self.names[0], self.length, Fraction(self.radius * (self.rows or 1)), self.ball)
 
     @property
     def _no_cone(self) -> str:
-        """What a unit adds is in a ball."""
+        """Why no cone holds what a unit adds to a vector sum: it is in a ball."""
         return (
             "noise: K-norm noise is for single numbers, and not for vectors; take 'laplace', 'gaussian' or "
             "'auto'"
         )
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Add up lists of whole numbers, of which units' sums, or those of rows, are in the ball."""
+        """Return the SQL of the vector sum: sums of lists whose units' sums, or rows, are in the ball."""
         row, stages = sql.earlier(self._steps_sql(sql), "BIGINT[]"), list[tuple[str, str]]()
         name = self.names[0]
 
@@ -175,7 +175,7 @@ class VectorSum(Statistic):
         return [SqlPart(name, pair, sums_of(added, self.length), tuple(stages), self.length, "HUGEINT[]")]
 
     def _steps_sql(self, sql: RowSql) -> str:
-        """Write a row's vector in steps; NULL where it has none."""
+        """Return the SQL of a row's vector in steps; NULL where it has none."""
         huge = HUGE_STEPS * 2.0**self.exponent
         clamped = f"least(greatest(x, {double(-huge)}), {double(huge)})"
         steps = f"CAST(round({clamped} * {double(2.0**-self.exponent)}) AS BIGINT)"
@@ -183,7 +183,7 @@ class VectorSum(Statistic):
         return f"CASE WHEN {present} THEN {_each(entries, steps)} END"
 
     def _within_sql(self, stage: Callable[[str, str], str], vector: str, room: int) -> str:
-        """Write `within`; `stage` names an expression that those after it use.
+        """Return the SQL of `within` for vectors; `stage` names an expression that later ones use.
 
         The root is found from a float, but none that is too small: with any s > 0, (s + q // s) // 2 + 1 is
         above (s + q / s) / 2, which is at least the root of q; of numbers below, only those are taken whose
@@ -237,7 +237,7 @@ def within(vector: Sequence[int], radius: int, ball: Ball) -> list[int]:
 
 @dataclass(frozen=True)
 class VectorCount(Statistic):
-    """The number of rows whose list has a length, and no entry that is NULL or NaN: those of `VectorSum`.
+    """The number of vectors: rows whose list has the length, and no entry that is NULL or NaN.
 
     A unit with n rows, m of them with a vector, counts m * min(1, rows/n), cut to the grid as sums are.
 
@@ -262,33 +262,33 @@ class VectorCount(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The number of rows with a vector."""
+        """The coordinate of the number of rows with a vector."""
         name, what = f"{self.column}[{self.length}].vectors", f"rows with a vector of {self.column}"
         return (Coordinate(name, Role.PRESENT, Grid(self.exponent).step, "rows", what),)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's rows with a vector, scaled down to the limit."""
+        """Return the number of the unit's rows with a vector, scaled down to the limit."""
         count = sum(is_vector(row[self.column], self.length) for row in rows) << -self.exponent
         return Counter({self.names[0]: scaled_down(count, len(rows), self.rows, weight)})
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a row are whole numbers of steps."""
+        """Whether the number of vectors holds parts of a row in whole steps."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the number of vectors for the certificate."""
         counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
         return {"kind": "vector_rows", **counted}
 
     @property
     def body(self) -> Body:
-        """As many rows as the limit."""
+        """The body of the number of vectors: as many rows as the limit."""
         return Segment(self.names[0], Fraction(self.rows << -self.exponent))
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Count rows with a vector."""
+        """Return the SQL of the number of rows with a vector."""
         name, present = self.names[0], _is_vector_sql(sql, self.column, self.length)
         total = f"({identifier(name)}::HUGEINT * {1 << -self.exponent})"
         counted = f"count(*) FILTER ({sql.value(f'({present})', 'BOOLEAN')})"
@@ -306,7 +306,7 @@ def is_vector(value: Any, length: int) -> bool:
 
 
 def _each(vector: str, x: str) -> str:
-    """Write what is made of each entry `x`."""
+    """Return the SQL of a vector with each entry `x` replaced."""
     return f"list_transform({vector}, lambda x: {x})"
 
 
@@ -315,7 +315,7 @@ def _entries(sql: RowSql, column: str) -> str:
 
 
 def _is_vector_sql(sql: RowSql, column: str, length: int) -> str:
-    """Write `is_vector` of a column of lists."""
+    """Return the SQL of `is_vector` for a column of lists."""
     entries = _entries(sql, column)
     valued = [f"len({entries}) = {length}", f"list_count({entries}) = {length}"]
     return " AND ".join([*valued, f"NOT list_bool_or({_each(entries, 'isnan(x)')})"])

@@ -1,4 +1,4 @@
-"""Sums of survey weights, and of values times weights, with bounds on both."""
+"""Weighted sums: survey weights, and values times weights, added up with bounds on both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """Weights from 0 to a largest one, rounded to a grid; above it they are trimmed, below 0 they are 0.
+    """The grid of weights in weighted sums: from 0 to a largest one, above which they are trimmed.
+
+    Weights below 0 are 0.
 
     Args:
         exponent: log2 of the step.
@@ -51,7 +53,7 @@ class WeightGrid:
 
     @property
     def step(self) -> Fraction:
-        """The step of weights."""
+        """The step of the grid of weights."""
         return Grid(self.exponent).step
 
     def steps(self, weight: object) -> int | None:
@@ -66,13 +68,13 @@ class WeightGrid:
         return steps_half_away(min(max(number, 0.0), float(self.most * self.step)), self.exponent)
 
     def _sql(self, sql: RowSql, column: str) -> str:
-        """Write `steps` of a column."""
+        """Return the SQL of a weight in steps."""
         return sql.steps(column, 0, self.most, self.exponent)
 
 
 @dataclass(frozen=True)
 class WeightedSum(Statistic):
-    """The sum of the weights of rows with a value, and the sum of their values times their weights.
+    """A weighted sum: of the weights of rows with a value, and of their values times their weights.
 
     A row with weight w and value x, in steps, the value from the centre of its bounds, adds w to the one and
     round(w x / 2^bits) to the other; without a weight or a value it adds nothing. A unit with n rows is
@@ -114,12 +116,12 @@ class WeightedSum(Statistic):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The weights, and the values."""
+        """The columns of a weighted sum: the weights, and the values."""
         return (self.weight,) if self.column is None else (self.weight, self.column)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The sum of weights, then that of values where they are added up."""
+        """The coordinates of a weighted sum: weights, then weighted values where added up."""
         bounds = 0.0, float(self.weights.most * self.weights.step)
         of = "rows" if self.column is None else f"rows with a value of {self.column}"
         what = f"sum of the weights {self.weight} of {of}, trimmed"
@@ -134,7 +136,7 @@ class WeightedSum(Statistic):
         return weights, values
 
     def row(self, row: Values) -> tuple[int, int]:
-        """Return what one row adds to the sum of weights and to that of values.
+        """Return what one row adds to the sum of weights and to the weighted sum of values.
 
         Args:
             row: its values by column.
@@ -152,7 +154,7 @@ class WeightedSum(Statistic):
         return (0, 0) if x is None else (w, (w * x + ((1 << self.bits) >> 1)) >> self.bits)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the unit's sums, scaled down to the limit of rows."""
+        """Return the unit's weighted sums, scaled down to the limit of rows."""
         weights, values = map(sum, zip(*(self.row(row) for row in rows), strict=True))
         if len(rows) > self.rows:
             weights = -(-weights * self.rows // len(rows))
@@ -161,17 +163,17 @@ class WeightedSum(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """A part of a weight is no whole number of steps."""
+        """Whether parts of a unit count: a part of a weight is no whole number of steps."""
         return False
 
     @property
     def largest(self) -> int:
-        """The largest |value|, in steps of products per step of weights."""
+        """The largest |value| of a weighted sum, in steps of products per step of weights."""
         return 0 if self.grid is None else -(-self.grid.half_range >> self.bits)
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a unit may add, as the certificate reads it."""
+        """The description of the weighted sum for the certificate."""
         grid = self.grid
         return {
             "kind": "weighted",
@@ -191,14 +193,14 @@ class WeightedSum(Statistic):
 
     @property
     def body(self) -> Body:
-        """`rows` rows of the largest weight, with values at one end of their bounds."""
+        """The body of a weighted sum: rows of the largest weight, with values at an end of the bounds."""
         most = self.rows * self.weights.most
         sizes = (most, most * self.largest)
         parts = (Segment(name, Fraction(size)) for name, size in zip(self.names, sizes, strict=False))
         return Product(tuple(parts))
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
-        """Add up weights of rows with a value, and products, which are in 64 bits."""
+        """Return the SQL of the weighted sum: weights of rows with a value, and products in 64 bits."""
         weight = self.weights._sql(sql, self.weight)
         if self.column is not None:
             weight = f"CASE WHEN {sql.valued(self.column)} THEN {weight} END"
