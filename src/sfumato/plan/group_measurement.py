@@ -40,6 +40,7 @@ from sfumato.noise import Words
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_marginals import marginals
+from sfumato.noise.laws import Floats
 from sfumato.noise.level_noise import LevelNoises, LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.plan.noisy_statistics import (
@@ -429,24 +430,46 @@ class GroupMeasurement(Spelled):
         totals, steps = self.totals.of(keys.columns), self.steps
         noise = replace(noise, rollup=totals.rollup)
         names, drawn = self.names, noise.rounded(words)
-        sizes, cells, shown, off = noise.rollup.sizes, {}, {}, {}
-        for c, (name, fine, bits) in enumerate(zip(names, drawn, noise.fine, strict=True)):
+        sizes, levels = noise.rollup.sizes, {}
+        for name, fine, bits in zip(names, drawn, noise.fine, strict=True):
             number = Int128Array.from_arrow(exact[name])
-            levels = [
+            noisy = [
                 number.added_up(codes, len(own)).finer(bits) + noise.rollup.totals(fine, i)
                 for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))
             ]
-            scaled = [one.scaled(steps[name] / (1 << bits)) for one in levels]
-            cells[name], shown[name] = scaled[0], totals.placed(scaled)
-            off[name] = totals.placed(noise.off(c))
-        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
-        floats = {n: float(s) for n, s in steps.items()}
+            levels[name] = [one.scaled(steps[name] / (1 << bits)) for one in noisy]
+        return self._of_levels(totals, noise, keys, levels)
+
+    def _of_levels(
+        self,
+        totals: Totals,
+        noise: LevelsGaussian,
+        keys: pa.RecordBatch,
+        levels: dict[str, list[Floats]],
+    ) -> NoisyBatch:
+        """Return the batch of groups and their totals for the noisy statistics of all levels."""
+        shown = {name: totals.placed(own) for name, own in levels.items()}
+        off = {name: totals.placed(noise.off(c)) for c, name in enumerate(self.names)}
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(self.names, noise.scales, strict=True)}
+        floats = {n: float(s) for n, s in self.steps.items()}
         noises = LevelNoises(self.laws, floats, scales, totals.placed(noise.deviations), off)
-        of_cells = NoisyNumbers(cells, {}, self.laws, steps)
-        levelled = Levelled(totals, noises, replace(of_cells, levels=Levelled(totals, noises, of_cells)))
-        return NoisyBatch(
-            self, totals.keys(keys.columns, self.keys), replace(of_cells, values=shown, levels=levelled)
-        )
+        of_cells = NoisyNumbers({n: own[0] for n, own in levels.items()}, {}, self.laws, self.steps)
+        cells = replace(of_cells, levels=Levelled(totals, noises, of_cells, keys, levels))
+        numbers = replace(of_cells, values=shown, levels=Levelled(totals, noises, cells, keys, levels))
+        return NoisyBatch(self, totals.keys(keys.columns, self.keys), numbers)
+
+    def restored(self, kept: tuple[Any, ...]) -> NoisyBatch:
+        """Return the batch of noisy statistics that `NoisyBatch.kept` was taken from.
+
+        Args:
+            kept: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
+        """
+        keys, values, trees, chosen, totals = kept
+        if isinstance(self.noise, LevelsGaussian) and keys.num_rows:
+            assert self.totals is not None
+            own = self.totals.of(keys.columns)
+            return self._of_levels(own, replace(self.noise, rollup=own.rollup), keys, values)
+        return NoisyBatch(self, keys, NoisyNumbers(values, trees, self.laws, self.steps, chosen, totals))
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:
@@ -466,6 +489,14 @@ class NoisyBatch:
         self.measurement = measurement
         self.keys = keys
         self.numbers = numbers
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The noisy statistics of the batch as plain data, as `GroupMeasurement.restored` takes them."""
+        numbers, levels = self.numbers, self.numbers.levels
+        if levels is not None:
+            return levels.keys, dict(levels.values), {}, {}, None
+        return self.keys, dict(numbers.values), dict(numbers.trees), dict(numbers.chosen), numbers.totals
 
     def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
         """Return the keys and one column for each output; with a confidence, behind it that of its error bar.

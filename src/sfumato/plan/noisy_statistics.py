@@ -210,11 +210,15 @@ class Levelled:
         totals: which there are.
         noises: of all that is shown.
         cells: the numbers of groups, without totals.
+        keys: of the groups.
+        values: by coordinate, those of each level, shown or not.
     """
 
     totals: Totals
     noises: LevelNoises
     cells: NoisyNumbers
+    keys: pa.RecordBatch
+    values: Mapping[str, list[Floats]]
 
 
 @dataclass(frozen=True, repr=False)

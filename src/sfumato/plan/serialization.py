@@ -102,7 +102,7 @@ class DetachedComputation:
         raise RefusalError(_GONE.format("compute with what to_arrow() gives"))
 
 
-def stream(table: pa.Table | pa.RecordBatch) -> bytes:
+def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
     """Return a table as bytes: the rows that are in it, and none of those that it may be a part of."""
     whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     if not whole.num_columns:
@@ -116,23 +116,23 @@ def stream(table: pa.Table | pa.RecordBatch) -> bytes:
     return written
 
 
-def one_batch(written: bytes) -> pa.RecordBatch:
-    """Return the rows of `stream` in one batch."""
+def batch_from_bytes(written: bytes) -> pa.RecordBatch:
+    """Return the rows of `table_bytes` in one batch."""
     if len(written) == _COUNT:
         rows = int.from_bytes(written, "big")
         return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["none"]).select([])
-    found = table(written)
+    found = table_from_bytes(written)
     batches = found.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=found.schema)
 
 
-def table(written: bytes) -> pa.Table:
-    """Return the rows of `stream`."""
+def table_from_bytes(written: bytes) -> pa.Table:
+    """Return the rows of `table_bytes`."""
     with pa.ipc.open_stream(written) as reader:
         return reader.read_all()
 
 
-def rebuilt(kind: type[Any], state: Mapping[str, Any]) -> Any:
+def restored_release(kind: type[Any], state: Mapping[str, Any]) -> Any:
     """Return a finished release of what `NoisyTable._state` gave."""
     made: Any = object.__new__(kind)
     made._settle()  # its home is here
@@ -178,7 +178,7 @@ def _written(value: Any) -> Any:
             return {"array": base64.b64encode(written.getvalue()).decode()}
         case pa.RecordBatch() | pa.Table():
             name = "batch" if isinstance(value, pa.RecordBatch) else "table"
-            return {name: base64.b64encode(stream(value)).decode()}
+            return {name: base64.b64encode(table_bytes(value)).decode()}
         case Mapping():
             return {"map": [[key, _written(one)] for key, one in value.items()]}
         case tuple():
@@ -200,9 +200,9 @@ def _read(told: Any) -> Any:
         case {"array": text}:
             return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
         case {"batch": text}:
-            return one_batch(base64.b64decode(text))
+            return batch_from_bytes(base64.b64decode(text))
         case {"table": text}:
-            return table(base64.b64decode(text))
+            return table_from_bytes(base64.b64decode(text))
         case {"map": pairs}:
             return {key: _read(one) for key, one in pairs}
         case {"tuple": values}:

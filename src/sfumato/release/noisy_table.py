@@ -29,7 +29,7 @@ from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign_names
 from sfumato.ownership import Owned
 from sfumato.plan.plan_description import Described, describe
-from sfumato.plan.serialization import packed, rebuilt, unpacked
+from sfumato.plan.serialization import packed, restored_release, unpacked
 from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.error_bars import Bars, Bias, checked_confidence
 from sfumato.query.inferred_parameters import Found
@@ -183,16 +183,18 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         with self._turn():
             if not self.drawn:
                 return super().__reduce_ex__(protocol)  # which refuses
-            return rebuilt, (type(self), self._state())
+            return restored_release, (type(self), self._state())
 
     def _state(self) -> dict[str, Any]:
-        """Return what of a finished release goes to another process: numbers, plan, and no rows."""
-        return {"unsafe": self._unsafe, "entered": self._entered}
+        """Return the finished noisy table for another process: its noisy statistics and plan, and no rows."""
+        return {"unsafe": self._unsafe, "entered": self._entered, "numbers": packed(self._own_numbers())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
-        """Be a finished release of what was passed on."""
+        """Become the finished noisy table that `_state` describes."""
         self._from_ledger = state["entered"]
         self._was_unsafe = state["unsafe"]
+        if (numbers := unpacked(state["numbers"])) is not None:
+            self._restore(numbers)
 
     @property
     def _entered(self) -> list[Any] | None:
@@ -201,11 +203,20 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @abstractmethod
     def _noisy_numbers(self) -> Any:
-        """Return its noisy numbers for `restore`, as `packed` takes them; None where they are not kept."""
+        """Return the noisy statistics as `packed` takes them; None where they are not kept."""
+
+    def _own_numbers(self) -> Any:
+        """Return the noisy statistics that go along when the noisy table is copied or pickled."""
+        return self._noisy_numbers()
 
     @abstractmethod
     def _restore(self, kept: Any) -> None:
-        """Have the noisy numbers that a release of the same question had, in the place of a draw."""
+        """Have the noisy statistics of a release of the same query, in place of a draw."""
+
+    @property
+    def _repeatable(self) -> bool:
+        """Whether a journal may give the same numbers once more, for nothing."""
+        return True
 
     @property
     def diagnostics(self) -> Diagnostics | None:
@@ -591,8 +602,9 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
     def _to_be_given_again(self) -> dict[str, Any]:
         """Return what the journal needs to give the answer once more, where it may."""
         again = next((one.again for one in self._paid if one.again.question is not None), None)
-        found = None if again is None or self._unsafe else self._noisy_numbers()
-        if again is None or found is None:
+        if again is None or self._unsafe or not self._repeatable:
+            return {}
+        if (found := self._noisy_numbers()) is None:
             return {}
         return {"question": again.question, "data": again.data, "body": packed(found)}
 

@@ -20,7 +20,7 @@ from sfumato.files import check_no_source
 from sfumato.noise.laws import Floats
 from sfumato.plan.explanation import Explanation
 from sfumato.plan.plan_description import Described
-from sfumato.plan.serialization import DetachedComputation, stream, table
+from sfumato.plan.serialization import DetachedComputation
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.error_bars import Bars, Bias
 from sfumato.query.inferred_parameters import Found
@@ -277,35 +277,38 @@ class ProcessedRelease(NoisyTable):
         super()._take(paid)
 
     def _noisy_numbers(self) -> Any:
-        """Return the noisy numbers of all releases, and what was computed; None where some are not kept."""
+        """Return the noisy statistics of all releases, and what SQL computed; None if some are not kept."""
         numbers = [release._noisy_numbers() for release in self._releases]
         if self._table is None or any(one is None for one in numbers):
             return None
-        rows = None if self._rows is None else pa.table({"rows": self._rows})
-        return numbers, self._table, rows
+        return numbers, *self._own_numbers()[1:]
+
+    def _own_numbers(self) -> tuple[Any, ...]:
+        """Return what SQL computed, and which released row each of its rows is; the releases keep theirs."""
+        return None, self._table, None if self._rows is None else pa.table({"rows": self._rows})
 
     def _restore(self, kept: Any) -> None:
-        """Have what releases of the same questions had, and what was computed with it."""
+        """Have the noisy statistics of releases of the same queries, and what was computed with them."""
         numbers, self._table, rows = kept
         self._rows = None if rows is None else rows["rows"].combine_chunks()
-        for release, one in zip(self._releases, numbers, strict=True):
+        for release, one in zip(self._releases, numbers or (), strict=numbers is not None):
             release._restore(one)
 
+    @property
+    def _repeatable(self) -> bool:
+        """Whether a journal may give the same numbers once more, of every release."""
+        return all(release._repeatable for release in self._releases)
+
     def _state(self) -> dict[str, Any]:
-        """Return its releases, and what was computed with them."""
+        """Return the processed release for another process: its releases, and what SQL computed with them."""
         what = self._computation
-        said = (
-            tuple(map(copy, self._releases)),
-            DetachedComputation(what.text, what.schema, what.columns, what.content()),
-        )
-        return super()._state() | {"said": said, "drawn": (stream(self.to_arrow()), self._rows)}
+        computed = DetachedComputation(what.text, what.schema, what.columns, what.content())
+        return super()._state() | {"releases": tuple(map(copy, self._releases)), "computation": computed}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
-        """Be a finished release of what was passed on."""
-        ProcessedRelease.__init__(self, *state["said"])
+        """Become the finished release that `_state` describes."""
+        ProcessedRelease.__init__(self, state["releases"], state["computation"])
         super()._set_state(state)
-        drawn, self._rows = state["drawn"]
-        self._table = table(drawn)
 
     @property
     def _unsafe(self) -> bool:

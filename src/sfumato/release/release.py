@@ -17,10 +17,9 @@ from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_word
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import NoisyBatch
-from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Described, certified
-from sfumato.plan.serialization import DetachedEngine, one_batch, stream, table
+from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_bytes
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.engine_protocol import Evaluator
@@ -209,53 +208,39 @@ class Release(NoisyTable):
                 self._drew(None)
 
     def _noisy_numbers(self) -> Any:
-        """Return the noisy numbers; None of those streamed to a file, with totals, or beside diagnostics."""
-        batches = self._batches
-        if batches is None or self._diagnostics is not None:
-            return None
-        numbers = [one.numbers for one in batches]
-        if any(one.levels is not None for one in numbers):
-            return None
-        return [
-            (one.keys, dict(of.values), dict(of.trees), dict(of.chosen), of.totals)
-            for one, of in zip(batches, numbers, strict=True)
-        ]
+        """Return the noisy statistics of the release; None where they were streamed to a file."""
+        return None if self._batches is None else [batch.kept for batch in self._batches]
 
     def _restore(self, kept: Any) -> None:
-        """Have the noisy numbers that a release of the same question had."""
-        measurement, self._started = self.plan.measurement, True
-        self._batches = [
-            NoisyBatch(
-                measurement,
-                keys,
-                NoisyNumbers(values, trees, measurement.laws, measurement.steps, chosen, totals),
-            )
-            for keys, values, trees, chosen, totals in kept
-        ]
+        """Have the noisy statistics that a release of the same query had."""
+        self._started = True
+        self._batches = [self.plan.measurement.restored(one) for one in kept]
         for one in self._batches:
-            one.outputs()  # so that numbers of another question show before they are looked at
+            one.outputs()  # so that numbers of another query show before they are looked at
+
+    @property
+    def _repeatable(self) -> bool:
+        """Whether a journal may give the same numbers once more: not without diagnostics, which it lacks."""
+        return self._diagnostics is None
 
     def _state(self) -> dict[str, Any]:
-        """Return its noisy numbers and its plan, or the table that was streamed to a file."""
-        batches = self._batches
-        drawn = None if batches is None else [(stream(one.keys), one.numbers) for one in batches]
-        numbers = stream(self.to_arrow()) if drawn is None else drawn
+        """Return the release for another process: plan, noisy statistics or streamed table, and no rows."""
         engine = DetachedEngine.of(self._engine, self.plan.query.steps)
-        return super()._state() | {"said": (self.plan, engine, self.confidence), "drawn": numbers}
+        state = super()._state() | {"plan": self.plan, "engine": engine, "confidence": self.confidence}
+        return state if self._batches is not None else state | {"streamed": table_bytes(self.to_arrow())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
-        """Be a finished release of what was passed on."""
-        plan, engine, confidence = state["said"]
+        """Become the finished release that `_state` describes."""
+        plan = state["plan"]
         # Diagnostics stay where they were drawn; their cost is that of the plan.
-        Release.__init__(self, replace(plan, diagnostics=None), engine, confidence=confidence)
-        super()._set_state(state)
+        Release.__init__(
+            self, replace(plan, diagnostics=None), state["engine"], confidence=state["confidence"]
+        )
         self.plan = plan
-        self._started = True
-        drawn = state["drawn"]
-        if isinstance(drawn, bytes):
-            self._table, self._written = table(drawn), (Path("elsewhere"), ())
-            return
-        self._batches = [NoisyBatch(plan.measurement, one_batch(keys), numbers) for keys, numbers in drawn]
+        super()._set_state(state)
+        if "streamed" in state:
+            self._table = table_from_bytes(state["streamed"])
+            self._started, self._written = True, (Path("elsewhere"), ())
 
     @property
     def _unsafe(self) -> bool:

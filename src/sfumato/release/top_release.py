@@ -16,7 +16,6 @@ from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Described, certified
-from sfumato.plan.serialization import stream, table
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
@@ -119,15 +118,13 @@ class TopRelease(NoisyTable):
         self._table, self._started = kept, True
 
     def _state(self) -> dict[str, Any]:
-        """Return its noisy table and its plan."""
-        plan = replace(self.plan, query=self.question._detached())
-        return super()._state() | {"plan": plan, "drawn": stream(self.to_arrow())}
+        """Return the largest groups for another process: their noisy table and plan, and no rows."""
+        return super()._state() | {"plan": replace(self.plan, query=self.question._detached())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
-        """Be a finished release of what was passed on."""
+        """Become the finished release of the largest groups that `_state` describes."""
         TopRelease.__init__(self, state["plan"])
         super()._set_state(state)
-        self._table, self._started = table(state["drawn"]), True
 
     @property
     def _unsafe(self) -> bool:

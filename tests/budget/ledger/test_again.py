@@ -69,6 +69,7 @@ WAYS: dict[str, Ask] = {
     "chosen places": lambda b: visits().bound(rows=1).agg(q=sf.quantile("v", 0.5, lower=0, upper=7)).release(epsilon=1, budget=b),
     "weeks": lambda b: visits().bound(groups=3, rows=1).group_by("week", keys=range(12)).agg(n=sf.cumulative(sf.count())).release(epsilon=1, budget=b),
     "weeks, Gaussian": lambda b: visits().bound(groups=3, rows=1).group_by("week", keys=range(12)).agg(n=sf.cumulative(sf.count())).release(epsilon=1, delta="1e-7", budget=b),
+    "totals": lambda b: by_town(keys=["A", "B"]).totals().agg(n=sf.count()).release(epsilon=1, delta="1e-7", budget=b),
     "largest": lambda b: visits().top("town", k=1, keys=["A", "B"]).release(epsilon=1, budget=b),
     "a share": lambda b: visits().bound(rows=1).agg(n=sf.count()).release(share="1/100", budget=b),
     "SQL": lambda b: sf.sql(PRIVATE, budget=b),
@@ -167,7 +168,6 @@ TWICE: dict[str, Ask] = {
     "known noise": OTHERS["known noise"],
     "bounds that are found": lambda b: visits().bound(rows=1).agg(m=sf.mean("v", lower=0, upper="auto")).release(epsilon=1, budget=b),
     "a public table in memory": lambda b: visits().join(sf.public(KEYS), on="town").bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
-    "totals": lambda b: by_town(keys=["A", "B"]).totals().agg(n=sf.count()).release(epsilon=1, delta="1e-7", budget=b),
     "made-up rows": lambda b: visits().dummy().bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
 }  # fmt: skip
 
