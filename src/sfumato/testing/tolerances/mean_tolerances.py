@@ -19,29 +19,26 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.exact.library_settings import isolated
 from sfumato.noise import Law
-from sfumato.testing.tolerances.log_integrals import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.log_integrals import Floats, roundoff
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratio_tolerances import (
     Interval,
     Probability,
+    RatioLaw,
     RatioTolerance,
     Rounded,
     bounds,
     enclosed,
     grid_step,
-    largest_tolerance,
     most_steps,
     most_terms,
     part_tolerance,
-    probability,
     rounded_parts,
-    smallest_tolerance,
     whole_at_least_0,
 )
 
 _rules = ("joint", "exact", "2020")
-_relative = 1e-10
 
 
 class MeanCase(TypedDict):
@@ -128,8 +125,7 @@ def mean_tolerance(
     joint = law.by_intervals(of_sum, of_count, float(exact_k), part_k)
     if rule == "joint":
         return joint
-    t = smallest_tolerance(law.integral, exact_k, float(joint), _relative, law.jumps())
-    return law.exactly(min(t, float(joint)), float(exact_k))
+    return law.exact_tolerance(exact_k, joint)
 
 
 @isolated
@@ -154,8 +150,7 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
     >>> p, p.error < 1e-12 * p
     (4.5522844...e-05, True)
     """
-    law = MeanLaw.of(**case)
-    return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
+    return MeanLaw.of(**case).failure_probability(at_least_0(tolerance, "tolerance"))
 
 
 @isolated
@@ -182,25 +177,19 @@ def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
     1.04768e-07
     """
     law = MeanLaw.of(**case)
-    start = law.sum_noise.unit / max(1, law.count)
-    return largest_tolerance(law.integral, positive(k, "k"), start, _relative)
+    return law.complementary_tolerance(k, law.sum_noise)
 
 
 @dataclass(frozen=True)
-class MeanLaw:
-    """The law of a noisy mean, relative to the midpoint.
+class MeanLaw(RatioLaw):
+    """The law of a noisy mean, relative to the midpoint of the bounds."""
 
-    `raw` is the mean without noise, `reach` half the distance of the bounds (None: no clamping).
-    """
+    name = "mean"
+    search = 1e-10
 
     total: Fraction
-    count: int
-    raw: Fraction
-    reach: Fraction | None
     step: Fraction
-    count_step: Fraction
     sum_noise: Noise
-    count_noise: Noise
 
     @classmethod
     def of(
@@ -229,11 +218,8 @@ class MeanLaw:
             raw = max(-reach, min(reach, raw))
         step, count_step = grid_step(sum_step, "sum_step", whole_sum), Fraction(whole_count)
         noises = Noise.of(sum_noise, "sum_noise", step), Noise.of(count_noise, "count_noise", count_step)
-        return cls(total, n, raw, reach, step, count_step, *noises)
-
-    def clamped(self, m: Fraction) -> Fraction:
-        """Clamp a mean to the bounds."""
-        return m if self.reach is None else max(-self.reach, min(self.reach, m))
+        lowest = None if reach is None else -reach
+        return cls(n, count_step, noises[1], raw, lowest, reach, total, step, noises[0])
 
     def by_intervals(
         self, of_sum: Fraction, of_count: Fraction, k: float, part_k: float, rule: str = "joint"
@@ -258,27 +244,9 @@ class MeanLaw:
         }
         return RatioTolerance(round_up(t), rule, k, part_k, intervals)
 
-    def exactly(self, t: float, k: float) -> RatioTolerance:
-        """Return the tolerance of a mean by rule "exact", with its interval and failure probability."""
-        ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
-        failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(
-            t, "exact", k, None, {"mean": Interval._of(ends[0], self.raw, ends[1])}, failure
-        )
-
-    def jumps(self) -> list[Fraction]:
-        """Return the tolerances of a mean beyond which clamping leaves nothing to fail on one side."""
-        return [] if self.reach is None else [self.reach - self.raw, self.reach + self.raw]
-
     def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logs of P(event) of a noisy mean and of its error; noise beyond 10^-cut is left out."""
-        exact, t = Fraction(distance), float(distance)
-        ends = Ends(
-            above=self.reach is None or self.raw + exact < self.reach,
-            below=self.reach is None or self.raw - exact > -self.reach,
-        )
-        if event is Event.inside and self.reach is not None:
-            ends = Ends(self.raw + exact <= self.reach, self.raw - exact >= -self.reach)
+        t, ends = float(distance), self.ends(distance, event)
         certain = ends.certain(event)
         if certain is not None:
             return certain, -math.inf
@@ -302,44 +270,28 @@ class MeanLaw:
         """
         outwards = -slack if event is Event.outside else slack
 
-        def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
-            value, error = self._chance(r, t, event, ends, outwards, rounded=False)
-            weight = self.count_noise.weight(r)
-            return value + weight, error + weight
+        def chance(r: Floats) -> tuple[Floats, Floats]:
+            return self._chance(r, t, event, ends, outwards, rounded=False)
 
-        value = error = -math.inf
-        if least <= most:
-            slopes = [s for s in (float(self.raw) + t, float(self.raw) - t) if s]
-            kinks = [float(self.total) / s - self.count for s in slopes]
-            kinks += [
-                (float(self.total) + a * slack) / s - self.count for s in slopes for a in (1, -1) if slack
-            ]
-            points = sorted(min(max(p, float(least)), float(most)) for p in (least, most, 0.0, 1.0, *kinks))
-            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step))
-            values, errors = log_integrals(function, panels, 1)
-            value, error = float(values[0]), float(errors[0])
-        atom, atom_error = self._clamped_count(t, event, ends, outwards, rounded=False)
-        return float(np.logaddexp(value, atom)), float(np.logaddexp(error, atom_error))
+        slopes = [s for s in (float(self.raw) + t, float(self.raw) - t) if s]
+        shifts = (0.0, slack, -slack) if slack else (0.0,)
+        kinks = [(float(self.total) + shift) / s - self.count for shift in shifts for s in slopes]
+        return self.over_counts(chance, least, most, kinks, 10, 1e-13)
 
     def _term_by_term(self, t: float, event: Event, ends: Ends, least: int, most: int) -> tuple[float, float]:
         """Sum over the noise of a mean's count, its sum's noise rounded."""
-        value, error = self._clamped_count(t, event, ends, 0.0, rounded=True)
+
+        def chance(r: Floats) -> tuple[Floats, Floats]:
+            return self._chance(r, t, event, ends, 0.0, rounded=True)
+
+        value, error = self.at_one(chance)
         for start in range(least, most + 1, 1 << 16):
             r = np.arange(start, min(start + (1 << 16), most + 1), dtype=float)
-            chance, its_error = self._chance(r, t, event, ends, 0.0, rounded=True)
+            logs, its_error = chance(r)
             mass = self.count_noise.mass(r)
-            value = float(np.logaddexp(value, np.logaddexp.reduce(chance + mass)))
+            value = float(np.logaddexp(value, np.logaddexp.reduce(logs + mass)))
             error = float(np.logaddexp(error, np.logaddexp.reduce(its_error + mass)))
         return value, float(np.logaddexp(error, roundoff(np.asarray(value))))
-
-    def _clamped_count(
-        self, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool
-    ) -> tuple[float, float]:
-        """Return the part of a mean's noisy counts up to 1, which all stand for 1."""
-        value, error = self._chance(np.array([1.0 - self.count]), t, event, ends, outwards, rounded=rounded)
-        mass = self.count_noise.at_most(1 - self.count)
-        part = value + mass
-        return float(part[0]), float(np.logaddexp(error + mass, roundoff(part))[0])
 
     def _chance(
         self, r: Floats, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool

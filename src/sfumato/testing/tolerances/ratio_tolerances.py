@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.exact.root_finding import close
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.testing.tolerances.ratio_noises import Event, ties
+from sfumato.testing.tolerances.log_integrals import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise, ties
 
 cuts: tuple[float, ...] = (
     26.0,
@@ -302,3 +305,107 @@ def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
     cut = next((c for c in cuts if -c * math.log(10) < target - 32), cuts[-1])
     value, error = integral(t, event, cut)
     return float(np.logaddexp.reduce([value, error, math.log(2) - cut * math.log(10)])) - target
+
+
+# For noises of the count, log P(event) and its roundoff.
+Chance = Callable[[Floats], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class RatioLaw(ABC):
+    """The law of a noisy mean or variance.
+
+    Args:
+        count: the raw count.
+        count_step: 1 where the noise of the count is whole, 0 where it is real.
+        count_noise: the noise of the count.
+        raw: the ratio without noise.
+        lowest, highest: the range that the noisy ratio is clamped to; None for none.
+    """
+
+    name: ClassVar[str]
+    search: ClassVar[float]  # how near the tolerance of rule "exact" is to the smallest
+
+    count: int
+    count_step: Fraction
+    count_noise: Noise
+    raw: Fraction
+    lowest: Fraction | None
+    highest: Fraction | None
+
+    @abstractmethod
+    def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+        """Return the logs of P(event) of a noisy ratio and of its error; noise beyond 10^-cut is left out."""
+
+    def roughly(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+        """Return the `integral` of a noisy ratio with the error that a search for a tolerance needs."""
+        return self.integral(distance, event, cut)
+
+    def clamped(self, ratio: Fraction) -> Fraction:
+        """Clamp a ratio to its range."""
+        if self.lowest is None or self.highest is None:
+            return ratio
+        return max(self.lowest, min(self.highest, ratio))
+
+    def ends(self, distance: float | Fraction, event: Event) -> Ends:
+        """Return which ends of raw +- distance the clamped noisy ratio can pass."""
+        if self.lowest is None or self.highest is None:
+            return Ends(above=True, below=True)
+        high, low = self.raw + Fraction(distance), self.raw - Fraction(distance)
+        if event is Event.outside:
+            return Ends(above=high < self.highest, below=low > self.lowest)
+        return Ends(above=high <= self.highest, below=low >= self.lowest)
+
+    def exact_tolerance(self, k: Fraction, joint: RatioTolerance) -> RatioTolerance:
+        """Return the tolerance of a ratio by rule "exact", from that of rule "joint"."""
+        jumps: list[Fraction] = []
+        if self.lowest is not None and self.highest is not None:
+            jumps = [self.raw - self.lowest, self.highest - self.raw]
+        t = min(smallest_tolerance(self.roughly, k, float(joint), self.search, jumps), float(joint))
+        low, high = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
+        interval = {self.name: Interval._of(low, self.raw, high)}
+        return RatioTolerance(t, "exact", float(k), None, interval, self.failure_probability(t))
+
+    def failure_probability(self, tolerance: float | Fraction) -> Probability:
+        """Return the probability that correct noise takes a ratio beyond a tolerance."""
+        return probability(self.integral, tolerance, Event.outside)
+
+    def complementary_tolerance(self, k: Number, noise: Noise) -> float:
+        """Return the complementary tolerance of a ratio; `noise` is that of its numerator."""
+        start = noise.unit / max(1, self.count)
+        return largest_tolerance(self.roughly, positive(k, "k"), start, self.search)
+
+    def over_counts(
+        self, chance: Chance, least: float, most: float, kinks: Sequence[float], levels: int, relative: float
+    ) -> tuple[float, float]:
+        """Sum or integrate a ratio's chance over the noise of the count; counts up to 1 all stand for 1.
+
+        Args:
+            chance: of the event, for given noises of the count.
+            least, most: ends of the noise.
+            kinks: noises at which the chance is not smooth.
+            levels: how finely panels are graded.
+            relative: the error that is aimed at.
+        """
+
+        def function(_: Groups, r: Floats) -> tuple[Floats, Floats]:
+            distinct, place = np.unique(r, return_inverse=True)
+            value, error = chance(distinct)
+            weight = self.count_noise.weight(r)
+            return value[place].reshape(r.shape) + weight, error[place].reshape(r.shape) + weight
+
+        value = error = -math.inf
+        if least <= most:
+            points = sorted(min(max(p, float(least)), float(most)) for p in (least, most, 0.0, 1.0, *kinks))
+            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step), levels=levels)
+            values, errors = log_integrals(function, panels, 1, relative)
+            value, error = float(values[0]), float(errors[0])
+        atom, atom_error = self.at_one(chance)
+        return float(np.logaddexp(value, atom)), float(np.logaddexp(error, atom_error))
+
+    def at_one(self, chance: Chance) -> tuple[float, float]:
+        """Return the part of a ratio's noisy counts up to 1, which all stand for 1."""
+        value, error = chance(np.array([1.0 - self.count]))
+        mass = self.count_noise.at_most(1 - self.count)
+        part = value + mass
+        return float(part[0]), float(np.logaddexp(error + mass, roundoff(part))[0])

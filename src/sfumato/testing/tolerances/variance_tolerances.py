@@ -19,18 +19,16 @@ from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratio_tolerances import (
     Interval,
     Probability,
+    RatioLaw,
     RatioTolerance,
     Rounded,
     bounds,
     enclosed,
     grid_step,
-    largest_tolerance,
     most_steps,
     most_terms,
     part_tolerance,
-    probability,
     rounded_parts,
-    smallest_tolerance,
     whole_at_least_0,
 )
 
@@ -39,20 +37,18 @@ _batch = 256
 
 
 @dataclass(frozen=True)
-class VarianceLaw:
-    """The law of a noisy variance. `raw` is the one without noise, `top` the largest one."""
+class VarianceLaw(RatioLaw):
+    """The law of a noisy variance."""
+
+    name = "variance"
+    search = 1e-6
 
     squares: Fraction
     total: Fraction
-    count: int
-    raw: Fraction
-    top: Fraction
     squares_step: Fraction
     sum_step: Fraction
-    count_step: Fraction
     squares_noise: Noise
     sum_noise: Noise
-    count_noise: Noise
 
     @classmethod
     def of(
@@ -81,17 +77,18 @@ class VarianceLaw:
         of_squares = grid_step(squares_step, "squares_step", whole_sums)
         of_sum = grid_step(sum_step, "sum_step", whole_sums)
         return cls(
-            squares,
-            total,
-            n,
-            raw,
-            top,
-            of_squares,
-            of_sum,
-            count_step,
-            Noise.of(squares_noise, "squares_noise", of_squares),
-            Noise.of(sum_noise, "sum_noise", of_sum),
-            Noise.of(count_noise, "count_noise", count_step),
+            count=n,
+            count_step=count_step,
+            count_noise=Noise.of(count_noise, "count_noise", count_step),
+            raw=raw,
+            lowest=Fraction(0),
+            highest=top,
+            squares=squares,
+            total=total,
+            squares_step=of_squares,
+            sum_step=of_sum,
+            squares_noise=Noise.of(squares_noise, "squares_noise", of_squares),
+            sum_noise=Noise.of(sum_noise, "sum_noise", of_sum),
         )
 
     @property
@@ -118,8 +115,7 @@ class VarianceLaw:
         else:
             low_squared, high_squared = (low_sum / high_count) ** 2, (high_sum / low_count) ** 2
 
-        low = max(Fraction(0), min(self.top, low_square - high_squared))
-        high = max(Fraction(0), min(self.top, high_square - low_squared))
+        low, high = self.clamped(low_square - high_squared), self.clamped(high_square - low_squared)
         intervals = {
             "squares": Interval._of(low_squares, self.squares, high_squares),
             "sum": Interval._of(low_sum, self.total, high_sum),
@@ -131,29 +127,18 @@ class VarianceLaw:
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
 
-    def exactly(self, t: float, k: float) -> RatioTolerance:
-        """Dress the result of rule "exact"."""
-        low, high = max(Fraction(0), self.raw - Fraction(t)), min(self.top, self.raw + Fraction(t))
-        failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"variance": Interval._of(low, self.raw, high)}, failure)
-
-    def integral(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+    def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
-        return self._integral(t, event, cut, _outer, _inner)
+        return self._integral(distance, event, cut, _outer, _inner)
 
-    def roughly(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+    def roughly(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the `integral` of a noisy variance to fewer digits, for a search."""
-        return self._integral(t, event, cut, 1e-7, 1e-8)
+        return self._integral(distance, event, cut, 1e-7, 1e-8)
 
     def _integral(
         self, distance: float | Fraction, event: Event, cut: float, outer: float, inner: float
     ) -> tuple[float, float]:
-        high, low = self.raw + Fraction(distance), self.raw - Fraction(distance)
-        t = float(distance)
-        if event is Event.outside:
-            ends = Ends(above=high < self.top, below=low > 0)
-        else:
-            ends = Ends(above=high <= self.top, below=low >= 0)
+        t, ends = float(distance), self.ends(distance, event)
         certain = ends.certain(event)
         if certain is not None:
             return certain, -math.inf
@@ -176,28 +161,8 @@ class VarianceLaw:
     def _over_counts(
         self, given: _Conditional, least: float, most: float, relative: float
     ) -> tuple[float, float]:
-        """Sum or integrate over the noise of a variance's count; counts up to 1 all stand for 1."""
-
-        def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
-            distinct, place = np.unique(r, return_inverse=True)
-            value, error = given.over_sums(distinct)
-            weight = self.count_noise.weight(r)
-            return value[place].reshape(r.shape) + weight, error[place].reshape(r.shape) + weight
-
-        value = error = -math.inf
-        if least <= most:
-            places = [least, most, 0.0, 1.0, *(c - self.count for c in given.turns())]
-            points = sorted(min(max(p, float(least)), float(most)) for p in places)
-            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step), levels=self.levels)
-            values, errors = log_integrals(function, panels, 1, relative)
-            value, error = float(values[0]), float(errors[0])
-        at_one = np.array([1.0 - self.count])
-        chance, its_error = given.over_sums(at_one)
-        mass = self.count_noise.at_most(1 - self.count)
-        return (
-            float(np.logaddexp(value, (chance + mass)[0])),
-            float(np.logaddexp(error, (its_error + mass)[0])),
-        )
+        kinks = [c - self.count for c in given.turns()]
+        return self.over_counts(given.over_sums, least, most, kinks, self.levels, relative)
 
     def _term_by_term(self, given: _Conditional, least: int, most: int, steps: int) -> tuple[float, float]:
         """Sum over the noises of a variance's count and sum, everything rounded."""
@@ -313,7 +278,6 @@ class _Conditional:
 
 
 _rules = ("joint", "exact")
-_search = 1e-6
 
 
 class VarianceCase(TypedDict):
@@ -419,8 +383,7 @@ def variance_tolerance(
     )
     if rule == "joint":
         return joint
-    t = smallest_tolerance(law.roughly, exact_k, float(joint), _search, [law.raw, law.top - law.raw])
-    return law.exactly(min(t, float(joint)), float(exact_k))
+    return law.exact_tolerance(exact_k, joint)
 
 
 @isolated
@@ -445,8 +408,7 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
     >>> p.error < 1e-9 * p < p < 1e-4
     True
     """
-    law = VarianceLaw.of(**case)
-    return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
+    return VarianceLaw.of(**case).failure_probability(at_least_0(tolerance, "tolerance"))
 
 
 @isolated
@@ -472,5 +434,4 @@ def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) ->
     True
     """
     law = VarianceLaw.of(**case)
-    start = law.squares_noise.unit / max(1, law.count)
-    return largest_tolerance(law.roughly, positive(k, "k"), start, _search)
+    return law.complementary_tolerance(k, law.squares_noise)
