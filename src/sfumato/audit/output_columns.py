@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import rows
-from sfumato.audit.output_leaves import MOST_LEAVES, Exact, Unread, key_word, leaves, word
+from sfumato.audit.output_leaves import MOST_LEAVES, Exact, Unread, as_float, key_word, leaves, word
 from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
@@ -331,11 +331,11 @@ class Reader:
                 if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
                     tokens[i] = self.vocabulary.code(_odd_word(value))
             elif isinstance(value, int):
-                numbers[i] = _float(value)
+                numbers[i] = as_float(value)
                 tokens[i] = self.vocabulary.code("an int" if not isinstance(value, bool) else str(value))
                 low[i] = low_of_fraction(Fraction(value))
             elif isinstance(value, Exact):
-                numbers[i] = _float(value.value)
+                numbers[i] = as_float(value.value)
                 odd = not math.isfinite(numbers[i]) and isinstance(value.value, float)
                 kind = f"{value.kind} {_odd_word(numbers[i])}" if odd else value.kind
                 tokens[i] = self.vocabulary.code(f"of type {kind}")
@@ -398,13 +398,6 @@ def _another(cells: Cells, path: str, row: int) -> tuple[list[int], list[Any]]:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _odd_word(value: float) -> str:

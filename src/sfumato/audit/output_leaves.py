@@ -380,14 +380,19 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _order(leaf: Any) -> tuple[float, str]:
-    if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
-        return _float(leaf), ""
-    return (_float(leaf.value), leaf.kind) if isinstance(leaf, Exact) else (0.0, word(leaf))
+    """Return a key that orders the leaves of a set."""
+    if isinstance(leaf, Exact):
+        value, kind = as_float(leaf.value), leaf.kind
+    elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
+        value, kind = as_float(leaf), ""
+    else:
+        return 0.0, word(leaf)
+    return (math.inf if math.isnan(value) else value), kind
 
 
-def _float(value: Any) -> float:
+def as_float(value: Any) -> float:
+    """Return the number of a leaf as a float, infinite where it is too large."""
     try:
-        found = float(value)
+        return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-    return math.inf if math.isnan(found) else found
