@@ -193,7 +193,7 @@ BASE = (
             "engines/duckdb/row_steps.py",
             "engines/duckdb/sanitized_columns.py",
             "dialect/syntax_tree.py",
-            "dialect/tokens.py",
+            "dialect/sql_tokens.py",
             "dialect/overloads.py",
             "query/schema.py",
         ),

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.dialect.private_selects import inner_tables
-from sfumato.dialect.tokens import Cursor
+from sfumato.dialect.sql_tokens import Cursor
 from sfumato.errors import QueryError, SqlError
 from tests.engines.made_rows import bits, rows_of
 

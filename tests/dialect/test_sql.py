@@ -19,7 +19,7 @@ from sfumato.api.table import Table
 from sfumato.dialect import SqlQuery, parse
 from sfumato.dialect.from_clause import From
 from sfumato.dialect.keywords import NOT_PRIVATE, PRIVATE
-from sfumato.dialect.tokens import tokenize
+from sfumato.dialect.sql_tokens import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
 from sfumato.query.engine_protocol import ExactQuery
@@ -892,7 +892,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         (f"STRATIFIED_PROPORTION(x, {STRATA}, weight => w, max_weight => 2)", "has no weights", "w"),
         ("AVG(x, stratum => s)", "AVG has no strata", "stratum => s"),
         ("HISTOGRAM(x, [0, 1], shares => 1)", "shares => TRUE or shares => FALSE", "1"),
-        ("HISTOGRAM(x, [0, 1], per => unit)", "write per => 'row' or per => 'unit'", "unit"),
+        ("HISTOGRAM(x, [0, 1], per => unit)", "write per => 'unit' or per => 'row'", "unit"),
         ("HISTOGRAM(x, [0, 1], outside => 'clamp')", "outside => 'drop' or outside => 'count'", "'clamp'"),
         ("HISTOGRAM(x, [0, 1], per => 'unit', per => 'row')", "given twice", "per"),
         ("HISTOGRAM(x, [0, 1], pre => 'unit')", "did you mean per?", "pre"),

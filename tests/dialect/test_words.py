@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import parse
+from sfumato.dialect.sql_tokens import MAX_LENGTH, MAX_TOKENS, tokenize
 from sfumato.dialect.syntax_tree import NotSql, statements
-from sfumato.dialect.tokens import LONGEST, MOST_WORDS, tokenize
 from sfumato.errors import SqlError
 
 PIECES = [
@@ -169,9 +169,9 @@ def without_places(tree: object) -> object:
 
 def test_hostile_sizes() -> None:
     with pytest.raises(SqlError, match="longer than"):
-        tokenize("a" * (LONGEST + 1))
+        tokenize("a" * (MAX_LENGTH + 1))
     with pytest.raises(SqlError, match="more than"):
-        tokenize("a " * (MOST_WORDS + 1))
+        tokenize("a " * (MAX_TOKENS + 1))
     for text in ("SELECT \0", "SELECT '\ud800'"):
         with pytest.raises(SqlError, match="NUL, or half of a pair"):
             parse(text)

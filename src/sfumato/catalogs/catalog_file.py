@@ -1,4 +1,4 @@
-"""A TOML file, or a dict of the same form, to declarations; whatever is odd is refused, with its place."""
+"""Read a catalog file (TOML), or a dict of the same form, into declarations; errors name the key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TABLE = (
 )
 _COLUMN = ("lower", "upper", "domain")
 _OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows", "max_joined_rows")
-_LARGEST_LIMIT = 10**9
+_MAX_LIMIT = 10**9
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
 _URL = re.compile(r"[^/]*://")  # whatever the scheme: of a path, errors would show a password in it
 # Values of these kinds compare with each other, and with no others.
@@ -46,7 +46,7 @@ def read(
     placed: Callable[[object], object] | None = None,
     timezone: str | None = None,
 ) -> Declarations:
-    """Read a catalog.
+    """Read a catalog file and return its declarations.
 
     Args:
         source: the path of a TOML file, or a dict of the same form.
@@ -67,6 +67,8 @@ def read(
 
 
 def _toml(path: str) -> dict[str, Any]:
+    """Return the TOML of a catalog file as a dict."""
+
     def says(error: Exception) -> EngineError | CatalogError:
         if isinstance(error, OSError):
             return EngineError(f"catalog: {path!r} cannot be read: {error.strerror or type(error).__name__}")
@@ -80,7 +82,7 @@ def _toml(path: str) -> dict[str, Any]:
 
 
 def _beside(folder: str, source: object) -> object:
-    """Let a path begin at a folder, whose own name is no pattern."""
+    """Return a source's path in a catalog file, relative to the file's folder."""
     if isinstance(source, list):
         return [_beside(folder, one) for one in source]
     if not isinstance(source, str) or not folder or source.startswith("~"):
@@ -97,6 +99,7 @@ def _beside(folder: str, source: object) -> object:
 def _declarations(
     name: str, given: Mapping[str, Any], placed: Callable[[object], object], timezone: str | None
 ) -> Declarations:
+    """Return the declarations of all tables in a catalog file, after checks of names and foreign keys."""
     _known(name, given, ("timezone", "tables"), "catalog")
     if timezone is not None and "timezone" in given:
         raise CatalogError(f"{name}: timezone is given twice, here and in catalog(..., timezone=); keep one")
@@ -121,6 +124,7 @@ def _declarations(
 def _table(
     catalog: str, name: object, entry: object, placed: Callable[[object], object], zone: str
 ) -> TableDeclaration:
+    """Return the declaration of one [tables.NAME] entry of a catalog file."""
     if not isinstance(name, str) or not name.strip():
         raise CatalogError(f"{catalog}: tables: {shown(name)} is no name of a table")
     where = f"{catalog}: tables.{name}"
@@ -183,7 +187,7 @@ def _table(
 
 
 def _unit(where: str, given: object) -> tuple[str, ...]:
-    """Return the column that tells whose a row is, or the several ones; none where none is declared."""
+    """Return the columns of a privacy_unit entry in a catalog file; () where there is none."""
     if given is None or (isinstance(given, str) and given.strip()):
         return () if given is None else (given,)
     if not isinstance(given, (list, tuple)):
@@ -198,6 +202,7 @@ def _unit(where: str, given: object) -> tuple[str, ...]:
 
 
 def _types(where: str, given: object) -> dict[str, str] | None:
+    """Return the column types of a types entry in a catalog file."""
     if given is None:
         return None
     types = dict(_mapping(f"{where}: types", given, 'types = {id = "BIGINT", day = "DATE"}'))
@@ -208,6 +213,7 @@ def _types(where: str, given: object) -> dict[str, str] | None:
 
 
 def _foreign_key(where: str, given: object) -> ForeignKey | None:
+    """Return the foreign key of a foreign_keys entry in a catalog file."""
     if given is None:
         return None
     form = 'foreign_keys = {customer = "customers.id"}'
@@ -228,7 +234,7 @@ def _foreign_key(where: str, given: object) -> ForeignKey | None:
 
 
 def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclaration]) -> None:
-    """Refuse a foreign key that leads to no private table, or round in a circle."""
+    """Refuse a foreign key in a catalog file that reaches no private table, or is part of a circle."""
     seen, at = [table.name], table
     while (key := at.foreign_key) is not None:
         target = f"foreign_keys: {key.column} is '{key.table}.{key.key}'"
@@ -251,12 +257,13 @@ def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclar
         at = tables[key.table]
 
 
-def _limit(where: str, given: Mapping[str, Any], name: str, most: int = _LARGEST_LIMIT) -> int | None:
+def _limit(where: str, given: Mapping[str, Any], name: str, most: int = _MAX_LIMIT) -> int | None:
+    """Return a limit such as max_groups in a catalog file, an integer of at least 1."""
     if name not in given:
         return None
     number = as_int(given[name])
     if number is None or not 1 <= number <= most:
-        told = "a billion" if most == _LARGEST_LIMIT else f"{most:,}"
+        told = "a billion" if most == _MAX_LIMIT else f"{most:,}"
         raise CatalogError(
             f"{where}: {name} is {shown(given[name])}, but must be a whole number from 1 to {told}"
         )
@@ -264,6 +271,7 @@ def _limit(where: str, given: Mapping[str, Any], name: str, most: int = _LARGEST
 
 
 def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
+    """Yield the declarations of a table's columns in a catalog file."""
     seen: set[str] = set()
     columns = _mapping(f"{where}: columns", given, f"[{where.partition(': ')[2]}.columns.age]")
     for name, entry in columns.items():
@@ -277,6 +285,7 @@ def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
 
 
 def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] | None:
+    """Return the lower and upper bound of a column entry in a catalog file."""
     ends = {name: given[name] for name in ("lower", "upper") if name in given}
     if not ends:
         return None
@@ -293,7 +302,7 @@ def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] |
 
 
 def _is_number(value: object, exact: bool = False) -> bool:
-    """Whether it is a finite number whose exact value takes no memory to speak of."""
+    """Whether a value in a catalog file is a finite number of moderate size."""
     if isinstance(value, Decimal):
         return value.is_finite() and abs(value.adjusted()) < 1000
     plain = isinstance(value, (int, float, Fraction)) if exact else isinstance(value, (int, float))
@@ -301,6 +310,7 @@ def _is_number(value: object, exact: bool = False) -> bool:
 
 
 def _domain(where: str, given: object) -> tuple[Hashable, ...] | None:
+    """Return the domain of a column entry in a catalog file: a list of distinct values of one type."""
     if given is None:
         return None
     if not isinstance(given, (list, tuple, range)) or not given:
@@ -317,6 +327,7 @@ def _domain(where: str, given: object) -> tuple[Hashable, ...] | None:
 
 
 def _kind(where: str, value: object) -> str:
+    """Return which kind of value an entry of a domain in a catalog file is."""
     for name, types in _KINDS:
         if isinstance(value, types) and (name != "numbers" or _is_number(value)):
             return name
@@ -326,6 +337,7 @@ def _kind(where: str, value: object) -> str:
 
 
 def _truth(where: str, given: Mapping[str, Any], name: str, default: bool) -> bool:
+    """Return a true or false entry of a catalog file."""
     value = given.get(name, default)
     if not isinstance(value, bool):
         raise CatalogError(f"{where}: {name} is {shown(value)}, but must be true or false")
@@ -333,6 +345,7 @@ def _truth(where: str, given: Mapping[str, Any], name: str, default: bool) -> bo
 
 
 def _text(where: str, given: Mapping[str, Any], name: str) -> str | None:
+    """Return a text entry of a catalog file."""
     value = given.get(name)
     if value is not None and not isinstance(value, str):
         raise CatalogError(f"{where}: {name} is {shown(value)}, but must be a text")
@@ -340,6 +353,7 @@ def _text(where: str, given: Mapping[str, Any], name: str) -> str | None:
 
 
 def _mapping(where: str, given: object, example: str) -> Mapping[str, Any]:
+    """Return a table entry of a catalog file; refuse other values."""
     if isinstance(given, Mapping):
         return given
     kind = "is missing" if given is None else f"is {shown(given)}, but must be a table"
@@ -347,6 +361,7 @@ def _mapping(where: str, given: object, example: str) -> Mapping[str, Any]:
 
 
 def _known(where: str, given: Mapping[str, Any], known: tuple[str, ...], of: str) -> None:
+    """Refuse unknown keys in a catalog file, with a suggestion."""
     for key in given:
         if key not in known:
             meant = ARGUMENTS.get(key, "") if isinstance(key, str) else ""

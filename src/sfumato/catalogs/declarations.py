@@ -1,4 +1,4 @@
-"""What the owner declares of tables, as plain frozen data: no source is opened, and no row looked at."""
+"""Declarations of tables and columns by their owner: units, bounds, domains, limits, foreign keys."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import Helpful
 from sfumato.query.schema import own_name
 
-_MOST = 40  # tables, and columns of all of them
+_MAX_LISTED = 40  # tables, and columns of all of them
 _FIRST = 5  # values of a domain
 
 
 def catalog_card(catalog: Declarations) -> Card:
-    """Return what a catalog declares. Sources are not told: an address may have a password in it."""
+    """Return the card that shows a catalog's declarations, without sources, which may hold passwords."""
     tables = list(catalog.tables.values())
-    rows = [[one.name, _whose(catalog, one), _limits(one)] for one in tables[:_MOST]]
+    rows = [[one.name, _whose(catalog, one), _limits(one)] for one in tables[:_MAX_LISTED]]
     columns = [(table, column) for table in tables for column in table.columns]
-    known = [[table.name, column.name, _known(column)] for table, column in columns[:_MOST]]
+    known = [[table.name, column.name, _known(column)] for table, column in columns[:_MAX_LISTED]]
     return Card(
         called(catalog.name),
         [
@@ -42,12 +42,13 @@ def catalog_card(catalog: Declarations) -> Card:
 
 
 def called(name: str) -> str:
-    """Return what a catalog is called, without folders."""
+    """Return how a catalog's declarations are titled: its file name without folders."""
     last = re.split(r"[/\\]", name)[-1]
     return "Catalog" if last == "catalog" else f"Catalog {last}"
 
 
 def _whose(catalog: Declarations, table: TableDeclaration) -> str:
+    """Return whose rows a declared table has, for the catalog's card."""
     if table.public:
         return "public"
     unit = ", ".join(table.unit_parts) or catalog.unit_name(table.name)
@@ -57,11 +58,13 @@ def _whose(catalog: Declarations, table: TableDeclaration) -> str:
 
 
 def _limits(table: TableDeclaration) -> str:
+    """Return the declared limits of a table, for the catalog's card."""
     limits = ("groups", table.max_groups), ("rows", table.max_rows), ("joined rows", table.max_joined_rows)
     return ", ".join(f"{name}={limit:,}" for name, limit in limits if limit is not None)
 
 
 def _known(column: ColumnDeclaration) -> str:
+    """Return the declared bounds and domain of a column, for the catalog's card."""
     known = []
     if column.bounds is not None:
         lower, upper = column.bounds
@@ -73,12 +76,13 @@ def _known(column: ColumnDeclaration) -> str:
 
 
 def _beyond(what: str, number: int) -> str:
-    return f"The first {_MOST} of {number:,} {what}." if number > _MOST else ""
+    """Return the line that says how many declarations the catalog's card leaves out."""
+    return f"The first {_MAX_LISTED} of {number:,} {what}." if number > _MAX_LISTED else ""
 
 
 @dataclass(frozen=True, repr=False)
 class ColumnDeclaration(Spelled):
-    """What is publicly known of a column.
+    """The declaration of a column: its bounds and domain, as public knowledge.
 
     Args:
         name: the column.
@@ -93,7 +97,7 @@ class ColumnDeclaration(Spelled):
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """A column of one table that names a row of another one.
+    """A declared foreign key: a column that names a row of another table.
 
     Args:
         column: the column here.
@@ -111,7 +115,7 @@ LIMITS = ("max_groups", "max_rows", "max_joined_rows")
 
 @dataclass(frozen=True)
 class TableDeclaration:
-    """A table of a catalog.
+    """The declaration of a table in a catalog.
 
     Args:
         name: what FROM and `Catalog.table` call it.
@@ -150,11 +154,11 @@ class TableDeclaration:
 
     @property
     def where(self) -> str:
-        """Where it is declared, for messages."""
+        """The place of the declaration, for messages."""
         return f"{self.catalog}: tables.{self.name}"
 
     def beside(self, others: Sequence[TableDeclaration]) -> TableDeclaration:
-        """Return what is declared of rows that are made of several private tables: the least of their limits.
+        """Return the declaration for rows made of several private tables: the smallest of their limits.
 
         Args:
             others: that are joined with this one, or united.
@@ -169,18 +173,18 @@ class TableDeclaration:
         return replace(self, name=", ".join(names), **least)
 
     def bounds(self, column: str) -> tuple[Fraction, Fraction] | None:
-        """Return the declared bounds of a column of the source, whatever its case."""
+        """Return the declared bounds of a column, in any case; None where there are none."""
         found = self._column(column)
         return None if found is None else found.bounds
 
     def domains(self, columns: Sequence[str]) -> tuple[tuple[Hashable, ...], ...] | None:
-        """Return the domains of some columns of the source; None where one has none, or none is named."""
+        """Return the declared domains of columns; None where one has none, or no column is named."""
         declared = [self._column(column) for column in columns]
         found = [column.domain for column in declared if column is not None and column.domain is not None]
         return tuple(found) if found and len(found) == len(columns) else None
 
     def nearest(self, column: str) -> str | None:
-        """Return the column with bounds whose name is most like one that is not declared, if any is."""
+        """Return the column with declared bounds whose name is closest to an undeclared one."""
         return None if self._column(column) else nearest(column, [c.name for c in self.columns if c.bounds])
 
     def _column(self, name: str) -> ColumnDeclaration | None:
@@ -189,7 +193,7 @@ class TableDeclaration:
 
 @dataclass(frozen=True, repr=False)
 class Declarations(Helpful, Displayed):
-    """The tables of a catalog, by name.
+    """The declarations of a catalog's tables, by name.
 
     Args:
         name: the catalog's file, or "catalog" where it is a dict; for messages.
@@ -200,7 +204,7 @@ class Declarations(Helpful, Displayed):
     tables: Mapping[str, TableDeclaration] = field(hash=False)
 
     def declaration(self, name: str) -> TableDeclaration:
-        """Return what is declared of a table.
+        """Return the declaration of a table.
 
         Raises:
             QueryError: there is no such table.
@@ -214,7 +218,7 @@ class Declarations(Helpful, Displayed):
         return self.tables[own]
 
     def unit_name(self, name: str) -> str:
-        """Return the column that tells whose a row of a private table is; a foreign key may bring it."""
+        """Return the declared privacy unit of a table, perhaps reached by its foreign key."""
         table = self.declaration(name)
         key = table.foreign_key
         if key is None:
@@ -224,7 +228,7 @@ class Declarations(Helpful, Displayed):
         return key.column if key.key.casefold() == there.casefold() else there
 
     def private(self, name: str) -> TableDeclaration:
-        """Return the declaration of a table that questions can be asked of, with its privacy unit's column.
+        """Return the declaration of a private table, with its privacy unit's column filled in.
 
         Raises:
             QueryError: there is no such table, or it is public.
@@ -248,12 +252,12 @@ MOST_GROUPS = 1_000_000  # that are public, and so all in the output
 
 
 def size(domains: Sequence[Sequence[object]]) -> int:
-    """Return how many groups some domains have together."""
+    """Return the number of groups that declared domains have together."""
     return math.prod(map(len, domains))
 
 
 def check_size(columns: Sequence[str], domains: Sequence[Sequence[object]]) -> None:
-    """Refuse domains that have too many groups together.
+    """Refuse declared domains that have too many groups together.
 
     Raises:
         QueryError: there are more than 1,000,000.
@@ -268,7 +272,7 @@ def check_size(columns: Sequence[str], domains: Sequence[Sequence[object]]) -> N
 
 
 def product(columns: Sequence[str], domains: Sequence[Sequence[Hashable]]) -> pa.Table:
-    """Return each combination of some columns' values.
+    """Return the groups of declared domains: each combination of their values, as a table.
 
     >>> product(["year", "city"], [(1, 2), ("Ulm", "Bonn")]).to_pylist()[1]
     {'year': 1, 'city': 'Bonn'}
@@ -283,7 +287,7 @@ def product(columns: Sequence[str], domains: Sequence[Sequence[Hashable]]) -> pa
 
 
 def bounds_note(table: TableDeclaration, column: str, bounds: tuple[Fraction, Fraction]) -> str:
-    """Say whose the bounds of a column are."""
+    """Return the note that a column's bounds come from its declaration."""
     lower, upper = (str(float(b)) if b.denominator > 1 else str(b) for b in bounds)
     return (
         f"{column} has no bounds in the question: each row is clamped to {lower} to {upper}, as "
@@ -292,7 +296,7 @@ def bounds_note(table: TableDeclaration, column: str, bounds: tuple[Fraction, Fr
 
 
 def groups_note(table: TableDeclaration, keys: Sequence[str], domains: Sequence[Sequence[object]]) -> str:
-    """Say why groups are public."""
+    """Return the note that groups are public because their domains are declared."""
     return (
         f"the {size(domains)} groups by {', '.join(keys)} are public, as {table.where} declares their "
         "domains: each is shown, and rows with other values are in none."
@@ -300,12 +304,12 @@ def groups_note(table: TableDeclaration, keys: Sequence[str], domains: Sequence[
 
 
 def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
-    """Say where a limit comes from."""
+    """Return the note that a limit comes from a table's declaration."""
     return f"{name} was not given: {limit} is taken, the most that {table.where} allows."
 
 
 def unused_note(table: TableDeclaration, name: str) -> str:
-    """Say that the largest groups need no limit."""
+    """Return the note that a declared limit has no effect on the largest groups."""
     return (
         f"{name} of {table.where} limits nothing here: a unit counts in all its groups, each of which it "
         "moves by its bound at most, and the noise hides it in however many."
@@ -313,12 +317,12 @@ def unused_note(table: TableDeclaration, name: str) -> str:
 
 
 def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
-    """Say that a limit is larger than the owner allows."""
+    """Return the message that a limit is above the declared one."""
     return f"{name} is {given}, but {table.where} allows at most {limit}"
 
 
 def owner_notes(table: TableDeclaration, key: ForeignKey, unit: str) -> list[str]:
-    """Say whose rows are that reach their unit by a foreign key, and on what that rests."""
+    """Return the notes on rows that reach their unit by a declared foreign key."""
     told = [
         f"a row of {table.name} belongs to the {unit} whose row of {key.table} has its {key.column} as "
         f"{key.key}, as {table.where} says; one that finds none is dropped."

@@ -1,4 +1,4 @@
-"""A private table that knows what its owner declared of it."""
+"""DeclaredTable: a private table of a catalog, with bounds, limits and domains from its declaration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Origin = tuple[TableDeclaration, str]
 
 @dataclass(frozen=True, repr=False)
 class DeclaredTable(Table[Released]):
-    """A table of a catalog. Made by `Catalog.table`; its methods are those of a table of `sfumato.scan`.
+    """A private table of a catalog. Made by `Catalog.table`; its methods are those of `sf.scan`'s tables.
 
     Declarations hold of the source's own columns: one that a step derives, or replaces, has none. What a
     question leaves out comes from them when it is complete, by `agg`; nothing comes from rows.
@@ -72,7 +72,7 @@ class DeclaredTable(Table[Released]):
                 raise QueryError(f"bound: {beyond(self.declared, name, given, limit)}")
 
     def group_by(self, *columns: str, keys: Any = None) -> DeclaredTable[Released]:
-        """Ask for each group of one or more columns; as of any table, but for columns with domains.
+        """Group by columns; where the catalog declares domains of all, their values are the groups.
 
         Args:
             columns: the columns to group by. Where the catalog declares the domains of all of them, all
@@ -90,12 +90,13 @@ class DeclaredTable(Table[Released]):
 
     @property
     def _known(self) -> Mapping[str, Known]:
+        """Return the declared bounds and domains of the table's columns, for dummy rows."""
         by_fold = {column.name.casefold(): column for column in self.declared.columns}
         found = {name: by_fold.get(name.casefold()) for name in self._engine.schema()}
         return {name: Known(one.bounds, one.domain) for name, one in found.items() if one is not None}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
-        """Say what is asked of each group; bounds and limits that are left out are those of the catalog.
+        """Ask for aggregates of each group; missing bounds and limits come from the table's declaration.
 
         Raises:
             QueryError: as from any table.
@@ -110,7 +111,7 @@ class DeclaredTable(Table[Released]):
     def top(
         self, *columns: str, k: int, by: Any = None, keys: Any = None, candidates: int | None = None
     ) -> Top:
-        """Ask for the k largest groups; as of any table, but for columns with domains, which are public.
+        """Ask for the k largest groups of a declared table; declared domains make public groups.
 
         The catalog's limits are not needed, and not taken: a unit counts in all of its groups.
         """
@@ -123,12 +124,13 @@ class DeclaredTable(Table[Released]):
 
     @property
     def _most_limits(self) -> tuple[int, int]:
-        """The largest limits of groups and rows that a release may find: those of the catalog."""
+        """The largest limits of groups and rows that a release may infer: the declared ones."""
         groups, rows = super()._most_limits
         return self.declared.max_groups or groups, self.declared.max_rows or rows
 
     @property
     def _notes_of_top(self) -> tuple[str, ...]:
+        """The notes on the largest groups, with declared limits that have no effect."""
         limits = {"max_groups": self.declared.max_groups, "max_rows": self.declared.max_rows}
         unused = [unused_note(self.declared, name) for name, limit in limits.items() if limit is not None]
         return (*self._all_notes, *self._notes(()), *unused)
@@ -142,7 +144,7 @@ class DeclaredTable(Table[Released]):
         rows: int = MOST_ROWS,
         unit_rows: int | None = None,
     ) -> DeclaredTable[Released]:
-        """Put columns of another table beside these, as `Table.join`.
+        """Join columns of another table, as `Table.join`.
 
         Where `on` has a foreign key that the catalog declares, and what that names, the privacy units are
         compared as well, unasked. `unit_rows` is at most what the catalog says of these tables, which it also
@@ -165,13 +167,13 @@ class DeclaredTable(Table[Released]):
         return replace(joined, declared=joined.declared.beside([other.declared]), origins=origins)
 
     def union(self, other: Table[Any]) -> DeclaredTable[Released]:
-        """Put the rows of another table under these, as `Table.union`; the limits of both tables hold."""
+        """Append the rows of another table, as `Table.union`; the declared limits of both tables hold."""
         made = cast("DeclaredTable[Released]", super().union(other))
         others = [other.declared] if isinstance(other, DeclaredTable) else []
         return replace(made, declared=made.declared.beside(others))
 
     def _joined_rows(self, other: object, given: int | None) -> int | None:
-        """Return the limit of joined rows of a unit: as given, or as the owners of both tables have it."""
+        """Return the limit of joined rows per unit: the given one, or the declared limit of both tables."""
         asked = as_int(given)  # what is no whole number is refused where it is joined
         for table in (self, other):
             declared = table.declared if isinstance(table, DeclaredTable) else None
@@ -182,7 +184,7 @@ class DeclaredTable(Table[Released]):
         return min((one for one in limits if one is not None), default=None) if given is None else given
 
     def _origin(self, column: str) -> Origin | None:
-        """Return the declared table that a column is of, and its name there; None where a step made it."""
+        """Return the declared table and column that a column comes from; None where a step computed it."""
         for step in reversed(self._steps):
             if isinstance(step, Derive) and step.name.casefold() == column.casefold():
                 quoted = re.fullmatch('"((?:[^"]|"")*)"', step.expression)  # as SQL qualifies columns
@@ -192,7 +194,7 @@ class DeclaredTable(Table[Released]):
         return (self.declared, column) if self.origins is None else self.origins.get(column)
 
     def _combined(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
-        """Combine; what is declared of columns holds of those that stay as they are."""
+        """Return the combined table, with the declarations of columns that stay unchanged."""
         kept = [
             replace(column, name=new)
             for old, new in (() if isinstance(how, Union) else how.kept[0][1])
@@ -203,16 +205,18 @@ class DeclaredTable(Table[Released]):
         return replace(combined, declared=replace(self.declared, columns=tuple(kept)), origins={})
 
     def _own(self, column: str) -> bool:
-        """Whether a column is the source's, as it was declared."""
+        """Whether a column is the declared one, and not computed by a step."""
         derived = {step.name.casefold() for step in self._steps if isinstance(step, Derive)}
         return column.casefold() not in derived
 
     def _domains(self, columns: Sequence[str]) -> Any:
+        """Return the declared domains of group keys; None where one is computed or has none."""
         if not all(isinstance(c, str) and c in self.schema and self._own(c) for c in columns):
             return None  # what is wrong with it is said where groups are made
         return self.declared.domains(columns)
 
     def _bounded(self, name: str, asked: Aggregate) -> Aggregate:
+        """Return an aggregate with bounds from the table's declaration, where it has none."""
         if not isinstance(asked, Unbounded):
             return asked
         column = asked.column
@@ -229,7 +233,7 @@ class DeclaredTable(Table[Released]):
         return asked.bounded(*bounds)
 
     def _declaring(self, column: str) -> str:
-        """Say where else bounds of a column could stand."""
+        """Suggest where bounds of a column of this declared table could be declared."""
         where, origin = self.declared.where, self._origin(column)
         if origin is not None and self._own(column):
             return f"; or declare lower and upper of {origin[1]} in {origin[0].where}"
@@ -241,7 +245,7 @@ class DeclaredTable(Table[Released]):
         return f"; the question makes {column}, so that no bounds in {where} are its own"
 
     def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
-        """Take the catalog's limits where the question needs one and has none."""
+        """Return the table with the declared limits that an aggregate needs and the query lacks."""
         if self.total_rows is not None:
             return self
         groups, rows, notes = self.groups, self.rows, list(self.notes)
@@ -254,7 +258,7 @@ class DeclaredTable(Table[Released]):
         return replace(self, groups=groups, rows=rows, notes=tuple(notes))
 
     def _notes(self, asked: Iterable[Aggregate]) -> list[str]:
-        """Say what else came from the catalog."""
+        """Return the notes on bounds and groups that come from the table's declaration."""
         found = []
         domains = self.declared.domains(self.keys) if self.by_domains else None
         if domains is not None:
@@ -267,7 +271,7 @@ class DeclaredTable(Table[Released]):
 
 
 def _names(one: Origin | None, other: Origin | None) -> bool:
-    """Whether one of two columns is a declared foreign key that names the other."""
+    """Whether one of two columns is a declared foreign key to the other."""
     if one is None or other is None:
         return False
     for (table, column), (there, name) in ((one, other), (other, one)):

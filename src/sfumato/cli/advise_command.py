@@ -62,7 +62,7 @@ def advise(
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield each question with its name: that of its file, or nothing."""
-    from sfumato.dialect.tokens import statements
+    from sfumato.dialect.sql_tokens import statements
 
     for text in given:
         found = statements(check_no_file(text))

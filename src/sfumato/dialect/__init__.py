@@ -1,4 +1,4 @@
-"""SQL text to question: words, syntax, meaning, and the question itself."""
+"""Differentially private SQL: text to tokens, parsed SELECT, bound query and question."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Calls of private aggregates -> what they ask: each with its own bounds, or a refusal with its place."""
+"""Check the arguments of a SQL aggregate call (bounds, ranks, weights) and make its aggregate."""
 
 from __future__ import annotations
 
@@ -17,47 +17,40 @@ from sfumato.dialect.keywords import (
     FORM,
     FUNCTIONS,
     LISTED,
-    NAMED,
-    NEWER,
     PREFIXES,
-    QUANTILES,
+    SHARED,
     STRATA,
     TWINS,
-    WEIGHTED,
-    line,
+    takes,
 )
 from sfumato.dialect.select_statement import (
     Bounds,
     Expression,
     Item,
-    OfStatement,
     Statement,
+    StatementChecker,
     Truth,
     WrittenAggregate,
 )
-from sfumato.dialect.tokens import Literal, Place, positive
-from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.dialect.sql_tokens import Literal, Place, positive
+from sfumato.errors import ParameterError, QueryError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.aggregates.aggregate import counts
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import spelled
 
-Refuse = Callable[[Place, str], SqlError]
-
-# Those of which a release finds bounds.
-AUTOMATIC = {
-    name
-    for name, make in FUNCTIONS.items()
-    if make in (ask.sum, ask.mean, ask.variance, ask.stddev)
-    and name not in CUMULATIVE
-    and not name.startswith("APPROX")
-}
 _FOUND = "; or have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)"
 
 
-class Aggregates(OfStatement):
-    """The aggregates of a statement, and what they bring with them.
+_MAX_BOUNDARIES = 1000
+_BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
+_VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
+_CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "date": "dates"}
+
+
+class Aggregates(StatementChecker):
+    """The aggregates of a private SELECT, made from the arguments of their SQL calls.
 
     Args:
         statement: whose calls they are.
@@ -89,7 +82,7 @@ class Aggregates(OfStatement):
         self.words: frozenset[str] = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
     def aggregate(self, call: WrittenAggregate) -> Aggregate:
-        """Return what a call asks.
+        """Return the aggregate that a SQL call means, after checks of all its arguments.
 
         Raises:
             SqlError: it has no private form, or not with such bounds.
@@ -97,7 +90,7 @@ class Aggregates(OfStatement):
         return self._cumulative(call) if call.function in CUMULATIVE else self._of_rows(call)
 
     def _cumulative(self, call: WrittenAggregate) -> Aggregate:
-        """Return what adds up a count or a sum over time steps."""
+        """Return the cumulative total that a call of CUMULATIVE_COUNT or CUMULATIVE_SUM means."""
         function, of = call.function, self._of_rows(call)
         over = call.named.get("over")
         if not self.keys:
@@ -120,47 +113,52 @@ class Aggregates(OfStatement):
             raise self._refuse(call.name_place, message) from None
 
     def _of_rows(self, call: WrittenAggregate) -> Aggregate:
-        """Return what a call asks of the rows of a group."""
+        """Check the arguments of an aggregate call and return its aggregate of the rows of a group."""
         function, make = call.function, FUNCTIONS[call.function]
         self._check_form(call)
-        weights = self._weights(call, make)
+        weights = self._weights(call)
         if call.bounds is not None and call.bounds.more and not call.others:
             raise self._refuse(call.bounds.place, f"{function} is of one column: write (lower, upper)")
         if counts(make):
-            return self._count(call, make, weights)
+            return self._count(call, weights)
         if call.distinct:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
-        if make in LISTED or make is ask.proportion:
-            return self._listed(call, call.argument, make, weights)
+        if make is ask.proportion:
+            return self._proportion(call, call.argument)
+        if make in LISTED:
+            return self._listed(call, weights)
         if call.others:
-            return self._of_several(call, [call.argument, *call.others], make)
-        low, high, per = self._bounds(call)
-        column = self._first(call)
-        error_bars = call.is_set("error_bars")
-        if make is ask.quantiles:
-            ranks = ranks_of(call, self.statement.text, self._refuse)
-            return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
-        if call.ranks:
+            return self._of_several(call, [call.argument, *call.others])
+        return self._bounded(call, weights)
+
+    def _bounded(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
+        """Return an aggregate of one column, with the bounds, ranks and weights among its SQL arguments."""
+        function, (low, high, per) = call.function, self._bounds(call)
+        given: list[Any] = [self._first(call)]
+        options: dict[str, Any] = {"lower": low, "upper": high, **weights}
+        if takes(function, "ranks"):
+            given.append(self._ranks(call))
+        elif call.ranks:
             raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
-        if make in QUANTILES:
-            return make(column, lower=low, upper=high, error_bars=error_bars)
-        if make is ask.sum:
-            return ask.sum(column, lower=low, upper=high, per=per, **weights)
+        if takes(function, "error_bars"):
+            options["error_bars"] = call.is_set("error_bars")
+        if takes(function, "per"):
+            options["per"] = per
         if function in ("VARIANCE", "STDDEV"):
             self._note(f"{function} is that of the population: divided by the count, not the count less one.")
         if function == "ANON_AVG":
             self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
-        return make(column, lower=low, upper=high, **weights)
+        return FUNCTIONS[function](*given, **options)
 
     def _check_form(self, call: WrittenAggregate) -> None:
-        """Check that a call is written as its clause has it."""
+        """Refuse an aggregate call with arguments of the other privacy clause, or of another aggregate."""
         function, make = call.function, FUNCTIONS[call.function]
         if function.startswith("ANON_") != self.anonymization:
             other = TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
-            hint = "ask in WITH DIFFERENTIAL_PRIVACY" if function in NEWER else f"write {other}"
+            hint = f"write {other}" if other in FUNCTIONS else "ask in WITH DIFFERENTIAL_PRIVACY"
             raise self._refuse(
                 call.name_place, f"{function} does not go with WITH {self.statement.clause}; {hint}"
             )
@@ -176,16 +174,15 @@ class Aggregates(OfStatement):
         sample = [place for name, place in call.places.items() if name in STRATA]
         if sample and make is not ask.proportion:
             raise self._refuse(sample[0], f"{function} has no strata: {FORM}")
-        if "error_bars" in call.named and make not in QUANTILES:
+        if "error_bars" in call.named and not takes(function, "error_bars"):
             raise self._refuse(
                 call.places["error_bars"],
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
 
-    def _count(
-        self, call: WrittenAggregate, make: Callable[..., Aggregate], weights: Mapping[str, Any]
-    ) -> Aggregate:
-        bounds = call.bounds
+    def _count(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
+        """Return the aggregate of a COUNT, COUNT(DISTINCT ...) or COUNTIF call."""
+        bounds, make = call.bounds, FUNCTIONS[call.function]
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
         if weights and call.distinct:
@@ -217,7 +214,7 @@ class Aggregates(OfStatement):
         return make(self._first(call), **weights)
 
     def _limit_rows(self, bounds: Bounds) -> None:
-        """Take the bound of a count as the limit of rows."""
+        """Take the upper bound among a COUNT's arguments as the limit of rows per group."""
         if bounds.kind == "contribution_bounds_per_row":
             raise self._refuse(
                 bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
@@ -237,14 +234,14 @@ class Aggregates(OfStatement):
             )
         self.rows = self.rows or (rows, bounds.upper.place)
 
-    def _weights(self, call: WrittenAggregate, make: Callable[..., Aggregate]) -> dict[str, Any]:
-        """Return the weights of a call, as its function takes them."""
-        most = call.named.get("max_weight")
+    def _weights(self, call: WrittenAggregate) -> dict[str, Any]:
+        """Return the weight arguments of an aggregate call as the Python function takes them."""
+        make, most = FUNCTIONS[call.function], call.named.get("max_weight")
         written = call.weight or most
         if written is None:
             return {}
         place = written.place
-        if make not in WEIGHTED:
+        if make is ask.proportion or not takes(call.function, "weight"):
             known = "COUNT, SUM, AVG, HISTOGRAM and VALUE_COUNTS"
             raise self._refuse(place, f"{call.function} has no weights; {known} have")
         if call.weight is None or most is None:
@@ -257,6 +254,7 @@ class Aggregates(OfStatement):
         return {"weight": self._column(call.weight), "max_weight": most.text}
 
     def _count_distinct(self, call: WrittenAggregate) -> Aggregate:
+        """Return the count of distinct values that COUNT(DISTINCT x) or APPROX_COUNT_DISTINCT(x) means."""
         bounds, fast = call.bounds, call.function == "APPROX_COUNT_DISTINCT"
         form = f"{call.function}({'' if fast else 'DISTINCT '}x" + (
             " CLAMPED BETWEEN 0 AND 3)"
@@ -283,26 +281,137 @@ class Aggregates(OfStatement):
         column = self._first(call)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
-    def _listed(
-        self,
-        call: WrittenAggregate,
-        argument: Expression,
-        make: Callable[..., Aggregate],
-        weights: Mapping[str, Any],
-    ) -> Aggregate:
-        if make is not ask.proportion:
-            return listed(call, make, self._first(call), weights, self._refuse)
+    def _listed(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
+        """Return an aggregate whose arguments have a list of edges or values, or an aggregate of vectors."""
+        make, options = FUNCTIONS[call.function], dict(weights)
+        for name, given in call.named.items():
+            if name not in SHARED:
+                options[name] = given.value if isinstance(given, Truth) else given.text
+        listed: list[list[Any]] = []
+        if takes(call.function, "length"):
+            options["length"] = self._length(call)
+        else:
+            listed = [self._bins(call)]
+        column = self._first(call)
+        try:
+            return make(column, *listed, **options)
+        except ParameterError as error:  # there are too many, most likely
+            raise self._refuse(call.name_place, str(error)) from None
+
+    def _ranks(self, call: WrittenAggregate) -> list[float] | float:
+        """Return the rank argument of a call for quantiles: a list of ranks, or one."""
+        function, ranks = call.function, call.ranks
+        listing = function == "QUANTILES"
+        boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
+        if not ranks or call.listed != listing:
+            second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
+            place = ranks[0].place if ranks else call.name_place
+            raise self._refuse(place, f"the second argument of {function} is written {second}")
+        if boundaries:
+            number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
+            if number > _MAX_BOUNDARIES:
+                raise self._refuse(
+                    ranks[0].place, f"at most {_MAX_BOUNDARIES} quantiles can be asked at once"
+                )
+            return [i / number for i in range(number + 1)]
+        seen: set[float] = set()
+        for rank in ranks:
+            if not 0 <= Fraction(rank.text) <= 1:
+                raise self._refuse(
+                    rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median"
+                )
+            if float(rank.text) in seen:
+                raise self._refuse(rank.place, "this rank is asked twice")
+            seen.add(float(rank.text))
+        return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
+
+    def _bins(self, call: WrittenAggregate) -> list[Any]:
+        """Return the list of edges or values among the arguments of HISTOGRAM or VALUE_COUNTS."""
+        edges = call.function == "HISTOGRAM"
+        form, what = (_BINS, "edges") if edges else (_VALUES, "values")
+        if call.bounds is not None:
+            raise self._refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
+        if not call.listed:
+            raise self._refuse(call.ranks[0].place if call.ranks else call.name_place, form)
+        return self._edges(call) if edges else self._values(call.ranks, "this value is counted twice")
+
+    def _edges(self, call: WrittenAggregate) -> list[str]:
+        """Return the bin edges among the arguments of HISTOGRAM, which must increase."""
+        edges = call.ranks
+        for one, other in pairwise(edges):
+            if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
+                raise self._refuse(other.place, "each edge is a number above the one before")
+        if not 2 <= len(edges) <= ask.MOST_BINS + 1:
+            raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
+        return [edge.text for edge in edges]
+
+    def _values(self, listed: Sequence[Literal], twice: str) -> list[Any]:
+        """Return the values in a list argument, which must differ and have one type."""
+        found: list[Any] = []
+        for literal in listed:
+            if literal.kind != listed[0].kind:
+                raise self._refuse(
+                    literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it"
+                )
+            value = _python_value(literal)
+            if value is None:
+                raise self._refuse(
+                    literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
+                )
+            if value in found:
+                raise self._refuse(literal.place, twice)
+            found.append(value)
+        return found
+
+    def _length(self, call: WrittenAggregate) -> int:
+        """Return the length argument of an aggregate of vectors, after a check that a bound is given."""
+        write = f"write {call.function}(x, length => 128, bound => 1)"
+        form = f"{write}, for vectors of 128 entries and a norm up to 1"
+        if call.bounds is not None:
+            raise self._refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
+        if call.ranks:
+            raise self._refuse(call.ranks[0].place, form)
+        given = call.named
+        for name in ("length", "bound"):
+            if name not in given:
+                raise self._refuse(call.name_place, f"{name} is missing; {form}")
+        length: Literal = given["length"]
+        if Fraction(length.text).denominator != 1:
+            raise self._refuse(length.place, "the length of vectors is a whole number")
+        return int(Fraction(length.text))
+
+    def _proportion(self, call: WrittenAggregate, argument: Expression) -> Aggregate:
+        """Return the proportion in a stratified sample, from the arguments of STRATIFIED_PROPORTION."""
         if call.bounds is not None or call.ranks:
             place = call.bounds.place if call.bounds else call.ranks[0].place
             raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
-        return proportion(call, self._column(argument), self._column, self.statement.text, self._refuse)
+        given, answer = call.named, self._column(argument)
+        missing = [name for name in STRATA if name not in given and name != "confidence"]
+        if missing:
+            raise self._refuse(call.name_place, f"{' and '.join(missing)} missing: {FORM}")
+        first = given["strata"][0].place
+        strata = self._values(given["strata"], "strata: each is there once")
+        sizes = []
+        for name in ("asked", "population"):
+            entries = given[name]
+            if len(entries) != len(strata):
+                place = Place(entries[0].place.start, entries[-1].place.stop)
+                raise self._refuse(
+                    place, f"{name} has {len(entries)} sizes, strata has {len(strata)} entries"
+                )
+            whole = [positive(self.statement.text, entry, f"a size in {name}") for entry in entries]
+            sizes.append(dict(zip(strata, whole, strict=True)))
+        more = {"confidence": given["confidence"].text} if "confidence" in given else {}
+        stratum = self._column(given["stratum"])
+        try:
+            return ask.proportion(answer, stratum=stratum, asked=sizes[0], population=sizes[1], **more)
+        except ParameterError as error:
+            raise self._refuse(first, str(error)) from None
 
-    def _of_several(
-        self, call: WrittenAggregate, arguments: list[Expression], make: Callable[..., Aggregate]
-    ) -> Aggregate:
-        """Return an aggregate of several columns, each with its bounds: of the call, or of a catalog."""
-        function, bounds = call.function, call.bounds
-        most = 1 + ask.MOST_EXPLAINING if make is line else 2
+    def _of_several(self, call: WrittenAggregate, arguments: list[Expression]) -> Aggregate:
+        """Return an aggregate of several columns, with bounds from its arguments or from the catalog."""
+        function, bounds, make = call.function, call.bounds, FUNCTIONS[call.function]
+        most = 1 + ask.MOST_EXPLAINING if make is ask.linear_regression else 2
         if len(arguments) > most:
             raise self._refuse(arguments[most].place, f"{function} is of at most {most} columns")
         others = range(1, len(arguments))
@@ -314,12 +423,12 @@ class Aggregates(OfStatement):
         columns = [self._first(call), *map(self._column, arguments[1:])]
         for i, column in enumerate(columns):
             if column.casefold() in {before.casefold() for before in columns[:i]}:
-                other = "name another column" if make is line else "write VAR_POP"
+                other = "name another column" if make is ask.linear_regression else "write VAR_POP"
                 raise self._refuse(arguments[i].place, f"{function} of a column with itself: {other}")
         if bounds is not None:
             if bounds.kind != "contribution_bounds_per_row" or len(bounds.pairs) != len(columns):
                 raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
-            return make(*columns, bounds=dict(zip(columns, self._pairs(bounds), strict=True)))
+            return _of_columns(make, columns, dict(zip(columns, self._pairs(bounds), strict=True)))
         known = {}
         for argument, column in zip(arguments, columns, strict=True):
             own = self.statement.column(argument)
@@ -334,9 +443,10 @@ class Aggregates(OfStatement):
                 )
             self._note(bounds_note(self.declared, own, found))
             known[column] = found
-        return make(*columns, bounds=known)
+        return _of_columns(make, columns, known)
 
     def _bounds(self, call: WrittenAggregate) -> tuple[str | Fraction, str | Fraction, Bounded]:
+        """Return the bounds among a call's arguments or from the catalog, and whether per row or per unit."""
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
         summed = FUNCTIONS[function] is ask.sum
@@ -349,7 +459,8 @@ class Aggregates(OfStatement):
                 if known is not None:
                     self._note(bounds_note(self.declared, column, known))
                     return *known, "row"
-            if self.automatic and function in AUTOMATIC:
+            automatic = takes(function, "magnitudes") and function not in CUMULATIVE
+            if self.automatic and automatic:
                 return ask.AUTO, ask.AUTO, "unit" if summed and call.weight is None else "row"
             form = " CLAMPED BETWEEN lower AND upper" if self.anonymization else f", {kind} => (lower, upper)"
             more = ", rank" if FUNCTIONS[function] is ask.quantiles else ""
@@ -359,7 +470,7 @@ class Aggregates(OfStatement):
                 + f"{function} without bounds: without them no noise is enough, and they are never read "
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
                 + self._declaring(call.argument, column)
-                + (_FOUND if function in AUTOMATIC else ""),
+                + (_FOUND if automatic else ""),
             )
         if bounds.kind == per_unit and not summed:
             average = " (BigQuery averages the averages of the units; here all rows are averaged)"
@@ -372,7 +483,7 @@ class Aggregates(OfStatement):
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
 
     def _meant(self, function: str, column: str | None) -> str:
-        """Ask for the column that was probably meant, where one with declared bounds has almost this name."""
+        """Suggest a column with declared bounds whose name is close to an argument's."""
         name = None if column is None else self.statement.bare(column)
         meant = None if name is None or self.declared is None else self.declared.nearest(name)
         return (
@@ -382,7 +493,7 @@ class Aggregates(OfStatement):
         )
 
     def _declaring(self, argument: Expression | None, column: str | None) -> str:
-        """Say where else bounds could stand: in the catalog, where the column is one of a table there."""
+        """Suggest declaring the missing bounds of an argument in the catalog."""
         if self.declared is None or argument is None or column is None:
             return ""
         tables, name = self.statement.tables, self.statement.bare(column)
@@ -402,7 +513,7 @@ class Aggregates(OfStatement):
         return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
 
     def _first(self, call: WrittenAggregate) -> str:
-        """Return the column of a call's argument, without a value where its condition is not true."""
+        """Return the column of a call's first argument; with FILTER, a column derived by CASE WHEN."""
         argument, condition = call.argument, call.condition
         if condition is None:
             assert argument is not None
@@ -414,14 +525,14 @@ class Aggregates(OfStatement):
         return self._derived(shape, f"CASE WHEN {self.statement.spell(condition)} THEN {value} END")
 
     def _column(self, argument: Expression) -> str:
-        """Return the column's name."""
+        """Return the column of an aggregate's argument, derived where the argument is an expression."""
         column = self.statement.column(argument)
         if column is not None:
             return column
         return self._derived(self.statement.shape(argument), self.statement.spell(argument))
 
     def _derived(self, shape: tuple[str, ...], text: str) -> str:
-        """Return the column that is derived by an expression; the same one by the same expression."""
+        """Return the name of a derived column; equal expressions share one column."""
         if shape not in self.derived:
             name = f"_value_{len(self.derived) + 1}"
             while name in self.words:
@@ -430,7 +541,7 @@ class Aggregates(OfStatement):
         return self.derived[shape][0]
 
     def default_name(self, call: WrittenAggregate, aggregate: Aggregate, position: int) -> str:
-        """Return the name of an output without one."""
+        """Return the output name of an aggregate call without AS."""
         if isinstance(aggregate.each, CountPrivacyUnits):
             return "count_units" if aggregate.each is aggregate else "cumulative_count_units"
         bare = call.function.removeprefix("ANON_")
@@ -446,115 +557,17 @@ class Aggregates(OfStatement):
             self.notes.append(sentence)
 
 
-_MOST_BOUNDARIES = 1000
-_BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
-_VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
-_CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "date": "dates"}
-
-
-def listed(
-    call: WrittenAggregate,
-    make: Callable[..., Aggregate],
-    column: str,
-    weights: Mapping[str, Any],
-    refuse: Refuse,
+def _of_columns(
+    make: Callable[..., Aggregate], columns: list[str], bounds: Mapping[str, tuple[Any, Any]]
 ) -> Aggregate:
-    """Return what a call with a list, or with named arguments of its own, asks.
-
-    Args:
-        call: as it is written.
-        make: the function of Python.
-        column: whose values they are.
-        weights: as the function takes them.
-        refuse: makes an error at a place.
-    Raises:
-        SqlError: edges, values, or the length or the bound of vectors, are missing or not such.
-    """
-    options: dict[str, Any] = {
-        name: given.value if isinstance(given, Truth) else given.text
-        for name, given in call.named.items()
-        if name in NAMED[call.function]
-    }
-    vectors = make in (ask.vector_sum, ask.vector_mean)
-    given = () if vectors else (_bins(call, refuse),)
-    if vectors:
-        options["length"] = _length(call, refuse)
-    try:
-        return make(column, *given, **options, **weights)
-    except ParameterError as error:  # there are too many, most likely
-        raise refuse(call.name_place, str(error)) from None
+    """Make an aggregate of several columns; a regression takes all but the first as a list."""
+    if make is ask.linear_regression:
+        return ask.linear_regression(columns[0], columns[1:], bounds=bounds)
+    return make(*columns, bounds=bounds)
 
 
-def ranks_of(call: WrittenAggregate, text: str, refuse: Refuse) -> list[float] | float:
-    """Return the ranks of a call for quantiles: a list of them, or one.
-
-    Args:
-        call: as it is written.
-        text: of the statement.
-        refuse: makes an error at a place.
-    Raises:
-        SqlError: they are missing, out of range or twice there.
-    """
-    function, ranks = call.function, call.ranks
-    listing = function == "QUANTILES"
-    boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
-    if not ranks or call.listed != listing:
-        second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
-        place = ranks[0].place if ranks else call.name_place
-        raise refuse(place, f"the second argument of {function} is written {second}")
-    if boundaries:
-        number = positive(text, ranks[0], f"the number of quantiles of {function}")
-        if number > _MOST_BOUNDARIES:
-            raise refuse(ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once")
-        return [i / number for i in range(number + 1)]
-    seen: set[float] = set()
-    for rank in ranks:
-        if not 0 <= Fraction(rank.text) <= 1:
-            raise refuse(rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median")
-        if float(rank.text) in seen:
-            raise refuse(rank.place, "this rank is asked twice")
-        seen.add(float(rank.text))
-    return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
-
-
-def _bins(call: WrittenAggregate, refuse: Refuse) -> list[Any]:
-    edges = call.function == "HISTOGRAM"
-    form, what = (_BINS, "edges") if edges else (_VALUES, "values")
-    if call.bounds is not None:
-        raise refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
-    if not call.listed:
-        raise refuse(call.ranks[0].place if call.ranks else call.name_place, form)
-    return _edges(call, refuse) if edges else _values(call.ranks, "this value is counted twice", refuse)
-
-
-def _edges(call: WrittenAggregate, refuse: Refuse) -> list[str]:
-    edges = call.ranks
-    for one, other in pairwise(edges):
-        if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
-            raise refuse(other.place, "each edge is a number above the one before")
-    if not 2 <= len(edges) <= ask.MOST_BINS + 1:
-        raise refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
-    return [edge.text for edge in edges]
-
-
-def _values(listed: Sequence[Literal], twice: str, refuse: Refuse) -> list[Any]:
-    found: list[Any] = []
-    for literal in listed:
-        if literal.kind != listed[0].kind:
-            raise refuse(literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it")
-        value = _value(literal)
-        if value is None:
-            raise refuse(
-                literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
-            )
-        if value in found:
-            raise refuse(literal.place, twice)
-        found.append(value)
-    return found
-
-
-def _value(literal: Literal) -> str | bool | int | date | None:
-    """Return a value as Python has it; None for a number that is not whole, or no day."""
+def _python_value(literal: Literal) -> str | bool | int | date | None:
+    """Return a literal argument as a Python value; None for a fraction, or an invalid date."""
     if literal.kind == "text":
         return literal.text
     if literal.kind == "word":
@@ -566,58 +579,3 @@ def _value(literal: Literal) -> str | bool | int | date | None:
             return None
     number = Fraction(literal.text)
     return int(number) if number.denominator == 1 and -(2**63) <= number < 2**63 else None
-
-
-def _length(call: WrittenAggregate, refuse: Refuse) -> int:
-    """Return the length of vectors, where their bound is there too."""
-    form = (
-        f"write {call.function}(x, length => 128, bound => 1), for vectors of 128 entries and a norm up to 1"
-    )
-    if call.bounds is not None:
-        raise refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
-    if call.ranks:
-        raise refuse(call.ranks[0].place, form)
-    given = call.named
-    for name in ("length", "bound"):
-        if name not in given:
-            raise refuse(call.name_place, f"{name} is missing; {form}")
-    length: Literal = given["length"]
-    if Fraction(length.text).denominator != 1:
-        raise refuse(length.place, "the length of vectors is a whole number")
-    return int(Fraction(length.text))
-
-
-def proportion(
-    call: WrittenAggregate, answer: str, column_of: Callable[[Expression], str], text: str, refuse: Refuse
-) -> Aggregate:
-    """Return what STRATIFIED_PROPORTION asks.
-
-    Args:
-        call: as it is written.
-        answer: the column of answers.
-        column_of: gives the name of the column that an expression is.
-        text: of the statement.
-        refuse: makes an error at a place.
-    Raises:
-        SqlError: an argument is missing or out of range.
-    """
-    given = call.named
-    missing = [name for name in STRATA if name not in given and name != "confidence"]
-    if missing:
-        raise refuse(call.name_place, f"{' and '.join(missing)} missing: {FORM}")
-    first = given["strata"][0].place
-    strata = _values(given["strata"], "strata: each is there once", refuse)
-    sizes = []
-    for name in ("asked", "population"):
-        entries = given[name]
-        if len(entries) != len(strata):
-            place = Place(entries[0].place.start, entries[-1].place.stop)
-            raise refuse(place, f"{name} has {len(entries)} sizes, strata has {len(strata)} entries")
-        whole = [positive(text, entry, f"a size in {name}") for entry in entries]
-        sizes.append(dict(zip(strata, whole, strict=True)))
-    more = {"confidence": given["confidence"].text} if "confidence" in given else {}
-    stratum = column_of(given["stratum"])
-    try:
-        return ask.proportion(answer, stratum=stratum, asked=sizes[0], population=sizes[1], **more)
-    except ParameterError as error:
-        raise refuse(first, str(error)) from None

@@ -1,4 +1,4 @@
-"""Private aggregates as they are written: an argument, then ranks and bounds, which no other SQL has."""
+"""Parse calls of private aggregates: argument, ranks, bounds, named arguments and FILTER, as tokens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from sfumato.dialect.keywords import (
     CUMULATIVE,
     FORM,
     LARGEST,
-    NAMED,
     NUMBER,
     NUMBERS,
     OPERATORS,
     PRIVATE,
-    SEVERAL,
-    SHARED,
     STRATA,
     TRUTH,
     VALUES,
+    named_arguments,
+    takes,
 )
 from sfumato.dialect.select_statement import Bounds, Expression, Truth, WrittenAggregate
-from sfumato.dialect.tokens import Cursor, Literal, Place, refusal
+from sfumato.dialect.sql_tokens import Cursor, Literal, Place, refusal
 from sfumato.errors import nearest
 from sfumato.names import foreign_names
 
@@ -37,7 +36,7 @@ _IN_PLACES = {"APPROX_QUANTILES": "PERCENTILE_CONT", "ANON_QUANTILES": "ANON_PER
 
 @dataclass(frozen=True)
 class CallForm:
-    """A call, and where its words stand.
+    """A parsed call of a private aggregate, and which tokens it has.
 
     Args:
         call: what is written.
@@ -55,18 +54,18 @@ class CallForm:
 
     @property
     def expressions(self) -> tuple[range, ...]:
-        """The words of its argument and its condition, where it has them."""
+        """The tokens of the call's argument and of its FILTER condition."""
         argument = (self.argument,) if self.call.argument is not None else ()
         return argument if self.condition is None else (*argument, self.condition)
 
 
 def is_call(words: Cursor, i: int) -> bool:
-    """Whether a word is called as a function."""
+    """Whether a token is called as a function."""
     return words.tokens[i].kind == "word" and i + 1 in words.closing and words.tokens[i + 1].word == "("
 
 
 def is_window(words: Cursor, i: int) -> bool:
-    """Whether a call is a window function: over released groups, as an aggregate of rows has no OVER."""
+    """Whether a call is followed by OVER, so that it is a window function and no aggregate call."""
     tokens, after = words.tokens, words.closing[i + 1] + 1
     if tokens[after].word == "FILTER" and after + 1 in words.closing:
         after = words.closing[after + 1] + 1
@@ -76,7 +75,7 @@ def is_window(words: Cursor, i: int) -> bool:
 
 
 def read_calls(words: Cursor, span: range) -> list[CallForm]:
-    """Return the private aggregates within some words; not those within others, where none may be."""
+    """Parse the calls of private aggregates among some tokens, without calls nested in others."""
     found: list[CallForm] = []
     i = span.start
     while i < span.stop:
@@ -93,6 +92,7 @@ def read_calls(words: Cursor, span: range) -> list[CallForm]:
 
 
 def _call(words: Cursor, name: int) -> CallForm:
+    """Parse one call of a private aggregate, from its name to the closing bracket or FILTER."""
     token, stop = words.tokens[name], words.closing[name + 1]
     function = token.word
     words.at = name + 2
@@ -103,7 +103,7 @@ def _call(words: Cursor, name: int) -> CallForm:
     distinct, first = words.take("DISTINCT"), words.at
     start, star = _read_argument(words, function, stop, distinct)
     argument = range(start, words.at)
-    others = _others(words, function) if function in SEVERAL else ()
+    others = _others(words, function) if function == LARGEST[1] or takes(function, "bounds") else ()
     ranks: list[Literal] = []
     listed, bounds = False, None
     named: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def _call(words: Cursor, name: int) -> CallForm:
 
 
 def _condition(words: Cursor, function: str, behind: int) -> range | None:
-    """Return the words of a condition in FILTER (WHERE condition), where that stands behind a call."""
+    """Return the tokens of the condition in FILTER (WHERE condition) behind an aggregate call."""
     tokens, opening = words.tokens, behind + 1
     if tokens[behind].word != "FILTER" or opening not in words.closing:
         return None
@@ -163,7 +163,7 @@ def _condition(words: Cursor, function: str, behind: int) -> range | None:
 
 
 def _read_argument(words: Cursor, function: str, stop: int, distinct: bool) -> tuple[int, bool]:
-    """Go on behind the first argument; return where it begins, behind ALL, and whether it is a star."""
+    """Parse the first argument of an aggregate call; return where it begins, and whether it is a star."""
     if not distinct and words.after.word != "(":  # which ALL (SELECT ...) has
         words.take("ALL")
     start, star = words.at, words.take("*")
@@ -175,7 +175,7 @@ def _read_argument(words: Cursor, function: str, stop: int, distinct: bool) -> t
 
 
 def _with_place(words: Cursor, form: CallForm) -> CallForm:
-    """Return a call with [OFFSET(i)] behind it, where that takes one of a list of quantiles."""
+    """Return a call of APPROX_QUANTILES with the [OFFSET(i)] behind it, as a call for one rank."""
     call, behind = form.call, form.span.stop
     if [token.word for token in words.tokens[behind : behind + 2]] == ["WITHIN", "GROUP"]:
         raise words.refuse(_without_within(words, call, behind), words.tokens[behind])
@@ -190,7 +190,7 @@ def _with_place(words: Cursor, form: CallForm) -> CallForm:
 
 
 def _rank_of_place(words: Cursor, call: WrittenAggregate, place: range) -> Literal | None:
-    """Return the rank that [OFFSET(i)] or [ORDINAL(i)] takes from a list; None for other places."""
+    """Return the rank that [OFFSET(i)] behind APPROX_QUANTILES takes; None for other subscripts."""
     opening = words.tokens[place.start + 1]
     first = {"OFFSET": 0, "ORDINAL": 1}.get(opening.word.removeprefix("SAFE_"))
     if first is None or len(place) != 6 or not call.ranks or not call.ranks[0].text.isdigit():
@@ -206,7 +206,7 @@ def _rank_of_place(words: Cursor, call: WrittenAggregate, place: range) -> Liter
 
 
 def _without_within(words: Cursor, call: WrittenAggregate, at: int) -> str:
-    """Say how a rank and its column are written without WITHIN GROUP (ORDER BY x)."""
+    """Suggest how an aggregate call is written without WITHIN GROUP (ORDER BY x)."""
     opening = at + 2
     ordered = range(opening + 3, words.closing.get(opening, opening))
     column = " ".join(words.tokens[i].text for i in ordered) or "x"
@@ -218,7 +218,7 @@ def _without_within(words: Cursor, call: WrittenAggregate, at: int) -> str:
 
 
 def _end_of_argument(words: Cursor, stop: int) -> int:
-    """Return where a comma or CLAMPED follows an expression. A column may be called clamped, too."""
+    """Return the token at which an aggregate's argument ends: a comma or CLAMPED outside of brackets."""
     i = words.at
     while i < stop:
         token, before = words.tokens[i], words.tokens[i - 1]
@@ -232,6 +232,7 @@ def _end_of_argument(words: Cursor, stop: int) -> int:
 
 
 def _rank(words: Cursor, function: str) -> Literal:
+    """Parse the number behind an aggregate's argument, such as the rank of PERCENTILE_CONT."""
     if function == "VALUE_COUNTS":
         raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
     if words.after.word == "=":
@@ -240,6 +241,7 @@ def _rank(words: Cursor, function: str) -> Literal:
 
 
 def _ranks(words: Cursor, function: str) -> list[Literal]:
+    """Parse the list in brackets behind an aggregate's argument: ranks, edges or values."""
     if function == "VALUE_COUNTS":
         return _list(words, f"the values of {function}", _value)
     what = "an edge" if function == "HISTOGRAM" else "a rank"
@@ -247,7 +249,7 @@ def _ranks(words: Cursor, function: str) -> list[Literal]:
 
 
 def _list(words: Cursor, what: str, entry: Callable[[Cursor], Literal]) -> list[Literal]:
-    """Read the entries of a list behind its bracket."""
+    """Parse the entries of a bracketed list in an aggregate call."""
     found = [entry(words)]
     while words.take(","):
         found.append(entry(words))
@@ -257,7 +259,7 @@ def _list(words: Cursor, what: str, entry: Callable[[Cursor], Literal]) -> list[
 
 
 def _value(words: Cursor) -> Literal:
-    """Read a text, a whole number, a truth value or a day."""
+    """Parse one entry of a list of values in an aggregate call: text, integer, truth value or date."""
     token = words.token
     if token.kind == "text":
         return words.literal("text")
@@ -272,9 +274,9 @@ def _value(words: Cursor) -> Literal:
 
 
 def _named(words: Cursor, function: str, found: dict[str, Any], places: dict[str, Place]) -> bool:
-    """Read a named argument other than bounds, if it is one."""
+    """Parse a named argument of an aggregate call other than bounds; False where there is none."""
     start, name = words.token.start, words.token.text.lower()
-    kind = (SHARED | STRATA | NAMED.get(function, {})).get(name)
+    kind = {**STRATA, **named_arguments(function)}.get(name)
     if kind is None:
         return False
     if name in found:
@@ -286,6 +288,7 @@ def _named(words: Cursor, function: str, found: dict[str, Any], places: dict[str
 
 
 def _read_named(words: Cursor, name: str, kind: str | tuple[str, ...]) -> Any:
+    """Parse the value of a named argument of an aggregate call, of the kind that its name takes."""
     if kind == NUMBER:
         return words.number(name)
     if kind == TRUTH:
@@ -311,6 +314,7 @@ def _read_named(words: Cursor, name: str, kind: str | tuple[str, ...]) -> Any:
 
 
 def _clamped(words: Cursor) -> Bounds:
+    """Parse CLAMPED BETWEEN lower AND upper in an aggregate call."""
     start = words.before.start
     if not words.take("BETWEEN"):
         raise words.refuse(_CLAMPED)
@@ -322,7 +326,7 @@ def _clamped(words: Cursor) -> Bounds:
 
 
 def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
-    """Read the columns behind the first, of which there is one at least."""
+    """Parse the further columns of an aggregate call of several columns."""
     form = f"write {function}(y, x, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
     if function in LARGEST:
         form = f"write {function}(x, y, 10, {BOUNDS[0]} => (lower, upper)), with the column that is added up"
@@ -338,7 +342,7 @@ def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
 
 
 def _column(words: Cursor, form: str) -> Expression:
-    """Return a column that is written as it is, with the name of its table if that is written."""
+    """Parse an argument of an aggregate call that must be a column, perhaps qualified by its table."""
     start = words.at
     while words.token.kind in ("word", "name"):
         words.at += 1
@@ -352,9 +356,10 @@ def _column(words: Cursor, form: str) -> Expression:
 
 
 def _named_bounds(words: Cursor, function: str) -> Bounds:
+    """Parse contribution_bounds_per_row or contribution_bounds_per_group => (lower, upper)."""
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:
-        known = (*BOUNDS, *SHARED, *NAMED.get(function, ()))
+        known = (*BOUNDS, *named_arguments(function))
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         of_bounds = foreign_names.ARGUMENTS.get(name, name) in ("lower and upper", "bounds", "lower", "upper")
@@ -375,6 +380,7 @@ def _named_bounds(words: Cursor, function: str) -> Bounds:
 
 
 def _pair(words: Cursor, form: str) -> tuple[Literal, Literal]:
+    """Parse (lower, upper) in an aggregate call."""
     numbers: list[Literal] = []
     for sign in "(,":
         if not words.take(sign):

@@ -1,8 +1,7 @@
-"""SQL text -> question: what `SELECT WITH DIFFERENTIAL_PRIVACY ...` means.
+"""Bind a parsed private SELECT: names, groups, aggregates and limits become an SqlQuery.
 
-The form is read in `parser`, what OPTIONS (...) say in `options`; here each other part gets its meaning,
-or a refusal with its place. The meaning, and where it differs from BigQuery's, is written for users in
-docs/sql.md.
+`select_parser` reads the form and `options_clause` the options. Here every other part gets its meaning, or is
+refused at its place. docs/sql.md describes the meaning for users, and where it differs from BigQuery's.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_
 from sfumato.dialect.aggregate_arguments import Aggregates
 from sfumato.dialect.group_keys import Groups, NotSelected
 from sfumato.dialect.options_clause import Advised, Options, read_options
-from sfumato.dialect.post_processing import names_in, put_together
+from sfumato.dialect.post_processing_sql import enclosing_sql, unused_names
 from sfumato.dialect.private_selects import inner_tables, private_parts
 from sfumato.dialect.public_groups import PublicGroups, form
 from sfumato.dialect.released_sql import FreeNames, Writer
@@ -25,13 +24,13 @@ from sfumato.dialect.select_statement import (
     Computed,
     Expression,
     Item,
-    OfStatement,
     Statement,
+    StatementChecker,
     WrittenAggregate,
 )
 from sfumato.dialect.sql_query import SqlQuery
-from sfumato.dialect.subquery_columns import of_tables
-from sfumato.dialect.tokens import Cursor, refusal
+from sfumato.dialect.sql_tokens import Cursor, refusal
+from sfumato.dialect.subquery_columns import declared_tables
 from sfumato.dialect.top_groups import NOTE as COUNTS_UNITS
 from sfumato.dialect.top_groups import LargestGroups, LargestWriter
 from sfumato.errors import ParameterError, QueryError, shown
@@ -45,8 +44,8 @@ NOTE = (
 )
 
 
-def adds_up(statement: Statement, named: Collection[str]) -> bool:
-    """Whether the SELECT list has SUM(COUNT(*)) OVER (ORDER BY ...), or of a sum.
+def has_sum_of_released(statement: Statement, named: Collection[str]) -> bool:
+    """Whether a SELECT list has a window sum over released counts, SUM(COUNT(*)) OVER (ORDER BY ...).
 
     Args:
         statement: the private SELECT.
@@ -77,7 +76,7 @@ def parse(
     private: Iterable[str] = (),
     advised: Advised | None = None,
 ) -> SqlQuery:
-    """Understand a differentially private SELECT, or several with what is computed with them.
+    """Return the query that a differentially private SQL text means, bound to a catalog's tables.
 
     Args:
         text: SQL with BigQuery's DIFFERENTIAL_PRIVACY clause or ZetaSQL's ANONYMIZATION clause;
@@ -116,17 +115,17 @@ def parse(
         private = [name for name, table in catalog.tables.items() if not table.public]
     public, private = list(public), list(private)
     words, known = inner_tables(Cursor(text))
-    free, parts = names_in(words), private_parts(words)
+    free, parts = unused_names(words), private_parts(words)
     readings = []
     for part, names in zip(parts, known, strict=True):
         statement, groups = read(words.part(part.start, part.stop), names)
         statement = replace(statement, tables=statement.tables.private_first(public))
         declared = None if catalog is None else _declared(statement, catalog)
         try:
-            readings.append(_Reading(statement, declared, groups, free, advised))
+            readings.append(_Binder(statement, declared, groups, free, advised))
         except NotSelected as missing:
             return _refused(missing, read_options(statement, declared, advised))
-    outside = put_together(words, parts, [reading.writer for reading in readings])
+    outside = enclosing_sql(words, parts, [reading.writer for reading in readings])
     queries = [reading.query() for reading in readings]
     folded = {name.casefold() for name in public}
     named = {*private, *(name for query in queries for name in query.sources)}
@@ -139,7 +138,7 @@ def parse(
 
 
 def _refused(missing: NotSelected, options: Options) -> SqlQuery:
-    """Return what opens the tables of a statement, and then refuses it."""
+    """Return the query of a SELECT that does not bind: it only opens tables, for the error message."""
     statement = missing.statement
     return SqlQuery(
         tables=statement.tables,
@@ -157,14 +156,15 @@ _LARGEST = (
 
 
 def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
+    """Return what the catalog declares of the tables that a SELECT binds."""
     try:
-        return of_tables(statement.tables, catalog)
+        return declared_tables(statement.tables, catalog)
     except QueryError as error:
         raise refusal(statement.text, statement.source_place, str(error)) from None
 
 
-class _Reading(OfStatement):
-    """One pass over a statement, from its groups to its aggregates."""
+class _Binder(StatementChecker):
+    """Binds one private SELECT, from its group keys to its aggregates and limits."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Reading(OfStatement):
             self.writer = LargestWriter(self.statement, self.keys, self.largest, free)
         counts = (CountRows, CountPrivacyUnits, Sum)
         added = {name.casefold() for name, (_, a) in self.named.items() if isinstance(a, counts)}
-        if adds_up(self.statement, added):
+        if has_sum_of_released(self.statement, added):
             self.notes.append(NOTE)
         grouped = {id(item) for item in self.keys.values()}
         for item in statement.items:
@@ -211,13 +211,14 @@ class _Reading(OfStatement):
 
     @property
     def released(self) -> list[str]:
-        """The columns that are released."""
+        """The columns that the bound SELECT releases."""
         if self.largest is not None:
             return list(self.largest.columns(self.keys))
         outputs = (output for name, (_, a) in self.named.items() for output in a.outputs(name))
         return [*self.keys, *outputs]
 
     def query(self) -> SqlQuery:
+        """Return the bound query, after checks of its groups, delta, limits and notes."""
         statement, options, keys, named = self.statement, self.options, self.keys, self.named
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if self.largest is not None:
@@ -287,7 +288,7 @@ class _Reading(OfStatement):
         )
 
     def _check_steps(self, private: bool, totals: bool) -> None:
-        """Check that cumulative totals are over all steps, as public groups, each by itself.
+        """Check that cumulative totals bind to public groups for all time steps, without ROLLUP.
 
         Args:
             private: whether groups are chosen privately.
@@ -311,22 +312,25 @@ class _Reading(OfStatement):
 
     @property
     def _cuts_by_size(self) -> bool:
-        """Whether the first of groups are shown, sorted downwards: most often the largest."""
+        """Whether the bound SELECT sorts groups downwards and shows only the first ones."""
         after = self.statement.after
         words = [] if after is None else [token.word for token in self.statement.unqualified(after)]
         return {"ORDER", "DESC", "LIMIT"} <= set(words)
 
     def _asked(self, call: WrittenAggregate, position: int) -> tuple[Aggregate, str]:
+        """Return an aggregate that post-processing needs, and its default output name."""
         aggregate = self.aggregates.aggregate(call)
         return aggregate, self.aggregates.default_name(call, aggregate, position)
 
     def _weights(self, names: Collection[str]) -> tuple[tuple[str, Fraction], ...]:
+        """Return the weights of outputs in OPTIONS, bound to the names of aggregates."""
         try:
             return checked_weights(self.options.weights.items(), names)
         except (ParameterError, QueryError) as error:
             raise self._refuse(self.options.weighing or self.statement.clause_place, str(error)) from None
 
     def _aggregates(self) -> dict[str, tuple[Item, Aggregate]]:
+        """Return the aggregates of the SELECT list by output name, with their items."""
         named: dict[str, tuple[Item, Aggregate]] = {}
         taken: set[str] = set()
         for position, item in enumerate(self.statement.items, 1):
@@ -340,6 +344,7 @@ class _Reading(OfStatement):
         return named
 
     def _check_names(self, keys: dict[str, Item], named: dict[str, tuple[Item, Aggregate]]) -> None:
+        """Refuse output names that two bound columns share."""
         seen = {name.casefold() for name in keys}
         for name, (item, aggregate) in named.items():
             for output in aggregate.outputs(name):
@@ -348,7 +353,7 @@ class _Reading(OfStatement):
                 seen.add(output.casefold())
 
     def _groups_limit(self, grouped: bool) -> int | Literal["auto"] | None:
-        """Return in how many groups a unit counts; "auto" where that is to be found."""
+        """Return the bound query's limit of groups per unit; "auto" where it is inferred."""
         groups = self.options.groups
         if not grouped or self.options.total_rows is not None:
             return None
@@ -365,7 +370,7 @@ class _Reading(OfStatement):
         return groups or 1
 
     def _rows_limit(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
-        """Return as how many rows of a group a unit counts; None where nothing depends on it."""
+        """Return the bound query's limit of rows per unit and group; None where no aggregate needs one."""
         rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
         if total is not None:
             if of_count is not None:

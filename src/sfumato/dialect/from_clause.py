@@ -1,4 +1,4 @@
-"""FROM: which tables, SELECTs and tables of WITH it reads, and where their columns are equal."""
+"""The FROM clause: its tables, subqueries, WITH tables and joins on equal columns; opens and joins them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 from sfumato.api.table import Table
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import refusals
+from sfumato.dialect.sql_tokens import Place, refusal
 from sfumato.dialect.syntax_tree import Node, byte_of, in_scope
-from sfumato.dialect.tokens import Place, refusal
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import quoted
 from sfumato.query.tables.combined_tables import JoinKind
 from sfumato.query.tables.public_table import PublicTable
 
-DEEPEST = 30  # SELECTs in SELECTs
+MAX_DEPTH = 30  # SELECTs in SELECTs
 
 
 @dataclass(frozen=True)
 class Written:
-    """A text, and where in it the bytes of a tree come from."""
+    """SQL text, and the places in it from which a syntax tree's bytes come."""
 
     text: str
     place: Callable[[int], Place]
 
     def refuse(self, node: Node | None, message: str) -> SqlError:
-        """Make an error that marks what a node begins with."""
+        """Make a SqlError that marks where a node of the FROM clause or subquery begins."""
         return refusal(self.text, self.place(byte_of(node or {})), message)
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A SELECT, or several with UNION ALL, that stands where a table could.
+    """A subquery in a FROM clause: a SELECT, or several with UNION ALL.
 
     Args:
         name: what it is called, for messages.
@@ -52,13 +52,13 @@ class Query:
 
     @property
     def first(self) -> Node | None:
-        """A node at its beginning, as near as the tree tells."""
+        """The first node of the subquery that has a place, for messages."""
         listed = self.node.get("select_list") or self.node.get("children") or [None]
         node = listed[0]
         return Query("", node, self.names).first if node and "class" not in node else node
 
     def refuse(self, node: Node | None, message: str) -> SqlError:
-        """Make an error that marks the place of a node."""
+        """Make a SqlError that marks a node of the subquery."""
         return self.names.written.refuse(node, message)
 
 
@@ -67,7 +67,7 @@ Source = str | Query
 
 @dataclass(frozen=True)
 class CommonTables:
-    """The tables of WITH that are known at a place: of each WITH the first ones, and those around it."""
+    """The WITH tables (common table expressions) that a FROM clause may name, innermost first."""
 
     written: Written
     around: CommonTables | None = None
@@ -75,7 +75,7 @@ class CommonTables:
     most: int = 0
 
     def find(self, name: str) -> Query | None:
-        """Return what a name stands for; None where it is a table of its own."""
+        """Return the WITH table of this name; None where FROM names a real table."""
         names: CommonTables | None = self
         while names is not None:
             number, query = names.known.get(name.casefold(), (names.most, None))
@@ -85,11 +85,11 @@ class CommonTables:
         return None
 
     def within(self, node: Node) -> CommonTables:
-        """Return what is known inside of a query: also what its own WITH names, each those before it."""
+        """Return the WITH tables that are visible inside a query, with those of its own WITH clause."""
         return self.after([(cte["key"], cte["value"]) for cte in node["cte_map"]["map"]])
 
     def after(self, tables: list[tuple[str, Node]]) -> CommonTables:
-        """Return what is known behind WITH."""
+        """Return the WITH tables that are visible behind a WITH clause."""
         if not tables:
             return self
         known: dict[str, tuple[int, Query]] = {}
@@ -100,7 +100,7 @@ class CommonTables:
 
 
 def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
-    """Yield what a tree reads at any depth and does not name itself: nodes of tables, and what they are."""
+    """Yield the tables that FROM clauses at any depth of a query read, without its own WITH tables."""
     for one, scope in in_scope(node):
         if "RECURSIVE" in str(one.get("type")):
             raise names.written.refuse(None, "WITH RECURSIVE: write it without")
@@ -114,18 +114,18 @@ def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
 _NO_JOINS, _NO_TABLES = refusals("joins"), refusals("tables")
 _NO_TABLE = "name a file or a table here: FROM 'file.parquet' or FROM table"
-_MOST = 50
+_MAX_JOINS = 50
 # A name that ends so is a path, and no name for columns.
 _FILES = ("parquet", "pq", "csv", "tsv", "json", "jsonl", "ndjson", "gz", "zst", "duckdb", "db", "ddb")
 
 
 class NotJoined(Exception):
-    """A FROM that has another form, with what to write instead."""
+    """A FROM clause of a form that is not supported; the text says what to write instead."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A column as a condition names it: perhaps with its table's name before it."""
+    """A column in a join condition, perhaps qualified by its table."""
 
     table: str | None
     column: str
@@ -133,7 +133,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Joined:
-    """A table behind JOIN.
+    """A table that a FROM clause joins.
 
     Args:
         source, alias: its path or name, or a SELECT; and what its columns may be qualified with.
@@ -151,7 +151,7 @@ class Joined:
     def sides(
         self, pair: tuple[Reference, Reference], own: Collection[str], before: Callable[[str], bool]
     ) -> tuple[Reference, Reference]:
-        """Return which of two columns that are equal is of this table, and the other one.
+        """Return the two columns of a join condition, this table's column first.
 
         Args:
             pair: the two.
@@ -169,6 +169,7 @@ class Joined:
         return pair if mine[0] else (pair[1], pair[0])
 
     def _has(self, reference: Reference, own: Collection[str], before: Callable[[str], bool]) -> bool:
+        """Whether a column of a join condition belongs to this table."""
         if reference.table is not None:
             return reference.table.casefold() == (self.alias or "").casefold()
         inside = reference.column.casefold() in own
@@ -179,7 +180,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class From:
-    """What stands behind FROM: the first table, and those that are joined with it, in order."""
+    """A parsed FROM clause: the first table, and the tables that are joined with it."""
 
     source: Source
     alias: str | None
@@ -187,7 +188,7 @@ class From:
 
     @property
     def swapped(self) -> From:
-        """The same with the second table first, which an inner join is: then a private table can begin.
+        """The FROM clause with its first two tables swapped, which an inner join allows; else itself.
 
         It is itself where there is no second table, or that is joined in another way.
         """
@@ -198,7 +199,7 @@ class From:
         return From(second.source, second.alias, (first, *others))
 
     def private_first(self, public: Collection[str]) -> From:
-        """Return it with a private table first, where that is the second one of an inner join.
+        """Return the FROM clause with a private table first, where an inner join allows the swap.
 
         Args:
             public: the names of public tables.
@@ -209,13 +210,13 @@ class From:
 
     @property
     def compared(self) -> set[str]:
-        """Columns of joined tables that conditions name, by their qualified names."""
+        """The columns of joined tables that join conditions name, by qualified name."""
         aliases = self.aliases
         references = (reference for one in self.joined for pair in one.on for reference in pair)
         return {self.name(r) for r in references if (r.table or "").casefold() in aliases}
 
     def name(self, reference: Reference) -> str:
-        """Return the name that a column has once the tables are joined.
+        """Return the name that a column has after the tables of the FROM clause are joined.
 
         Raises:
             QueryError: no table has such a name.
@@ -230,12 +231,12 @@ class From:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """The names that columns of joined tables are qualified with, by their form in lower case."""
+        """The aliases of joined tables, by their lower-case form."""
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
 def read_from(node: Node, names: CommonTables) -> From:
-    """Read DuckDB's tree of what stands behind FROM.
+    """Return the FROM clause that a syntax tree holds: tables, subqueries and joins.
 
     Args:
         node: the tree.
@@ -251,8 +252,8 @@ def read_from(node: Node, names: CommonTables) -> From:
             raise NotJoined(
                 _NO_JOINS.get(how, "tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
             )
-        if len(joins) == _MOST:
-            raise NotJoined(f"at most {_MOST} tables are joined")
+        if len(joins) == _MAX_JOINS:
+            raise NotJoined(f"at most {_MAX_JOINS} tables are joined")
         source, alias = _named(node["right"], names)
         joins.append(
             Joined(
@@ -268,6 +269,7 @@ def read_from(node: Node, names: CommonTables) -> From:
 
 
 def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
+    """Return a table or subquery of the FROM clause and its alias."""
     alias, columns = node["alias"] or None, tuple(node.get("column_name_alias") or ())
     if node["type"] == "SUBQUERY" and not node.get("sample"):
         return Query(alias or "a SELECT in FROM", node["subquery"]["node"], names, columns), alias
@@ -290,6 +292,7 @@ def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
 
 
 def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
+    """Yield the pairs of columns that a join condition compares, all with =."""
     parts = [] if condition is None else [condition]
     while parts:
         part = parts.pop()
@@ -306,6 +309,7 @@ def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
 
 
 def _reference(node: Node) -> Reference:
+    """Return the column that a node of a join condition names."""
     *table, column = node["column_names"]
     if len(table) > 1:
         raise NotJoined("ON names a column by table.column, and no part of one")
@@ -313,7 +317,7 @@ def _reference(node: Node) -> Reference:
 
 
 def qualified(alias: str, column: str) -> str:
-    """Return the name that a joined table's column has beside all others.
+    """Return the qualified name that a joined table's column has in the joined table.
 
     >>> qualified("c", "age")
     'c.age'
@@ -321,7 +325,7 @@ def qualified(alias: str, column: str) -> str:
     return f"{alias}.{column}"
 
 
-def opened(
+def open_from(
     source: From,
     unit: str,
     named: Iterable[str],
@@ -329,7 +333,7 @@ def opened(
     open_table: Callable[[Source, str], Any],
     joined_rows: int | None = None,
 ) -> Table[Any]:
-    """Open the tables and join them.
+    """Open the tables of a FROM clause and join them.
 
     Args:
         source: what stands behind FROM.
@@ -363,7 +367,7 @@ def opened(
 
 
 def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
-    """Return a name that no table has, for a column that a join would leave out."""
+    """Return an unused name for a joined column that the join would drop."""
     taken = {column.casefold() for table in tables for column in table.schema}
     while name.casefold() in taken:
         name = f"_{name}"
@@ -379,7 +383,7 @@ def _beside(
     plain: Collection[str],
     equal: dict[str, str],
 ) -> tuple[list[tuple[str, str]], Table[Any] | PublicTable]:
-    """Return the pairs of equal columns of one table more, and it with what is read by qualified names.
+    """Return the pairs of columns that a join compares, and the joined table with qualified column names.
 
     `equal` has what inner joins made the same, by qualified name, as the unit is.
     """
@@ -406,6 +410,7 @@ def _beside(
 
 
 def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:
+    """Return a table's column of this name, in any case; refuse others."""
     schema = table.schema
     for column in schema:
         if column.casefold() == name.casefold():

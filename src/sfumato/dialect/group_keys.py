@@ -1,4 +1,4 @@
-"""The groups of a private SELECT: its keys, their sets, and what values a catalog gives them."""
+"""GROUP BY of a private SELECT: group keys, ROLLUP and other sets of keys, and their declared domains."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import meant
 from sfumato.dialect.options_clause import Options
 from sfumato.dialect.public_groups import PublicGroups
-from sfumato.dialect.select_statement import Expression, Item, OfStatement, Statement
+from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker
+from sfumato.dialect.sql_tokens import Cursor, refusal
 from sfumato.dialect.syntax_tree import Node
-from sfumato.dialect.tokens import Cursor, refusal
 from sfumato.errors import QueryError, SqlError, listed, nearest
 from sfumato.query.group_totals import MOST_SETS, GroupingSets
 
@@ -24,7 +24,7 @@ _EACH_UNIT = (
 
 @dataclass(frozen=True)
 class NotSelected(Exception):
-    """A group key that is not selected. It leaves `parse` as what `among` tells, which needs the columns.
+    """A group key that is missing in the SELECT list. The message needs the tables' columns.
 
     Args:
         statement: the private SELECT.
@@ -37,7 +37,7 @@ class NotSelected(Exception):
     selected: tuple[str, ...]
 
     def among(self, columns: Iterable[str]) -> SqlError:
-        """Return what is told where a table has these columns."""
+        """Return the error about a group key that is not selected, with a suggestion from these columns."""
         columns = list(columns)
         written, column = self.statement.spell(self.key), self.statement.column(self.key)
         known = column is None or column.casefold() in map(str.casefold, columns)
@@ -54,8 +54,8 @@ class NotSelected(Exception):
         )
 
 
-class Groups(OfStatement):
-    """The groups that a statement asks for.
+class Groups(StatementChecker):
+    """The group keys of a private SELECT.
 
     Args:
         statement: the private SELECT.
@@ -80,7 +80,7 @@ class Groups(OfStatement):
         self.notes = notes
 
     def keys(self) -> tuple[dict[str, Item], list[tuple[str, str]]]:
-        """Return the keys with their items, in the order of the SELECT list, and what they derive."""
+        """Return the group keys by output name, with their items, and the columns to derive for them."""
         statement = self.statement
         chosen = {id(item) for item in self._grouped_items()}
         keys: dict[str, Item] = {}
@@ -108,7 +108,7 @@ class Groups(OfStatement):
         return keys, derived
 
     def sets(self, keys: dict[str, Item]) -> GroupingSets | None:
-        """Return sets of keys whose totals are asked, in whole numbers; None without ROLLUP or the like."""
+        """Return the sets of group keys of ROLLUP, CUBE or GROUPING SETS; None without those."""
         if self.statement.group_sets is None:
             return None
         named = {id(item): name for name, item in keys.items()}
@@ -118,7 +118,7 @@ class Groups(OfStatement):
         )
 
     def domains(self, keys: dict[str, Item]) -> tuple[tuple[Hashable, ...], ...] | None:
-        """Return the values of each key, where a catalog has all.
+        """Return the domain of each group key, where the catalog declares all of them.
 
         Whoever says how groups are chosen has them chosen.
         """
@@ -136,6 +136,7 @@ class Groups(OfStatement):
         return domains
 
     def _grouped_items(self) -> list[Item]:
+        """Return the items of the SELECT list that GROUP BY names, in order."""
         statement, found = self.statement, dict[int, Item]()
         if statement.group_by_all:
             return [item for item in statement.items if isinstance(item.value, Expression)]
@@ -154,7 +155,7 @@ class Groups(OfStatement):
         return list(found.values())
 
     def _known_items(self) -> dict[object, Item]:
-        """Return items by what GROUP BY may call them: their name, or their shape."""
+        """Return the items of the SELECT list by what GROUP BY may call them: alias or expression."""
         known: dict[object, Item] = {}
         items = self.statement.items
         for item in items:
@@ -167,6 +168,7 @@ class Groups(OfStatement):
         return known
 
     def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
+        """Return the item of the SELECT list that a group key names, by position, alias or expression."""
         statement, items = self.statement, self.statement.items
         written = statement.spell(expression)
         if written.isdigit():
@@ -190,7 +192,7 @@ class Groups(OfStatement):
         raise NotSelected(statement, expression, tuple(selected))
 
     def _items_of_a_table(self, column: str) -> list[Item]:
-        """Return the items that are this column of a table that is named before it, as in `r.region`."""
+        """Return the items that select this group key's column qualified, as in `r.region`."""
         found = []
         for item in self.statement.items:
             words = item.value.tokens if isinstance(item.value, Expression) else ()
@@ -199,7 +201,7 @@ class Groups(OfStatement):
         return found
 
     def not_a_key(self, value: Expression) -> str:
-        """Say why what is selected beside aggregates is no key."""
+        """Return the message about a selected expression that is neither group key nor aggregate."""
         written = self.statement.spell(value)
         first = value.tokens[0].text
         called = len(value.tokens) > 1 and value.tokens[1].word == "("
@@ -211,19 +213,19 @@ class Groups(OfStatement):
         )
 
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of GROUP BY: its keys, and how many sets of them it has."""
+    """A part of GROUP BY: its group keys, and how many sets of them it makes."""
 
     keys: list[range]
     sets: int
 
 
 def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], list[range]]) -> list[range]:
-    """Return the keys in the parts of GROUP BY, each where it stands first.
+    """Return the tokens of each group key inside ROLLUP, CUBE and GROUPING SETS, once each.
 
     Args:
         words: of the text.
@@ -243,7 +245,7 @@ def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], li
 
 
 def is_grouping(words: Cursor, part: range) -> bool:
-    """Whether a part of GROUP BY is ROLLUP, CUBE or GROUPING SETS, and no key."""
+    """Whether a part of GROUP BY is ROLLUP, CUBE or GROUPING SETS, and no single group key."""
     first, second = words.tokens[part.start], words.tokens[part.start + 1]
     return (first.word in ("ROLLUP", "CUBE") and second.word == "(") or (
         first.word == "GROUPING" and second.word == "SETS"
@@ -251,12 +253,13 @@ def is_grouping(words: Cursor, part: range) -> bool:
 
 
 def sets_of(tree: Node) -> tuple[tuple[int, ...], ...]:
-    """Return sets of keys, by their place among the group expressions, the largest first."""
+    """Return the sets of group keys in a syntax tree, by position, the largest first."""
     return tuple(sorted((tuple(one) for one in tree["group_sets"]), key=lambda one: (-len(one), one)))
 
 
 def _part(words: Cursor, part: range, split: Callable[[range], list[range]], depth: int) -> _Part:
-    if depth > _DEEPEST:
+    """Parse a part of GROUP BY: a group key, ROLLUP, CUBE or GROUPING SETS."""
+    if depth > _MAX_DEPTH:
         raise words.refuse("this is nested too deeply", words.tokens[part.start])
     if not is_grouping(words, part):
         return _Part([part], 1)
@@ -275,7 +278,7 @@ def _part(words: Cursor, part: range, split: Callable[[range], list[range]], dep
 
 
 def _member(words: Cursor, one: range, split: Callable[[range], list[range]], depth: int, name: str) -> _Part:
-    """Read a key, several in brackets, none in GROUPING SETS, or what is nested there."""
+    """Parse one entry of ROLLUP, CUBE or GROUPING SETS: a group key, several in brackets, or a nested set."""
     bracketed = words.tokens[one.start].word == "(" and words.closing[one.start] == one.stop - 1
     if bracketed and len(one) == 2 and name == "GROUPING":
         return _Part([], 1)

@@ -1,12 +1,13 @@
-"""The words of a differentially private SELECT: its clauses, its functions, and what has no place in it."""
+"""Keywords of differentially private SQL: clauses, aggregate names, named arguments, refused names."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from sfumato.errors import nearest
 from sfumato.names import foreign_names
@@ -27,18 +28,7 @@ FORM = (
     "write STRATIFIED_PROPORTION(award, stratum => school, strata => ['E', 'H'], asked => [400, 200], "
     "population => [4421, 755])"
 )
-# Those that many functions have, and those of one.
 SHARED = {"error_bars": TRUTH, "weight": COLUMN, "max_weight": NUMBER}
-_PER, _NORM = ("row", "unit"), ("l2", "l1", "linf")
-NAMED: dict[str, dict[str, str | tuple[str, ...]]] = {
-    "HISTOGRAM": {"outside": ("drop", "count"), "per": _PER, "shares": TRUTH},
-    "VALUE_COUNTS": {"other": TRUTH, "per": _PER, "shares": TRUTH},
-    "VECTOR_SUM": {"length": NUMBER, "bound": NUMBER, "norm": _NORM, "per": _PER},
-    "VECTOR_AVG": {"length": NUMBER, "bound": NUMBER, "norm": _NORM},
-    **{name: {"over": COLUMN} for name in CUMULATIVE},
-    **{name: {"candidates": NUMBER, "counts": TRUTH, "counts_share": NUMBER} for name in LARGEST},
-}
-SEVERAL = ("COVAR_POP", "CORR", "LINEAR_REGRESSION", "APPROX_TOP_SUM")  # which take several columns
 GROUPINGS = ("GROUPING", "GROUPING_ID")  # functions that say which total a row is
 NO_FORM = "there is no private form of it here"
 
@@ -49,13 +39,13 @@ def _refusals() -> dict[str, dict[str, str]]:
 
 
 def refusals(section: str) -> Advice:
-    """Return what is told of names that have no place, from a section of `refusals.toml`."""
+    """Return the advice on refused keywords and function names, from a section of `refusals.toml`."""
     entries = _refusals
     return Advice(lambda: {one: why for names, why in entries()[section].items() for one in names.split()})
 
 
 def slips() -> dict[str, str]:
-    """Return what to write in the place of other languages' spellings, by patterns."""
+    """Return the advice on keywords and operators of other languages, by pattern."""
     return _refusals()["slips"]
 
 
@@ -72,11 +62,6 @@ INTERVALS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 REFUSED_SOURCES = refusals("words_of_from")
 
 
-def line(y: str, *x: str, bounds: Mapping[str, Any]) -> Aggregate:
-    """Explain a column by others."""
-    return ask.linear_regression(y, x, bounds=bounds)
-
-
 PREFIXES = {
     "VARIANCE": "var",
     "VAR_POP": "var",
@@ -88,11 +73,6 @@ PREFIXES = {
     "PERCENTILE_CONT": "percentile",
     "STRATIFIED_PROPORTION": "proportion",
 }
-# Which the older clause has no name for.
-NEWER = (
-    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
-    *("VECTOR_SUM", "VECTOR_AVG", "COUNTIF", "COUNT_IF", *CUMULATIVE),
-)
 TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
@@ -103,17 +83,47 @@ TWINS = {
 }
 FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     name: make for make in ask.FUNCTIONS for name in sql_names(make)
-} | {"LINEAR_REGRESSION": line}
+}
 PRIVATE = (*FUNCTIONS, *LARGEST)
-WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
 # With a list, or with named arguments of their own.
 LISTED = (ask.histogram, ask.value_counts, ask.vector_sum, ask.vector_mean)
-# What may do without error bars, for less noise.
-QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)
+
+
+def takes(function: str, argument: str) -> bool:
+    """Whether the Python function behind an aggregate's SQL name has an argument of this name."""
+    return function in FUNCTIONS and argument in signature(FUNCTIONS[function]).parameters
+
+
+@cache
+def named_arguments(function: str) -> Mapping[str, str | tuple[str, ...]]:
+    """Return the keywords of an aggregate's named arguments, beside bounds, and the kind of each.
+
+    Those of aggregates with lists and of vectors are the keyword arguments of the Python function.
+
+    >>> named_arguments("VALUE_COUNTS")["other"], named_arguments("VECTOR_AVG")["norm"]
+    ('truth', ('l2', 'l1', 'linf'))
+    """
+    own: dict[str, str | tuple[str, ...]] = {}
+    if function in CUMULATIVE:
+        own = {"over": COLUMN}
+    elif function in LARGEST:
+        own = {"candidates": NUMBER, "counts": TRUTH, "counts_share": NUMBER}
+    elif FUNCTIONS[function] in LISTED:
+        make = FUNCTIONS[function]
+        hints, parameters = get_type_hints(make), signature(make).parameters.values()
+        own = {one.name: _kind(hints[one.name]) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return {**SHARED, **own, **SHARED}
+
+
+def _kind(hint: object) -> str | tuple[str, ...]:
+    """Return the kind of a named argument's value from the type that the Python signature declares."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return TRUTH if hint is bool else NUMBER
 
 
 def meant(name: str, anonymization: bool = False) -> str | None:
-    """Return the private aggregate that a function of another name is: of another library, or mistyped.
+    """Return the keyword of the private aggregate that a misspelled or foreign function name means.
 
     Args:
         name: as it is written.

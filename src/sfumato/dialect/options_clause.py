@@ -1,4 +1,4 @@
-"""WITH DIFFERENTIAL_PRIVACY OPTIONS (...): what makes a SELECT private, and what the options say."""
+"""The privacy clause's OPTIONS (...): parse names and values, check them, and return settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.catalogs.declarations import TableDeclaration, beyond
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import CLAUSES, STRATEGY
 from sfumato.dialect.select_statement import Statement
-from sfumato.dialect.tokens import Cursor, Literal, Place, Token, positive, refusal
+from sfumato.dialect.sql_tokens import Cursor, Literal, Place, Token, positive, refusal
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign_names import ARGUMENTS, section
@@ -26,7 +26,7 @@ _FORM = "an option is written name = value, such as {} = 1"
 
 
 def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal], ...]]:
-    """Return the clause's name, its place, and its options: name and value of each."""
+    """Parse WITH DIFFERENTIAL_PRIVACY OPTIONS (...): the clause's name and place, and its options."""
     if not words.take("WITH"):
         raise words.refuse(
             "the privacy clause is missing: write SELECT WITH DIFFERENTIAL_PRIVACY "
@@ -60,6 +60,7 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
 
 
 def _value(words: Cursor) -> Literal:
+    """Parse the value of an option: a number, text, word, qualified name or list."""
     token = words.token
     if token.kind == "number" or token.word in ("-", "+", "."):
         return words.number("an option")
@@ -76,7 +77,7 @@ def _value(words: Cursor) -> Literal:
 
 
 def _list(words: Cursor) -> Literal:
-    """Take a list in brackets: the words of each entry."""
+    """Parse an option's value that is a list in brackets, as the tokens of each entry."""
     start, stop = words.at, words.closing[words.at]
     parts: list[tuple[Token, ...]] = []
     at = first = start + 1
@@ -138,7 +139,7 @@ _of_release = (
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
-_MOST_PARTS = 50
+_MAX_PARTS = 50
 _refused = section("options")
 
 
@@ -157,7 +158,7 @@ _RANGES: dict[str, tuple[Callable[[Fraction], bool], str]] = {
 
 @dataclass(frozen=True, repr=False)
 class Settings(Spelled):
-    """What a statement's options say, and a question takes as it is; None where one is not given.
+    """The settings in OPTIONS that a query takes unchanged; None where an option is not given.
 
     Args:
         epsilon, delta: the budget, as written.
@@ -199,7 +200,7 @@ class Settings(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class Options(Settings):
-    """All that a statement's options say.
+    """All that the OPTIONS clause of a private SELECT sets.
 
     Args:
         groups, rows: limits of contribution, at least 1.
@@ -218,14 +219,14 @@ class Options(Settings):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a question takes as it is."""
+        """The settings that a query takes unchanged, by name."""
         taken = {one.name: getattr(self, one.name) for one in fields(Settings)}
         return taken | {"delta": self.delta or "0"}
 
 
 @dataclass(frozen=True)
 class Advised:
-    """What advice decides in the place of OPTIONS: the budget, and whatever is left out.
+    """The budget that `sf.advise` sets in place of the options epsilon and delta.
 
     Args:
         epsilon, delta: of which each question gets a part, as written.
@@ -238,7 +239,7 @@ class Advised:
 def read_options(
     statement: Statement, declared: TableDeclaration | None = None, advised: Advised | None = None
 ) -> Options:
-    """Read the options of a statement.
+    """Check the options of a private SELECT and return what they set.
 
     Args:
         statement: whose they are.
@@ -249,7 +250,7 @@ def read_options(
         SqlError: an option is unknown, given twice, missing or of no admissible value, or contradicts the
             catalog.
     """
-    given = _Given(statement, declared, advised)
+    given = _OptionReader(statement, declared, advised)
     groups, rows = (declared.max_groups, declared.max_rows) if declared is not None else (None, None)
     return Options(
         privacy_unit_column=given.unit(),
@@ -281,7 +282,7 @@ def read_options(
 
 
 def types_of(text: str) -> dict[str, str] | None:
-    """Read what is said of names (types of columns, weights of outputs) in one text; None in another form.
+    """Parse the text of options such as `types` or `weights`: a value for each name; None in another form.
 
     >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2), day DATE "%b %d, %Y"')
     {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)', 'day': 'DATE "%b %d, %Y"'}
@@ -300,7 +301,7 @@ def types_of(text: str) -> dict[str, str] | None:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """Yield what stands between commas, but for those in brackets and in double quotes."""
+    """Yield the entries of an option's text: between commas outside of brackets and double quotes."""
     depth, entry = 0, ""
     for piece in re.findall(r'"(?:[^"]|"")*"|.', text, re.DOTALL):
         depth += (piece in "([") - (piece in ")]")
@@ -312,8 +313,8 @@ def _entries(text: str) -> Iterator[str]:
     yield entry
 
 
-class _Given:
-    """Name and value of each option, as written, by its canonical name."""
+class _OptionReader:
+    """The options of one OPTIONS clause by canonical name, with a check of each value."""
 
     def __init__(
         self, statement: Statement, declared: TableDeclaration | None, advised: Advised | None
@@ -330,6 +331,7 @@ class _Given:
                 raise self._refuse(statement.clause_place, message)
 
     def _add(self, name: Literal, value: Literal) -> None:
+        """Add one option under its canonical name; refuse unknown and repeated ones, and the catalog's."""
         if name.text in _refused:
             raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
         if name.text not in OPTION_NAMES:
@@ -351,9 +353,11 @@ class _Given:
         self.pairs[key] = (name, value)
 
     def place(self, key: str) -> Place | None:
+        """Return the place of an option's name, if the option is given."""
         return self.pairs[key][0].place if key in self.pairs else None
 
     def unit(self) -> str:
+        """Return the option privacy_unit_column, or the catalog's privacy unit."""
         declared = self.declared
         if declared is not None and "privacy_unit_column" not in self.pairs:
             return declared.privacy_unit or ""
@@ -369,15 +373,16 @@ class _Given:
         return text if declared is None else declared.privacy_unit or ""
 
     def unit_parts(self) -> tuple[str, ...]:
+        """Return the columns and expressions of a privacy_unit_column option that lists several."""
         value = self.pairs.get("privacy_unit_column", (None, None))[1]
         if self.declared is not None or value is None or value.kind != "list" or len(value.parts) < 2:
             return ()
         return self._parts(value)
 
     def _parts(self, value: Literal) -> tuple[str, ...]:
-        """Return the columns and expressions of a list, without the names of tables before columns."""
-        if len(value.parts) > _MOST_PARTS:
-            raise self._refuse(value.place, f"a privacy unit has at most {_MOST_PARTS} parts")
+        """Return the entries of the privacy_unit_column option, without qualifying table names."""
+        if len(value.parts) > _MAX_PARTS:
+            raise self._refuse(value.place, f"a privacy unit has at most {_MAX_PARTS} parts")
         aliases = {(self.tables.alias or "").casefold(), *self.tables.aliases} - {""}
         found = []
         for tokens in value.parts:
@@ -393,7 +398,7 @@ class _Given:
             raise self._refuse(value.place, str(error)) from None
 
     def _spelled(self, tokens: list[Token]) -> str:
-        """Return an entry of a list as it is written, in one line: of a single name what it names."""
+        """Return an entry of a list option as written, on one line."""
         if len(tokens) == 1:
             return tokens[0].text
         pieces = [self.text[tokens[0].start : tokens[0].stop]]
@@ -402,6 +407,7 @@ class _Given:
         return "".join(pieces)
 
     def timezone(self) -> str | None:
+        """Return the option timezone."""
         if "timezone" not in self.pairs:
             return None
         value = self.pairs["timezone"][1]
@@ -414,6 +420,7 @@ class _Given:
         return value.text
 
     def unit_timezone(self) -> str | None:
+        """Return the option unit_timezone, which needs a privacy unit of several parts."""
         if "unit_timezone" not in self.pairs:
             return None
         name, value = self.pairs["unit_timezone"]
@@ -426,7 +433,7 @@ class _Given:
         return value.text
 
     def share(self, key: str) -> str | None:
-        """Return a number as written, which is in the range of its option."""
+        """Return a numeric option as written, after a check of its range."""
         if key not in self.pairs:
             return None
         value = self._number(key)
@@ -436,11 +443,12 @@ class _Given:
         return value.text
 
     def automatic(self, key: str) -> bool:
-        """Whether what is left out is found: as the option says, else where advice is given."""
+        """Whether an auto_... option is on; without the option, whether advice sets the budget."""
         said = self.choice(key, ("true", "false"))
         return self.advised is not None if said is None else said == "true"
 
     def auto_limits(self) -> bool:
+        """Whether limits left out of OPTIONS are inferred, which excludes max_rows_contributed."""
         wanted = self.automatic("auto_limits")
         if "max_rows_contributed" in self.pairs and "auto_limits" not in self.pairs:
             return False
@@ -459,6 +467,7 @@ class _Given:
         return value
 
     def whole(self, key: str, most: int | None = None) -> int | None:
+        """Return an option that is an integer of at least 1 and within the catalog's limit."""
         if key not in self.pairs:
             return None
         name, value = self.pairs[key]
@@ -470,6 +479,7 @@ class _Given:
         return number
 
     def total_rows(self, *limits: int | None) -> int | None:
+        """Return the option max_rows_contributed, which excludes the limits per group."""
         key = "max_rows_contributed"
         for other in ("max_groups_contributed", "max_rows_per_group"):
             if key in self.pairs and other in self.pairs:
@@ -483,6 +493,7 @@ class _Given:
         return self.whole(key, min((limit for limit in limits if limit is not None), default=None))
 
     def joined_rows(self) -> int | None:
+        """Return the option max_joined_rows, or the catalog's limit."""
         key = "max_joined_rows"
         most = None if self.declared is None else self.declared.max_joined_rows
         number = self.whole(key, most)
@@ -492,6 +503,7 @@ class _Given:
         return most if number is None else number
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        """Return an option whose value is one of several words, in lower case."""
         if key not in self.pairs:
             return None
         name, value = self.pairs[key]
@@ -503,6 +515,7 @@ class _Given:
         return choice
 
     def selection(self) -> str | None:
+        """Return the group selection that group_selection or group_selection_strategy asks for."""
         name, value = self.pairs.get("group_selection", (None, None))
         if name is None or value is None or name.text != "group_selection_strategy":
             return self.choice("group_selection", SELECTION_CHOICES)
@@ -520,6 +533,7 @@ class _Given:
         return "laplace"
 
     def by_name(self, key: str, form: str) -> dict[str, str] | None:
+        """Return an option whose text has a value for each of several names, such as types."""
         if key not in self.pairs:
             return None
         _, value = self.pairs[key]
@@ -529,6 +543,7 @@ class _Given:
         return found
 
     def text_of(self, key: str) -> str | None:
+        """Return an option whose value must be a text in quotes."""
         if key not in self.pairs:
             return None
         _, value = self.pairs[key]
@@ -541,7 +556,7 @@ class _Given:
 
 
 def _qualifies(tokens: Sequence[Token], at: int, aliases: Collection[str]) -> bool:
-    """Whether a word is the name of a table, with a point and a column behind it."""
+    """Whether a token in the privacy_unit_column option is a table's name that qualifies a column."""
     if not 0 <= at < len(tokens) - 2 or tokens[at + 1].word != "." or tokens[at].kind not in ("word", "name"):
         return False
     return tokens[at].text.casefold() in aliases and (at == 0 or tokens[at - 1].word != ".")

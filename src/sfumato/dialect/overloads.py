@@ -1,4 +1,4 @@
-"""Functions that queries may call: the running DuckDB's catalog, compared with functions that were tried.
+"""The DuckDB functions and overloads that queries may call, checked against a list of tested ones.
 
 `overloads.txt` has a line for each function that is known: its name, `macro` if DuckDB defines it by an
 expression, and the types of its arguments in each overload that was tried on hostile rows. A function or an
@@ -25,7 +25,7 @@ _COMPUTING = ("scalar", "aggregate", "window", "macro")
 
 
 class Overload(NamedTuple):
-    """One function of DuckDB's catalog.
+    """One overload of a DuckDB function, from DuckDB's catalog of functions.
 
     Args:
         name: in lower case.
@@ -43,12 +43,12 @@ class Overload(NamedTuple):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether results follow from the arguments and, for times with a zone, the session's time zone."""
+        """Whether an overload's results follow from its arguments and the session's time zone alone."""
         zoned = _ZONED.search(self.signature + self.result) is not None
         return self.stability == "CONSISTENT" or (zoned and self.stability == "CONSISTENT_WITHIN_QUERY")
 
     def matches(self, types: Sequence[str | None], *, exactly: bool = False) -> bool:
-        """Whether arguments of these types could be meant for it.
+        """Whether arguments of these types could select this overload.
 
         Args:
             types: None for one that is not known.
@@ -64,6 +64,7 @@ class Overload(NamedTuple):
 
 
 def _matches(name: str, given: str | None, exactly: bool) -> bool:
+    """Whether an argument's type matches a type in an overload's signature."""
     if given is None or _GENERIC.fullmatch(name):
         return not exactly
     if name.endswith("[]") and _GENERIC.fullmatch(name[:-2]):
@@ -73,7 +74,7 @@ def _matches(name: str, given: str | None, exactly: bool) -> bool:
 
 @dataclass(frozen=True)
 class Functions:
-    """What queries may call.
+    """The functions of the running DuckDB that queries may call, and their tested overloads.
 
     Args:
         around: names of functions that may stand around private SELECTs.
@@ -88,7 +89,7 @@ class Functions:
     missing: frozenset[str]
 
     def refusal(self, name: str, types: Sequence[str | None]) -> str:
-        """Say why a function may not be called with arguments of these types; "" if it may.
+        """Return why an overload for these argument types may not be called; "" if it may.
 
         Args:
             name: in lower case, a function that expressions of one row may call.
@@ -107,7 +108,7 @@ class Functions:
 
 
 def classify(catalog: Iterable[Overload]) -> Functions:
-    """Compare a catalog with the functions that are known."""
+    """Compare DuckDB's overloads with the tested ones and return which functions may be called."""
     tried, macros = _known()
     found: dict[str, list[Overload]] = {name: [] for name in tried}
     for one in catalog:
@@ -135,12 +136,12 @@ def classify(catalog: Iterable[Overload]) -> Functions:
 
 @cache
 def functions() -> Functions:
-    """Return what may be called of the functions of the running DuckDB."""
+    """Return the functions and overloads of the running DuckDB that may be called."""
     return classify(catalog())
 
 
 def catalog() -> list[Overload]:
-    """Return the functions of the running DuckDB that compute values."""
+    """Return the overloads of the running DuckDB's functions that compute values."""
     rows = ask(
         "SELECT lower(function_name), function_type, parameter_types, varargs, coalesce(return_type, ''), "
         f"stability FROM duckdb_functions() WHERE function_type IN {_COMPUTING}"
@@ -151,12 +152,13 @@ def catalog() -> list[Overload]:
 
 
 def _signature(types: Iterable[str | None], more: str | None) -> str:
+    """Return the argument types of an overload as `overloads.txt` writes them."""
     return f"({', '.join([*map(str, types), *([f'{more}...'] if more else [])])})"
 
 
 @cache
 def _known() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Return the signatures that were tried, by name, and the names of formulas."""
+    """Return the tested overloads by function name, and the names of macros."""
     signatures: dict[str, frozenset[str]] = {}
     macros = set()
     for line in _KNOWN.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The private SELECTs in a text: where they stand, and which tables of WITH they read."""
+"""Find the private SELECTs in a text and the WITH tables that they read; cut out their private syntax."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, Query, Written
+from sfumato.dialect.sql_tokens import Cursor, Place, Token, refusal, with_slip
 from sfumato.dialect.syntax_tree import Node, NotSql, statements
-from sfumato.dialect.tokens import Cursor, Place, Token, refusal, with_slip
 
 SET_OPERATORS = ("UNION", "EXCEPT", "INTERSECT")
 _SET_WORDS = (*SET_OPERATORS, "ALL", "DISTINCT", "BY", "NAME")
 _CUTS = ("LIMIT", "OFFSET", "FETCH")
-_MOST = 50
+_MAX_SELECTS = 50
 _ALONE = (
     "a private SELECT stands alone, in brackets of its own, or beside UNION: ... FROM (SELECT WITH ...), "
     "or WITH t AS (SELECT WITH ...) SELECT ... FROM t"
@@ -29,7 +29,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class NotUnderstood(Exception):
-    """DuckDB's parser stops: why, and the index of the word at which, or None where it does not say."""
+    """DuckDB's parser refuses a SELECT: why, and the index of the token at which, or None."""
 
     def __init__(self, why: str, at: int | None) -> None:
         super().__init__(why)
@@ -38,7 +38,7 @@ class NotUnderstood(Exception):
 
 
 class PlainSelect:
-    """The words that are left, as one text.
+    """A private SELECT without its private syntax: the tokens that are left, as plain SQL.
 
     Args:
         words: all of them.
@@ -69,7 +69,7 @@ class PlainSelect:
         self._words, self._end = words, len(words.tokens) - 1
 
     def tree(self) -> Node:
-        """Return DuckDB's tree.
+        """Return DuckDB's syntax tree of the plain SELECT that is left.
 
         Raises:
             NotUnderstood: it is not one query, or nested too deep.
@@ -97,17 +97,17 @@ class PlainSelect:
         return found[0]
 
     def place(self, byte: int) -> Place:
-        """Return where in the source the word stands that a byte of the text is of."""
+        """Return the place in the text of the token that a byte of the plain SELECT belongs to."""
         at = max(0, bisect_right(self._starts, byte) - 1)
         return self._words.tokens[self._indices[at]].place
 
     def before(self, index: int) -> str:
-        """Return what stands before a word."""
+        """Return the plain SELECT up to a token."""
         return "".join(self._pieces[: bisect_left(self._indices, index)])
 
 
 def is_query(text: str) -> bool:
-    """Whether DuckDB takes a text for one query."""
+    """Whether DuckDB parses a text as one query."""
     try:
         return len(statements(text)) == 1
     except (NotSql, RecursionError, duckdb.Error):
@@ -115,14 +115,14 @@ def is_query(text: str) -> bool:
 
 
 def select_list(text: str) -> Node:
-    """Return DuckDB's tree of an expression that stands in a query that it took."""
+    """Return DuckDB's syntax tree of one expression out of a private SELECT."""
     ((node,),) = (tree["select_list"] for tree in statements(f"SELECT (\n{text}\n)"))
     return node  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Where a private SELECT stands among the words of a text.
+    """The first and last token of a private SELECT in a text, and whether UNION is beside it.
 
     Args:
         start, stop: its first word, and the word behind it.
@@ -153,8 +153,8 @@ def private_parts(words: Cursor) -> list[Part]:
                 tokens[0],
             )
         return [Part(0, len(tokens) - 1)]
-    if len(found) > _MOST:
-        raise words.refuse(f"at most {_MOST} private SELECTs in a text", tokens[found[_MOST]])
+    if len(found) > _MAX_SELECTS:
+        raise words.refuse(f"at most {_MAX_SELECTS} private SELECTs in a text", tokens[found[_MAX_SELECTS]])
     parts: list[Part] = []
     for start in found:
         if parts and start < parts[-1].stop:
@@ -168,7 +168,7 @@ def private_parts(words: Cursor) -> list[Part]:
 
 
 def private_starts(words: Cursor) -> list[int]:
-    """Return where SELECT WITH begins."""
+    """Return the tokens at which private SELECTs begin: SELECT WITH."""
     tokens = words.tokens
     return [
         i
@@ -180,7 +180,7 @@ def private_starts(words: Cursor) -> list[int]:
 
 
 def stop_of(words: Cursor, start: int) -> tuple[int, bool]:
-    """Return where a private SELECT ends, and whether it stands beside UNION without brackets of its own."""
+    """Return where a private SELECT ends, and whether it stands beside UNION without brackets."""
     tokens, stop = words.tokens, start
     while stop < len(tokens) - 1 and tokens[stop].word not in (")", "]", "}", *SET_OPERATORS):
         stop = words.closing.get(stop, stop) + 1
@@ -192,6 +192,7 @@ def stop_of(words: Cursor, start: int) -> tuple[int, bool]:
 
 
 def _part(words: Cursor, start: int) -> Part:
+    """Return where one private SELECT stands; refuse a place where no table can be."""
     tokens, before = words.tokens, words.tokens[start - 1].word if start else ""
     behind = before in _SET_WORDS
     if start and before != "(" and not behind and not _follows_released(words, start):
@@ -205,6 +206,7 @@ def _part(words: Cursor, start: int) -> Part:
 
 
 def _before_order(words: Cursor, start: int, stop: int) -> int:
+    """Return where the ORDER BY or LIMIT behind several united private SELECTs begins."""
     tokens, i = words.tokens, start
     while i < stop:
         if tokens[i].word == "ORDER" and tokens[i + 1].word == "BY":
@@ -216,7 +218,7 @@ def _before_order(words: Cursor, start: int, stop: int) -> int:
 
 
 def _follows_released(words: Cursor, start: int) -> bool:
-    """Whether a private SELECT follows WITH ..., each of whose tables is made of a private SELECT."""
+    """Whether all WITH tables before a private SELECT are private SELECTs themselves."""
     tokens, opening = words.tokens, {stop: at for at, stop in words.closing.items()}
     i = start - 1
     if tokens[0].word != "WITH" or i not in opening:
@@ -236,7 +238,7 @@ _LISTS = ("FROM", "SELECT", "BY", "VALUES")
 
 
 class _Table(NamedTuple):
-    """A table of WITH: its name, its columns' names, its words without brackets, and all of them."""
+    """A WITH table in the text around private SELECTs, and where its tokens stand."""
 
     name: Token
     columns: tuple[str, ...]
@@ -245,7 +247,7 @@ class _Table(NamedTuple):
 
 
 def inner_tables(words: Cursor) -> tuple[Cursor, list[CommonTables]]:
-    """Return the words without the tables of WITH that are read inside of private SELECTs alone.
+    """Return the text without the WITH tables that only private SELECTs read.
 
     Returns:
         What is left; and the tables that each private SELECT knows, in order.
@@ -288,6 +290,7 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[CommonTables]]:
 
 
 def _check_names(words: Cursor, clause: list[_Table]) -> None:
+    """Refuse a WITH clause that names two tables alike."""
     seen: set[str] = set()
     for one in clause:
         if one.name.text.casefold() in seen:
@@ -297,7 +300,7 @@ def _check_names(words: Cursor, clause: list[_Table]) -> None:
 
 
 def _read(named: dict[int, str], private: range, seen: list[_Table]) -> list[_Table]:
-    """Return the tables that a private SELECT reads, and that these read, in order."""
+    """Return the WITH tables that a private SELECT reads, directly or through others."""
     needed, read = _used(named, private), list[_Table]()
     for one in reversed(seen):
         if one.name.text.casefold() in needed:
@@ -307,6 +310,7 @@ def _read(named: dict[int, str], private: range, seen: list[_Table]) -> list[_Ta
 
 
 def _names(words: Cursor, places: Written, read: list[_Table]) -> CommonTables:
+    """Return the WITH tables that a private SELECT reads, parsed, for its FROM clause."""
     known: dict[str, tuple[int, Query]] = {}
     around = CommonTables(places)
     for i, one in enumerate(read):
@@ -315,7 +319,7 @@ def _names(words: Cursor, places: Written, read: list[_Table]) -> CommonTables:
 
 
 def _clauses(words: Cursor, start: int) -> Iterable[list[_Table]]:
-    """Yield the tables of each WITH that stands before, or around, a private SELECT; the outermost first."""
+    """Yield the tables of each WITH clause before or around a private SELECT, outermost first."""
     tokens, i = words.tokens, 0
     while i < start:
         close = words.closing.get(i)
@@ -331,7 +335,7 @@ def _clauses(words: Cursor, start: int) -> Iterable[list[_Table]]:
 
 
 def _tables(words: Cursor, i: int, start: int) -> tuple[list[_Table], int]:
-    """Return the tables behind WITH, and where to look on: in the body that the private SELECT stands in."""
+    """Return the tables of a WITH clause, and the token at which the search for private SELECTs goes on."""
     tokens, found = words.tokens, list[_Table]()
     last = i
     while i < len(tokens) - 1 and tokens[i].kind in ("word", "name") and tokens[i].word != "RECURSIVE":
@@ -360,7 +364,7 @@ def _tables(words: Cursor, i: int, start: int) -> tuple[list[_Table], int]:
 
 
 def _named(words: Cursor) -> dict[int, str]:
-    """Return the names that stand where tables are named, in lower case, by their places."""
+    """Return the tokens that name tables in FROM, JOIN or TABLE, and these names in lower case."""
     found: dict[int, str] = {}
     lists, here = [""], False  # what each open bracket lists; and whether a table may come next
     for i, token in enumerate(words.tokens):
@@ -393,6 +397,7 @@ def _without(indices: list[int], spans: list[tuple[int, int]]) -> list[int]:
 
 
 def _query(words: Cursor, one: _Table, names: CommonTables) -> Query:
+    """Return a WITH table of a private SELECT as a parsed query."""
     plain = PlainSelect(words.part(one.body.start, one.body.stop), [], [])
     written = Written(words.text, plain.place)
     try:
@@ -405,7 +410,7 @@ def _query(words: Cursor, one: _Table, names: CommonTables) -> Query:
 
 
 def _cut(words: Cursor, clauses: list[list[_Table]], gone: set[int]) -> Cursor:
-    """Return the words without some tables of WITH, and without a WITH of which none is left."""
+    """Return the text's tokens without some WITH tables, and without a WITH that has none left."""
     out: list[range] = []
     for clause in clauses:
         left = [one for one in clause if one.span.start not in gone]

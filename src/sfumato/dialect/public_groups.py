@@ -1,11 +1,11 @@
-"""PUBLIC_GROUPS: the groups are those of a public table, written as an outer join and read by its form.
+"""PUBLIC_GROUPS: parse the outer join with a public table whose rows are all the groups.
 
     FROM visits RIGHT OUTER JOIN (SELECT DISTINCT item FROM items) AS p ON visits.item = p.item
     GROUP BY p.item
 
-No such join is computed, whose rows without a match would belong to no privacy unit: the words of the public
-side are cut out, its rows become the groups of the question, and its columns stand for the private ones that
-they are compared with.
+This join is never computed, because its rows without a match would belong to no privacy unit. Instead the
+rows of the public side become the groups of the query, and its columns stand for the private ones that ON
+compares them with.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import replace
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Reference, read_from, tables_of
 from sfumato.dialect.keywords import STRATEGY
-from sfumato.dialect.post_processing import check_outside
+from sfumato.dialect.post_processing_sql import check_allowed
 from sfumato.dialect.released_sql import Pieces, place_of
 from sfumato.dialect.select_statement import Expression, Item, Statement
+from sfumato.dialect.sql_tokens import Cursor, Place, Token, refusal
 from sfumato.dialect.syntax_tree import Node, NotSql, statements
-from sfumato.dialect.tokens import Cursor, Place, Token, refusal
 from sfumato.errors import QueryError, SqlError
 
 _FORM = (
@@ -30,7 +30,7 @@ _FORM = (
 
 
 def form(keys: Sequence[str]) -> str:
-    """Return how these keys are had from a public table.
+    """Return an example of a FROM clause that takes public groups for these keys.
 
     >>> form(["town"])
     'FROM visits RIGHT OUTER JOIN (SELECT DISTINCT town FROM towns) AS p ON visits.town = p.town'
@@ -45,7 +45,7 @@ _KINDS = ("RIGHT", "LEFT", "FULL", "INNER", "CROSS", "OUTER", "JOIN", "ON", "USI
 
 @dataclass(frozen=True)
 class PublicGroups:
-    """Groups that a public table has.
+    """The public groups of a private SELECT: a SELECT from public tables, and how its columns join.
 
     Args:
         sql: a SELECT of them from public tables.
@@ -70,11 +70,11 @@ class PublicGroups:
     public: tuple[str, ...] = ()
 
     def refuse(self, message: str, byte: int = -1) -> SqlError:
-        """Make an error that marks what a byte of the SQL comes from, or the first word."""
+        """Make a SqlError that marks where the SELECT of the public groups, or a byte of it, stands."""
         return refusal(self.text, place_of(self.places, max(byte, 0)), message)
 
     def named_in(self, statement: Statement) -> PublicGroups:
-        """Return them with the names that the private columns have once private tables are joined."""
+        """Return the public groups with the names that the joined private columns have."""
         try:
             named = [(Reference(None, statement.tables.name(one)), column) for one, column in self.pairs]
         except QueryError as error:
@@ -82,7 +82,7 @@ class PublicGroups:
         return replace(self, pairs=tuple(named))
 
     def read_by(self, statement: Statement) -> Statement:
-        """Return a statement whose references to these columns are to the private ones."""
+        """Return the statement with references to public group columns turned into private ones."""
         stands_for = {column.casefold(): one.column for one, column in self.pairs}
         where = () if statement.where is None else statement.where.tokens
         for i, token in enumerate(where):
@@ -100,7 +100,7 @@ class PublicGroups:
         return replace(statement, public=(self.alias.casefold(), stands_for))
 
     def key(self, statement: Statement, item: Item) -> str:
-        """Return the name of a group key.
+        """Return the output name of a group key that is a column of the public groups.
 
         Raises:
             SqlError: it is none of the public columns as it is.
@@ -121,7 +121,7 @@ class PublicGroups:
         )
 
     def ordered(self, keys: Mapping[str, Item]) -> PublicGroups:
-        """Return them in the order of the group keys.
+        """Return the public groups with their columns in the order of the group keys.
 
         Raises:
             SqlError: the keys are not all of their columns.
@@ -135,16 +135,17 @@ class PublicGroups:
         return replace(self, columns=tuple(order))
 
     def checked(self, public: Collection[str], private: Collection[str]) -> PublicGroups:
-        """Return them with the public tables that they are read from.
+        """Return the public groups with the public tables that their SELECT reads; refuse others.
 
         Raises:
             SqlError: something else is read.
         """
         (tree,) = statements(self.sql)
-        read = check_outside(tree, {}, (), public, private, lambda byte, text: self.refuse(text, byte))
+        read = check_allowed(tree, {}, (), public, private, lambda byte, text: self.refuse(text, byte))
         return replace(self, public=tuple(read))
 
     def _column(self, item: Item) -> str:
+        """Return the column of the public groups that an item selects."""
         assert isinstance(item.value, Expression)
         last = item.value.tokens[-1].text.casefold()
         return next(column for column in self.columns if column.casefold() == last)
@@ -153,7 +154,7 @@ class PublicGroups:
 def public_groups(
     words: Cursor, span: range, asked: Place, names: CommonTables
 ) -> tuple[range, PublicGroups]:
-    """Return the words of FROM that name private tables, and the public groups that the others have.
+    """Split FROM into the tokens of private tables, and the public groups in its outer join.
 
     Args:
         words: of the private SELECT.
@@ -163,14 +164,17 @@ def public_groups(
     Raises:
         SqlError: the FROM has another form.
     """
-    return _Reader(words, span, asked, names).read()
+    return _JoinParser(words, span, asked, names).read()
 
 
-class _Reader:
+class _JoinParser:
+    """Parses the outer join that gives public groups."""
+
     def __init__(self, words: Cursor, span: range, asked: Place, names: CommonTables) -> None:
         self.words, self.span, self.asked, self.names = words, span, asked, names
 
     def read(self) -> tuple[range, PublicGroups]:
+        """Return the tokens of the private tables, and the public groups of a RIGHT OUTER JOIN."""
         tokens, span = self.words.tokens, self.span
         first = tokens[span.start]
         joins = [i for i in self.words.outer(span) if tokens[i].word == "JOIN" and tokens[i + 1].word == "("]
@@ -193,7 +197,7 @@ class _Reader:
         return range(span.start, start), self._groups(subquery, alias, range(condition, span.stop))
 
     def _left(self, span: range) -> tuple[range, PublicGroups]:
-        """Read the same join from its other side."""
+        """Parse public groups in a LEFT OUTER JOIN, which begins with the public table."""
         tokens, closing = self.words.tokens, self.words.closing
         subquery = range(span.start + 1, closing[span.start])
         alias, at = self._alias(subquery.stop + 1)
@@ -213,6 +217,7 @@ class _Reader:
         return private, self._groups(subquery, alias, condition)
 
     def _groups(self, subquery: range, alias: str, condition: range) -> PublicGroups:
+        """Return the public groups of a SELECT DISTINCT, its alias and its join condition."""
         words, tokens = self.words, self.words.tokens
         pieces = Pieces()
         for i in subquery:
@@ -224,7 +229,7 @@ class _Reader:
         )
 
     def _columns(self, subquery: range, pieces: Pieces) -> list[str]:
-        """Return the names of a subquery's columns."""
+        """Return the column names of the SELECT DISTINCT that gives the public groups."""
         tokens = self.words.tokens
         first, second = tokens[subquery.start], tokens[min(subquery.start + 1, subquery.stop)]
         if first.word != "SELECT" or second.word != "DISTINCT" or tokens[subquery.start + 2].word == "ON":
@@ -253,6 +258,7 @@ class _Reader:
         return columns
 
     def _name(self, node: Node, first: Token) -> str:
+        """Return the name of one column of the public groups."""
         name = node["alias"] or (node["column_names"][-1] if node["class"] == "COLUMN_REF" else "")
         if not name:
             raise self._refuse(f"{STRATEGY}: give each column of the public table a name: ... AS item", first)
@@ -261,7 +267,7 @@ class _Reader:
     def _pairs(
         self, condition: range, alias: str, columns: list[str]
     ) -> tuple[bool, list[tuple[Reference, str]]]:
-        """Read ON or USING: of each column of the public table the one that it equals."""
+        """Parse ON or USING: for each column of the public groups, the private column that it equals."""
         words, tokens = self.words, self.words.tokens
         opens = tokens[condition.start]
         if opens.word not in ("ON", "USING"):
@@ -285,6 +291,7 @@ class _Reader:
         return opens.word == "USING", [(ours, by_name[theirs.casefold()]) for ours, theirs in pairs]
 
     def _compared(self, read: From, alias: str, opens: Token) -> Iterator[tuple[Reference, str]]:
+        """Yield the private column and the public group's column of each comparison in ON or USING."""
         (joined,) = read.joined
         for name in joined.using:
             yield Reference(None, name), name
@@ -300,7 +307,7 @@ class _Reader:
             yield rest[0], mine[0].column
 
     def _alias(self, at: int) -> tuple[str, int]:
-        """Return the name of what ends before a word, if it has one, and where the rest begins."""
+        """Return the alias of the public groups' subquery, if it has one, and the next token."""
         tokens = self.words.tokens
         at += tokens[at].word == "AS"
         token = tokens[at]

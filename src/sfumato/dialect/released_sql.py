@@ -1,7 +1,7 @@
-"""A private SELECT as plain SQL on the table that is released for it.
+"""Rewrite a private SELECT as plain SQL on its released table, and parse formulas of its error bars.
 
-It is released as keys and aggregates. What else it holds (arithmetic with aggregates, HAVING, ORDER BY, ...)
-is computed from that table: an aggregate becomes the column that it is released in.
+A private SELECT is released as keys and aggregates. Everything else in it, such as arithmetic with
+aggregates, HAVING and ORDER BY, is computed from that table: an aggregate becomes its released column.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sfumato.dialect.select_statement import (
     Computed,
     Expression,
     Item,
-    OfStatement,
     Statement,
+    StatementChecker,
     WrittenAggregate,
 )
-from sfumato.dialect.tokens import Place, Token
+from sfumato.dialect.sql_tokens import Place, Token
 from sfumato.errors import nearest
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
 from sfumato.query.group_totals import GROUPING
@@ -29,7 +29,7 @@ from sfumato.query.schema import quoted
 
 
 class Pieces:
-    """Words, one after another."""
+    """Released SQL in pieces, each with the place in the text that it comes from."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -38,7 +38,7 @@ class Pieces:
         self._bytes = 0
 
     def add(self, written: str, place: Place, gap: bool = True) -> None:
-        """Add words that stand for those at a place, behind a space where there is a gap."""
+        """Add a piece of released SQL that stands for the tokens at a place."""
         piece = f" {written}" if gap else written
         self._starts.append(self._bytes)
         self._places.append(place)
@@ -46,34 +46,34 @@ class Pieces:
         self._bytes += len(piece.encode())
 
     def word(self, text: str, tokens: Sequence[Token], i: int) -> None:
-        """Add a word as it is written; what is between words becomes a space."""
+        """Add a token to the released SQL as written."""
         token = tokens[i]
         gap = not i or tokens[i - 1].stop != token.start
         self.add(text[token.start : token.stop], token.place, gap)
 
     def extend(self, other: Pieces) -> None:
-        """Add the words of others."""
+        """Add all pieces of other released SQL."""
         for piece, place in zip(other._pieces, other._places, strict=True):
             self.add(piece, place, gap=False)
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The released SQL as one text."""
         return "".join(self._pieces)
 
     def places(self) -> tuple[tuple[int, ...], tuple[Place, ...]]:
-        """Return the byte at which each piece begins, and what it stands for."""
+        """Return the byte at which each piece of released SQL begins, and its place in the text."""
         return tuple(self._starts), tuple(self._places)
 
 
 def place_of(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Place:
-    """Return where in the source stands what makes a byte."""
+    """Return the place in the text from which a byte of released SQL comes."""
     starts, found = places
     return found[max(0, bisect_right(starts, byte) - 1)]
 
 
 class FreeNames:
-    """Names that a text does not use.
+    """Names that released SQL may use, because the text does not.
 
     Args:
         taken: those that it does, in lower case.
@@ -84,7 +84,7 @@ class FreeNames:
         self._counts: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing has, and take it."""
+        """Return an unused name for released SQL, and reserve it."""
         name = stem
         while name.casefold() in self.taken:
             self._counts[stem] = self._counts.get(stem, 1) + 1
@@ -93,7 +93,7 @@ class FreeNames:
         return name
 
 
-MOST_DIGITS = 30
+_MAX_DIGITS = 30
 ONE = WeightedSum((), Fraction(1))
 ONLY = (
     "sums and differences, with numbers that multiply or divide, and one such sum over another, such as "
@@ -109,13 +109,13 @@ _DENOMINATORS = (
 )
 
 
-class NotCombined(Exception):
-    """What is written is no such form; the text says what to write."""
+class NotFormula(Exception):
+    """A formula of outputs that has no error bar; the text says what to write."""
 
 
 @dataclass(frozen=True)
-class Combined:
-    """One weighted sum over another one.
+class Formula:
+    """A formula of outputs with an error bar: one weighted sum over another.
 
     Args:
         top, bottom: these; the bottom is 1 where nothing is divided by.
@@ -126,59 +126,59 @@ class Combined:
 
     @property
     def number(self) -> Fraction | None:
-        """The number that it is; None where outputs are in it."""
+        """The number that a formula without outputs is; else None."""
         return self.top.constant if self.bottom == ONE and not self.top.terms else None
 
-    def times(self, factor: Fraction) -> Combined:
-        """Multiply by a number."""
-        return Combined(self.top.times(factor), self.bottom)
+    def times(self, factor: Fraction) -> Formula:
+        """Multiply a formula of outputs by a number."""
+        return Formula(self.top.times(factor), self.bottom)
 
-    def plus(self, other: Combined) -> Combined:
-        """Add another one over the same outputs, or a number."""
+    def plus(self, other: Formula) -> Formula:
+        """Add two formulas of outputs with one denominator, or a formula and a number."""
         for one, two in ((self, other), (other, self)):
             if one.number is not None:
-                return Combined(two.top.plus(two.bottom.times(one.number)), two.bottom)
+                return Formula(two.top.plus(two.bottom.times(one.number)), two.bottom)
         if self.bottom != other.bottom:
-            raise NotCombined(_DENOMINATORS)
-        return Combined(self.top.plus(other.top), self.bottom)
+            raise NotFormula(_DENOMINATORS)
+        return Formula(self.top.plus(other.top), self.bottom)
 
-    def product(self, other: Combined) -> Combined:
-        """Multiply by another one, of which one is a number."""
+    def product(self, other: Formula) -> Formula:
+        """Multiply two formulas of outputs, of which one is a number."""
         for one, two in ((self, other), (other, self)):
             if one.number is not None:
                 return two.times(one.number)
-        raise NotCombined(_PRODUCT)
+        raise NotFormula(_PRODUCT)
 
-    def over(self, other: Combined) -> Combined:
-        """Divide by another one."""
+    def over(self, other: Formula) -> Formula:
+        """Divide a formula of outputs by another one."""
         if other.number is not None:
             if not other.number:
-                raise NotCombined("it divides by 0")
+                raise NotFormula("it divides by 0")
             return self.times(1 / other.number)
         if self.bottom == other.bottom:
-            return Combined(self.top, other.top).normal
+            return Formula(self.top, other.top).normal
         if self.bottom == ONE and other.bottom != ONE and self.number is not None:
-            return Combined(other.bottom.times(self.number), other.top).normal
-        raise NotCombined(_PRODUCT)
+            return Formula(other.bottom.times(self.number), other.top).normal
+        raise NotFormula(_PRODUCT)
 
     @property
-    def normal(self) -> Combined:
-        """The same with 1 as the first weight below, so that what is over the same outputs shows as such."""
+    def normal(self) -> Formula:
+        """The formula with 1 as the first weight of its denominator, so that equal ones compare equal."""
         first = next((weight for _, weight in self.bottom.terms if weight), None)
         if first is None:
-            raise NotCombined("it divides by outputs that cancel each other")
-        return Combined(self.top.times(1 / first), self.bottom.times(1 / first))
+            raise NotFormula("it divides by outputs that cancel each other")
+        return Formula(self.top.times(1 / first), self.bottom.times(1 / first))
 
     def aggregate(self) -> Aggregate | str:
-        """Return what is asked for it, or the output that it is.
+        """Return the aggregate that has the formula's error bar, or the output that the formula is.
 
         Raises:
-            NotCombined: a number in it is too large or too small to compute with.
+            NotFormula: a number in it is too large or too small to compute with.
         """
         tops, bottoms = ([*one.terms] for one in (self.top, self.bottom))
         numbers = [self.top.constant, self.bottom.constant, *(weight for _, weight in (*tops, *bottoms))]
         if any(n and not 1 / LARGEST_MAGNITUDE <= abs(n) <= LARGEST_MAGNITUDE for n in numbers):
-            raise NotCombined("its numbers come to more than 1e100, or to less than 1e-100")
+            raise NotFormula("its numbers come to more than 1e100, or to less than 1e-100")
         plain = not self.top.constant and self.bottom.constant == (not bottoms)
         weights = [weight for _, weight in tops]
         if plain and not bottoms and weights == [1]:
@@ -190,8 +190,8 @@ class Combined:
         return Combination(self.top, self.bottom)
 
 
-class Combining:
-    """Reads what is computed of outputs.
+class FormulaParser:
+    """Parses formulas of outputs in DP_INTERVAL_LOW(...) and DP_INTERVAL_HIGH(...).
 
     Args:
         tokens: the words.
@@ -213,22 +213,24 @@ class Combining:
         self._computed = computed
         self._within = within
 
-    def sum(self, at: int) -> tuple[int, Combined]:
-        """Return the place behind a sum that begins at a place, and what it is."""
+    def sum(self, at: int) -> tuple[int, Formula]:
+        """Parse sums of products in a formula of outputs; return the next token and the formula."""
         at, found = self._product(at)
         while (sign := self._word(at)) in ("+", "-"):
             at, other = self._product(at + 1)
             found = found.plus(other.times(Fraction(1 if sign == "+" else -1)))
         return at, found
 
-    def _product(self, at: int) -> tuple[int, Combined]:
+    def _product(self, at: int) -> tuple[int, Formula]:
+        """Parse products and quotients in a formula of outputs."""
         at, found = self._factor(at)
         while (sign := self._word(at)) in ("*", "/"):
             at, other = self._factor(at + 1)
             found = found.product(other) if sign == "*" else found.over(other)
         return at, found
 
-    def _factor(self, at: int) -> tuple[int, Combined]:
+    def _factor(self, at: int) -> tuple[int, Formula]:
+        """Parse a number, an output, a name or brackets in a formula of outputs."""
         word = self._word(at)
         if word in ("+", "-"):
             at, found = self._factor(at + 1)
@@ -236,28 +238,29 @@ class Combining:
         if word == "(":
             at, found = self.sum(at + 1)
             if self._word(at) != ")":
-                raise NotCombined(f"it takes {ONLY}")
+                raise NotFormula(f"it takes {ONLY}")
             return at + 1, found
         token = self.tokens[at] if at < len(self.tokens) else None
         if token is not None and token.kind == "number":
-            return at + 1, Combined(WeightedSum((), _number(token.text)))
+            return at + 1, Formula(WeightedSum((), _number(token.text)))
         inner = None if token is None or self._word(at + 1) == "(" else self._computed(token)
         if inner is not None and token is not None and token.text.casefold() not in self._within:
             within = self._within | {token.text.casefold()}
-            stop, found = Combining(inner, self._output, self._computed, within).sum(0)
+            stop, found = FormulaParser(inner, self._output, self._computed, within).sum(0)
             if stop != len(inner):
-                raise NotCombined(f"it takes {ONLY}")
+                raise NotFormula(f"it takes {ONLY}")
             return at + 1, found
         at, name = self._output(self.tokens, at)
-        return at, Combined(WeightedSum(((name, Fraction(1)),)))
+        return at, Formula(WeightedSum(((name, Fraction(1)),)))
 
     def _word(self, at: int) -> str:
         return self.tokens[at].word if at < len(self.tokens) else ""
 
 
 def _number(text: str) -> Fraction:
-    if not text.replace(".", "", 1).isdigit() or len(text) > MOST_DIGITS:
-        raise NotCombined(f"a number in it is written with at most {MOST_DIGITS} digits, such as 100 or 0.5")
+    """Return a number in a formula of outputs exactly."""
+    if not text.replace(".", "", 1).isdigit() or len(text) > _MAX_DIGITS:
+        raise NotFormula(f"a number in it is written with at most {_MAX_DIGITS} digits, such as 100 or 0.5")
     return Fraction(text)
 
 
@@ -268,7 +271,7 @@ _BOUNDARIES = frozenset(
 
 
 class Keys:
-    """The keys of a statement, to be found among words.
+    """Finds the group keys among the tokens of released SQL.
 
     Args:
         statement: whose keys they are.
@@ -281,7 +284,7 @@ class Keys:
         self._lengths = frozenset(map(len, self._shapes))
 
     def within(self, tokens: Sequence[Token]) -> dict[int, tuple[int, str]]:
-        """Return where keys begin: with the word behind each, and its column."""
+        """Return where group keys begin among tokens, with the end and released column of each."""
         found: dict[int, tuple[int, str]] = {}
         for start, stop in (*_names(tokens), *_wholes(tokens)):
             if stop - start in self._lengths:
@@ -292,7 +295,7 @@ class Keys:
 
 
 def _names(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yield words that stand where a column may: a keyword of the same name stands elsewhere."""
+    """Yield tokens that stand where released SQL may name a column."""
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
         after = tokens[i + 1].word if i + 1 < len(tokens) else ""
@@ -307,7 +310,7 @@ def _names(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def _wholes(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yield whole expressions: between brackets, commas and words of CASE; and calls, whatever is beside."""
+    """Yield the whole expressions among tokens that may be group keys in released SQL."""
     starts = [0]
     for i, token in enumerate(tokens):
         if token.word in ("(", "[", "{"):
@@ -329,8 +332,8 @@ Named = dict[str, tuple[Item, Aggregate]]
 _BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
 
 
-class Writer(OfStatement):
-    """Writes one private SELECT.
+class Writer(StatementChecker):
+    """Writes a private SELECT as plain SQL on its released table.
 
     Args:
         statement: the private SELECT.
@@ -374,14 +377,14 @@ class Writer(OfStatement):
 
     @property
     def computing(self) -> bool:
-        """Whether the private SELECT itself computes with what is released."""
+        """Whether the private SELECT needs released SQL, because it computes with what is released."""
         statement = self.statement
         plain = all(id(item) in self.names for item in statement.items)
         grouping = statement.group_sets is not None  # whose column is no part of the SELECT list
         return not plain or grouping or bool(statement.having or statement.after)
 
     def computes(self, value: Expression) -> bool:
-        """Whether an expression without aggregates is made of what is released."""
+        """Whether an expression without aggregates is made of released columns."""
         outputs = self.bare.keys() | {name.casefold() for name in self.names.values()}
         tokens = self.statement.unqualified(value)
         named = any(t.kind in ("word", "name") and t.text.casefold() in outputs for t in tokens)
@@ -390,7 +393,7 @@ class Writer(OfStatement):
     def write(
         self, hidden: Iterable[str], whole: Pieces, bare: bool = False
     ) -> tuple[tuple[str, str | None], ...]:
-        """Write the private SELECT, and say what it gives: which released column each is as it is, or None.
+        """Write the private SELECT as SQL on the released table; return its columns, and the released ones.
 
         Args:
             hidden: columns of the released table that it gives too.
@@ -414,14 +417,14 @@ class Writer(OfStatement):
         return tuple((name, released) for name, released, _ in columns)
 
     def _source(self) -> str:
-        """Return the released table; what a text calls "grouping" is not its column of totals."""
+        """Return the released table for FROM, with its column of grouping bits renamed."""
         if self.statement.group_sets is None:
             return quoted(self.table)
         bits = f"{quoted(GROUPING)} AS {quoted(self.bits)}, * EXCLUDE ({quoted(GROUPING)})"
         return f"(SELECT {bits} FROM {quoted(self.table)})"
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
-        """Return the SELECT list's expressions, and of each its name, what it is, and its position."""
+        """Return the SELECT list over the released table: expressions, names and positions."""
         body: list[Pieces] = []
         columns: list[tuple[str, str | None, int]] = []
         seen: set[str] = set()
@@ -436,6 +439,7 @@ class Writer(OfStatement):
         return body, columns
 
     def _columns_of(self, item: Item, position: int) -> list[tuple[str, str | None, Pieces]]:
+        """Return the released columns that an item of the SELECT list becomes."""
         if id(item) in self.names:
             name = self.names[id(item)]
             asked = self.named.get(name)
@@ -453,7 +457,7 @@ class Writer(OfStatement):
         return [(item.alias or self._default(value, position), None, pieces)]
 
     def _default(self, value: Expression, position: int) -> str:
-        """Return the name of what is computed and has none."""
+        """Return the output name of an expression of released columns without AS."""
         tokens = value.tokens
         if tokens[0].word in INTERVALS and len(tokens) == 4:
             return f"{tokens[2].text}_{'high' if tokens[0].word == INTERVALS[1] else 'low'}"
@@ -462,6 +466,7 @@ class Writer(OfStatement):
     def _list(
         self, columns: list[tuple[str, str | None, int]], body: list[Pieces], hidden: Iterable[str]
     ) -> Pieces:
+        """Write the SELECT list over the released table, with hidden columns behind it."""
         place = self.statement.clause_place
         whole = Pieces()
         for i, ((name, _, _), pieces) in enumerate(zip(columns, body, strict=True)):
@@ -474,7 +479,7 @@ class Writer(OfStatement):
         return whole
 
     def _after(self, whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
-        """Write QUALIFY, ORDER BY, LIMIT; without an order the rows stay sorted by their keys."""
+        """Write QUALIFY, ORDER BY and LIMIT over the released table, whose order is the default."""
         after = self.statement.after
         tokens = [] if after is None else self.statement.unqualified(after)
         depth, order, cut = 0, None, len(tokens)
@@ -496,7 +501,7 @@ class Writer(OfStatement):
         self._write(tokens[cut:], whole)
 
     def _terms(self, tokens: list[Token], whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
-        """Write what stands between commas: positions and names are those of the list as it is written."""
+        """Write the terms of ORDER BY over the released table: positions and names are those of the list."""
         depth, start = 0, 0
         names = {name.casefold(): name for name, _, _ in columns}
         positions: dict[int, str] = {}
@@ -527,7 +532,7 @@ class Writer(OfStatement):
             start = i + 1
 
     def _write(self, words: Iterable[Token], whole: Pieces) -> None:
-        """Write words of the private SELECT: keys and aggregates become released columns."""
+        """Write tokens with released columns in place of group keys and aggregates."""
         text, tokens = self.statement.text, self.statement.unqualified(Expression(tuple(words)))
         keys = self.keys.within(tokens)
         i = 0
@@ -556,7 +561,7 @@ class Writer(OfStatement):
                 i += 1
 
     def _released(self, written: Expression, call: WrittenAggregate) -> str:
-        """Return the column of an aggregate; the same text is the same aggregate, released once."""
+        """Return the released column of an aggregate; calls written alike share one."""
         shape = self.statement.shape(written)
         if shape not in self.by_shape:
             aggregate, stem = self.ask(call, self.position)
@@ -577,7 +582,7 @@ class Writer(OfStatement):
     def _grouping(
         self, tokens: Sequence[Token], i: int, keys: Mapping[int, tuple[int, str]]
     ) -> tuple[int, str]:
-        """Return the word behind GROUPING(key, ...), and its bits: 1 where a row is a total over a key."""
+        """Return GROUPING(key, ...) as an expression of the released table's grouping bits."""
         token, at, bits, every = tokens[i], i + 2, list[str](), self.every_key
         if self.statement.group_sets is None:
             raise self._refuse(token.place, f"{token.word} is for GROUP BY ROLLUP, CUBE or GROUPING SETS")
@@ -599,7 +604,7 @@ class Writer(OfStatement):
     # Error bars.
 
     def interval(self, tokens: list[Token], i: int) -> tuple[int, str] | None:
-        """Return the word behind DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(name), and its column."""
+        """Return the released column of DP_INTERVAL_LOW(...) or DP_INTERVAL_HIGH(...), and the next token."""
         token = tokens[i]
         if token.word not in INTERVALS or i + 1 >= len(tokens) or tokens[i + 1].word != "(":
             return None
@@ -616,13 +621,13 @@ class Writer(OfStatement):
 
     @property
     def entries(self) -> dict[str, str]:
-        """What has error bars by a name in the SELECT list: outputs, and what is computed of some."""
+        """The names in the SELECT list that have error bars: outputs and formulas of outputs."""
         items = (i for i in self.statement.items if i.alias and isinstance(i.value, Computed | Expression))
         computed = {i.alias.casefold(): i.alias for i in items if i.alias and id(i) not in self.names}
         return computed | self.bare
 
     def _computed(self, name: Token) -> list[Token] | None:
-        """Return the words of what is computed under a name; None where that is an output or nothing."""
+        """Return the tokens of the formula that a name of the SELECT list stands for; None for outputs."""
         if name.kind not in ("word", "name") or name.text.casefold() in self.bare:
             return None
         for item in self.statement.items:
@@ -632,21 +637,21 @@ class Writer(OfStatement):
         return None
 
     def combined(self, interval: Token, tokens: Sequence[Token], start: int) -> tuple[int, str]:
-        """Return the word behind what is computed of outputs, and the column that is released for it."""
+        """Parse a formula of outputs and return the column that is released for its error bar."""
         output = partial(self._output, interval)
         try:
-            at, found = Combining(tokens, output, self._computed).sum(start)
+            at, found = FormulaParser(tokens, output, self._computed).sum(start)
             if found.number is not None:
-                raise NotCombined("a number has no error bar; name an output")
+                raise NotFormula("a number has no error bar; name an output")
             asked = found.aggregate()
-        except NotCombined as error:
+        except NotFormula as error:
             raise self._refuse(interval.place, f"{interval.word}: {error}") from None
         except RecursionError:
             raise self._refuse(interval.place, "it is nested too deeply") from None
         return at, asked if isinstance(asked, str) else self._derived(asked, tokens[start:at])
 
     def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
-        """Return the column of what is computed of outputs; the same is released once."""
+        """Return the released column of a formula of outputs; equal formulas share one."""
         for name, (_, known) in self.named.items():
             if known == asked:
                 return name
@@ -656,7 +661,7 @@ class Writer(OfStatement):
         return name
 
     def _output(self, interval: Token, tokens: Sequence[Token], at: int) -> tuple[int, str]:
-        """Return the word behind an aggregate, or the name of one, and its column."""
+        """Return the released column of an output in a formula, and the next token."""
         if at < len(tokens) and tokens[at].start in self.statement.calls:
             stop, written, call = self.statement.calls[tokens[at].start]
             while at < len(tokens) and tokens[at].start < stop:
@@ -670,7 +675,7 @@ class Writer(OfStatement):
 
 
 def _named_key(tokens: Sequence[Token], at: int, named: Mapping[str, str]) -> tuple[int, str] | None:
-    """Return the word behind a key's name in the SELECT list, and its column."""
+    """Return the released column of a group key that is named by its alias, and the next token."""
     token = tokens[at] if at < len(tokens) else None
     if token is None or token.kind not in ("word", "name") or token.text.casefold() not in named:
         return None
@@ -678,7 +683,7 @@ def _named_key(tokens: Sequence[Token], at: int, named: Mapping[str, str]) -> tu
 
 
 def no_output(interval: Token, name: Token, outputs: Mapping[str, str]) -> str:
-    """Say that DP_INTERVAL_LOW or DP_INTERVAL_HIGH takes the name of one of the outputs."""
+    """Return the message that DP_INTERVAL_LOW or DP_INTERVAL_HIGH needs the name of an output."""
     near = nearest(name.text.casefold(), outputs)
     listed = ", ".join(outputs.values()) or "none here"
     known = f"did you mean {outputs[near]}?" if near else f"they are: {listed}"

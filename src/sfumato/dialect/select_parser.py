@@ -1,7 +1,7 @@
-"""SQL text -> syntax tree: the clauses of a differentially private SELECT, each part with its place.
+"""Parse one private SELECT: tokens to clauses, and DuckDB's syntax tree of the plain SELECT.
 
-The privacy clause, bounds and ranks are BigQuery's and ZetaSQL's. They are read word by word and cut out;
-what is left is a plain SELECT, which DuckDB's own parser reads. Expressions of one row are kept as written.
+The privacy clause, bounds and ranks are BigQuery's and ZetaSQL's. The parser reads them as tokens and cuts
+them out. What is left is a plain SELECT for DuckDB's parser. Expressions of one row stay as written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sfumato.dialect.options_clause import read_clause
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.select_statement import Computed, Expression, Item, Statement
+from sfumato.dialect.sql_tokens import Cursor, Place, refusal, with_slip
 from sfumato.dialect.syntax_tree import Node, aggregates, descendants
-from sfumato.dialect.tokens import Cursor, Place, refusal, with_slip
 from sfumato.errors import SqlError, nearest
 
 _WINDOW = "a window function: not private here"
@@ -38,7 +38,7 @@ _OF_ROWS = ("EXISTS", "ANY", "ALL", "SOME")
 
 
 def check_words(words: Cursor, span: range, where: str) -> None:
-    """Refuse what is seen without a tree, at its own place; SELECTs in WHERE are judged later."""
+    """Refuse subqueries, windows and aggregates among the tokens of a clause that sees single rows."""
     inner = span.start
     for i in span:
         word, before = words.tokens[i].word, words.tokens[i - 1].word
@@ -60,7 +60,7 @@ def check_words(words: Cursor, span: range, where: str) -> None:
 
 
 def check_after(words: Cursor, span: range, calls: Collection[range], where: str) -> None:
-    """Refuse what has no place beside private aggregates, but inside of them."""
+    """Refuse functions that a clause with private aggregates cannot parse, outside of these."""
     starts = {call.start: call.stop for call in calls}
     i = span.start
     while i < span.stop:
@@ -83,7 +83,7 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
 
 
 def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
-    """Refuse what only a tree shows."""
+    """Refuse what only the syntax tree of a parsed clause shows: aggregates, stars, parameters."""
     for node in descendants(tree):
         message = {
             "FUNCTION": "",
@@ -103,6 +103,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
 
 
 def _misplaced(name: str, where: str) -> str:
+    """Return the message about an aggregate in a clause that sees single rows."""
     if where in ("WHERE", "GROUP BY", "FILTER"):
         return f"{name} in {where}: it sees single rows, before they are grouped"
     if where.endswith("(...)"):
@@ -119,12 +120,12 @@ _OTHER_CLAUSES = {"TOP": "LIMIT", "SORT": "ORDER BY", "FILTER": "WHERE"}
 _NEAR = 40  # characters around a word, in which what is wrong with it may stand
 _NO_ALIAS = "a name is missing after AS"
 _BEFORE_BRACKETS = ("USING", "ON", "AND", "OR", "NOT")
-_MOST_KEYS = 2000  # DuckDB's parser compares each with each
+_MAX_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
 
 
 def read(words: Cursor, names: CommonTables) -> tuple[Statement, PublicGroups | None]:
-    """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
+    """Parse one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
         words: of the SQL text.
@@ -134,12 +135,12 @@ def read(words: Cursor, names: CommonTables) -> tuple[Statement, PublicGroups | 
     Raises:
         SqlError: it has another form; the text says where and what to write instead.
     """
-    reader = _Reader(words, names)
+    reader = _SelectParser(words, names)
     return reader.statement(), reader.groups
 
 
-class _Reader:
-    """What stands where, word by word; and then what it is, by DuckDB's tree."""
+class _SelectParser:
+    """Parses one private SELECT: first the tokens of each clause, then DuckDB's syntax tree."""
 
     def __init__(self, words: Cursor, names: CommonTables) -> None:
         self.words, self.names = words, names
@@ -163,7 +164,7 @@ class _Reader:
     # By words: where the parts stand, in the order in which they are written.
 
     def _parts(self) -> dict[str, range]:
-        """Return the words of each clause, by the word that opens it."""
+        """Return the tokens of each clause of the SELECT, by the keyword that opens it."""
         words, starts = self.words, [("SELECT", self.words.at, self.words.at)]
         for i in self.words.outer(range(words.at, len(words.tokens) - 1)):
             word, more = words.tokens[i].word, 1
@@ -186,6 +187,7 @@ class _Reader:
         return {name: range(first, stop) for (name, _, first), stop in zip(starts, stops, strict=True)}
 
     def _check_order(self, starts: list[tuple[str, int, int]]) -> None:
+        """Refuse clauses of a SELECT in a wrong order, and a missing FROM."""
         order = ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "AFTER"]
         for (name, _, _), (after, start, first) in zip(starts, [*starts[1:], ("", -1, 0)], strict=True):
             place = Place(self.words.tokens[start].start, self.words.tokens[first - 1].stop)
@@ -203,7 +205,7 @@ class _Reader:
                 raise refusal(self.words.text, place, message)
 
     def _public_groups(self) -> PublicGroups | None:
-        """Read the groups of a public table, and leave its words out of FROM."""
+        """Parse PUBLIC_GROUPS, and leave the public table's tokens out of FROM."""
         for name, value in self.clause[2]:
             if name.text == "group_selection_strategy" and value.text.upper() == STRATEGY:
                 span = self.parts["FROM"]
@@ -214,7 +216,7 @@ class _Reader:
         return None
 
     def _list(self, span: range, where: str) -> list[range]:
-        """Return what stands between commas."""
+        """Split a clause's tokens at its commas."""
         commas = [i for i in self.words.outer(span) if self.words.tokens[i].word == ","]
         if where == _ITEMS and commas and commas[-1] == span.stop - 1:
             span = range(span.start, commas.pop())  # BigQuery and DuckDB both allow a last comma there
@@ -228,6 +230,7 @@ class _Reader:
         return found
 
     def _check_items(self) -> None:
+        """Parse the aggregate calls in the SELECT list, and refuse items that are not private."""
         words = self.words
         for item in self.items:
             first = words.tokens[item.start]
@@ -248,12 +251,13 @@ class _Reader:
                 check_after(words, item, [form.span for form in found], _ITEMS)
 
     def _refused(self, i: int) -> bool:
-        """Whether a word calls an aggregate without a private form, of rows and not of released groups."""
+        """Whether a token calls an aggregate without a private form."""
         word = self.words.tokens[i].word
         called = word in NOT_PRIVATE and word not in GROUPINGS and is_call(self.words, i)
         return called and not is_window(self.words, i)
 
     def _read_calls(self, span: range) -> list[CallForm]:
+        """Parse the aggregate calls in a clause, and check their arguments."""
         found = read_calls(self.words, span)
         self.calls |= {form.span.start: form for form in found}
         for form in found:
@@ -263,11 +267,12 @@ class _Reader:
         return found
 
     def _outside(self, i: int) -> bool:
-        """Whether a word calls what only released groups have."""
+        """Whether a token calls a function of released groups: a window, GROUPING or an interval."""
         known = self.words.tokens[i].word in (*INTERVALS, *GROUPINGS)
         return is_call(self.words, i) and (known or is_window(self.words, i))
 
     def _check_after(self) -> None:
+        """Parse the aggregate calls in HAVING, QUALIFY, ORDER BY and LIMIT."""
         for name in ("HAVING", "AFTER"):
             span = self.parts.get(name)
             if span is not None:
@@ -279,6 +284,7 @@ class _Reader:
                 self._check_arguments(span)
 
     def _check_source(self) -> None:
+        """Refuse tokens in the FROM clause of a private SELECT that name no table or subquery."""
         words, span = self.words, self.parts["FROM"]
         first = words.tokens[span.start]
         if first.word == "(":
@@ -315,6 +321,7 @@ class _Reader:
             raise self.words.refuse(message, inner)
 
     def _rows(self) -> tuple[range | None, list[range]]:
+        """Return the tokens of WHERE, and of each key of GROUP BY."""
         words, where, group = self.words, self.parts.get("WHERE"), self.parts.get("GROUP")
         if where is not None:
             if not where:
@@ -326,14 +333,14 @@ class _Reader:
         self.grouping = any(is_grouping(words, key) for key in keys)
         if self.grouping:
             keys = spans_of_keys(words, keys, lambda span: self._list(span, _KEYS))
-        if len(keys) > _MOST_KEYS:
-            raise words.refuse(f"at most {_MOST_KEYS} group keys", words.tokens[keys[_MOST_KEYS].start])
+        if len(keys) > _MAX_KEYS:
+            raise words.refuse(f"at most {_MAX_KEYS} group keys", words.tokens[keys[_MAX_KEYS].start])
         for key in keys:
             check_words(words, key, _KEYS)
         return where, keys
 
     def _in_brackets(self, key: range) -> list[range]:
-        """Return the group keys that stand in brackets: (a) and (a, b) are a, and a and b."""
+        """Return the group keys inside brackets: (a) and (a, b) are a, and a and b."""
         if self.words.closing.get(key.start) != key.stop - 1 or len(key) == 2:
             return [key]
         inner = self._list(range(key.start + 1, key.stop - 1), _KEYS)
@@ -342,6 +349,7 @@ class _Reader:
     # By DuckDB's tree: what they are.
 
     def statement(self) -> Statement:
+        """Return the parsed SELECT, after checks of DuckDB's syntax tree."""
         words, tree = self.words, self._tree()
         if len(tree.get("select_list", ())) != len(self.items):
             raise words.refuse(f"this is not understood in {_ITEMS}", words.tokens[self.items[0].start])
@@ -385,6 +393,7 @@ class _Reader:
         return self._expression(self.parts[name]) if name in self.parts else None
 
     def _tree(self) -> Node:
+        """Return DuckDB's syntax tree of the SELECT without its private syntax."""
         forms = self.calls.values()
         wrapped = [span for form in forms for span in form.expressions]
         private = (span for form in forms for span in form.private)
@@ -398,7 +407,7 @@ class _Reader:
             raise self._stopped(plain, error.at) from None
 
     def _somewhere(self, why: str) -> SqlError:
-        """Find the expression that DuckDB refuses without a place: too deep, or a chain of comparisons."""
+        """Return a syntax error of DuckDB without a place, at the expression that causes it."""
         arguments = [span for form in self.calls.values() for span in form.expressions]
         items = [item for item in self.items if item.start not in self.calls]
         spans = [*items, *arguments, *filter(None, [self.where]), *self.keys]
@@ -411,7 +420,7 @@ class _Reader:
         return refusal(text, places[at if at < len(places) else 0], message)
 
     def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
-        """Say what is missing, where all before a word would be a question by itself; else that it is odd."""
+        """Return a syntax error at the token where DuckDB's parser stops, with what is missing there."""
         words, token, before = self.words, self.words.tokens[at], plain.before(at)
         part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
         for name, form in self.calls.items():
@@ -437,6 +446,7 @@ class _Reader:
         return words.refuse(with_slip(why, near), token)
 
     def _item(self, span: range, node: Node) -> Item:
+        """Parse an item of the SELECT list: an aggregate, a group key, or an expression of both."""
         words, tokens, stop = self.words, self.words.tokens, span.stop
         alias, alias_place = node["alias"] or None, self._place(span)
         if alias is not None:
@@ -464,7 +474,7 @@ class _Reader:
         return Item(form.call, alias, self._place(form.span), alias_place)
 
     def _check_arguments(self, span: range) -> None:
-        """Judge the arguments of aggregates that DuckDB's tree has somewhere inside."""
+        """Check the syntax trees of the arguments of aggregates inside larger expressions."""
         for form in (self.calls[i] for i in span if i in self.calls):
             argument, condition = form.call.argument, form.call.condition
             for written, where in ((argument, f"{form.call.function}(...)"), (condition, "FILTER")):
@@ -473,6 +483,7 @@ class _Reader:
                     check_tree(self.words.text, written.place, tree, where)
 
     def _tables(self, tree: Node) -> From:
+        """Parse the FROM clause in DuckDB's syntax tree of the SELECT."""
         span = self.parts["FROM"]
         if tree["sample"]:
             raise self.words.refuse(_NO_SOURCE, self.words.tokens[span.start])
@@ -494,7 +505,7 @@ class _Reader:
 
 
 def _go_on(word: str, before: str) -> str:
-    """Say which word was meant where a text goes on with one that is none, if that is likely."""
+    """Suggest the keyword that a misspelled token behind a parsed SELECT may mean."""
     # A word behind a table may be its alias, and what is odd the word behind.
     meant = _OTHER_CLAUSES.get(word) or _OTHER_CLAUSES.get(before) or nearest(word, _CLAUSES)
     return f"; did you mean {meant}?" if meant else ""

@@ -1,4 +1,4 @@
-"""The syntax tree of a differentially private SELECT: each part with its place in the text."""
+"""The parsed form of a private SELECT: Statement, Item, Expression, WrittenAggregate, with places."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, qualified
+from sfumato.dialect.sql_tokens import Literal, Place, Token, refusal
 from sfumato.dialect.syntax_tree import Node, descendants
-from sfumato.dialect.tokens import Literal, Place, Token, refusal
 from sfumato.errors import SqlError
 from sfumato.query.schema import quoted
 
@@ -20,7 +20,7 @@ _VALUES = ("NULL", "TRUE", "FALSE")
 
 @dataclass(frozen=True)
 class Bounds:
-    """Two numbers, and what they bound: one of BOUNDS, or "clamped".
+    """Bounds as written in a SELECT statement, and what they bound: a row, a group or a clamped value.
 
     Args:
         more: those of further columns, of an aggregate of several.
@@ -34,25 +34,25 @@ class Bounds:
 
     @property
     def pairs(self) -> tuple[tuple[Literal, Literal], ...]:
-        """Lower and upper bound of each column."""
+        """The lower and upper bound of each column, as written in the statement."""
         return ((self.lower, self.upper), *self.more)
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression of one row, as its words, of which there is at least one."""
+    """An expression of one row in a SELECT statement, as its tokens."""
 
     tokens: tuple[Token, ...]
 
     @property
     def place(self) -> Place:
-        """From its first word to its last."""
+        """The expression's place in the statement's text."""
         return Place(self.tokens[0].start, self.tokens[-1].stop)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A named argument that is TRUE or FALSE."""
+    """A named argument in a SELECT statement that is TRUE or FALSE."""
 
     value: bool
     place: Place
@@ -60,7 +60,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class WrittenAggregate:
-    """An aggregate: COUNT(*) has no argument.
+    """An aggregate call as written in a SELECT statement; COUNT(*) has no argument.
 
     Args:
         others: the columns behind its argument, of an aggregate of several.
@@ -83,29 +83,29 @@ class WrittenAggregate:
 
     @property
     def further(self) -> tuple[Expression, ...]:
-        """The columns that are named behind its argument."""
+        """The columns that an aggregate call in the statement names behind its argument."""
         return tuple(c for c in (self.weight, *self.others, self.named.get("stratum")) if c is not None)
 
     @property
     def weight(self) -> Expression | None:
-        """The column of weights."""
+        """The column of weights that an aggregate call in the statement names."""
         return self.named.get("weight")
 
     def is_set(self, name: str) -> bool:
-        """Whether a named argument that is a truth is TRUE, as it is where it is left out."""
+        """Whether a named argument in the statement is TRUE or left out."""
         return name not in self.named or bool(self.named[name].value)
 
 
 @dataclass(frozen=True)
 class Computed:
-    """What is computed with private aggregates and keys, as its words."""
+    """An item of a SELECT statement that is computed from private aggregates and keys."""
 
     expression: Expression
 
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of the SELECT list."""
+    """One item of a SELECT statement's list."""
 
     value: WrittenAggregate | Expression | Computed
     alias: str | None
@@ -115,7 +115,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Statement:
-    """A whole SELECT, nothing of it judged yet but its form.
+    """A parsed private SELECT statement, before its names are bound.
 
     Args:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
@@ -147,7 +147,7 @@ class Statement:
     public: tuple[str, Mapping[str, str]] = field(default_factory=lambda: ("", {}))
 
     def spell(self, expression: Expression) -> str:
-        """Return an expression's own text, without the qualifiers that name the first table."""
+        """Return the text of an expression in the statement, without the first table's qualifiers."""
         kept = {token.start: token for token in self.unqualified(expression)}
         pieces: list[str] = []
         stop = expression.place.start
@@ -163,7 +163,7 @@ class Statement:
 
     @property
     def read(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The columns of joined tables that are read by qualified names, and others, in lower case."""
+        """The columns that the statement reads by qualified names, and those it reads by bare names."""
         aliases, named, plain = self.tables.aliases, set[str](), set[str]()
         keys = ("select_list", "group_expressions")
         trees = [*(node for key in keys for node in self.tree[key]), self.tree["where_clause"]]
@@ -190,25 +190,25 @@ class Statement:
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
 
     def _stands_for(self, table: str, column: str) -> str:
-        """Return what a column of the public table of groups stands for, or nothing."""
+        """Return the private column that a public group's column in the statement stands for, or ""."""
         alias, columns = self.public
         return columns.get(column.casefold(), "") if alias and table.casefold() == alias else ""
 
     @property
     def looks_up(self) -> bool:
-        """Whether WHERE holds a SELECT."""
+        """Whether the statement's WHERE holds a subquery."""
         where = self.tree["where_clause"]
         return where is not None and any(node["class"] == "SUBQUERY" for node in descendants(where))
 
     def bare(self, column: str) -> str:
-        """Return a column's name as its own table has it."""
+        """Return a column's name without the qualifier of its joined table."""
         for alias in self.tables.aliases.values():
             if column.startswith(f"{alias}."):
                 return column[len(alias) + 1 :]
         return column
 
     def unqualified(self, expression: Expression) -> list[Token]:
-        """Return an expression's words, without the qualifiers that name the first table.
+        """Return an expression's tokens, without the first table's qualifiers.
 
         A column of a table that is joined is one word with its qualifier, which is its name there.
         """
@@ -237,19 +237,19 @@ class Statement:
         return kept
 
     def column(self, expression: Expression) -> str | None:
-        """Return the column's name, where the expression is nothing but a column."""
+        """Return the column's name, where an expression of the statement is a plain column."""
         token, *more = self.unqualified(expression)
         named = token.kind == "name" or (token.kind == "word" and token.word not in _VALUES)
         return token.text if named and not more else None
 
     def means(self, written: Expression, item: Item, name: str) -> bool:
-        """Return whether a column is an item: by its name, or as it is selected."""
+        """Return whether an expression refers to an item of the statement, by alias or by equal text."""
         alone = len(written.tokens) == 1 and written.tokens[0].text.casefold() == name.casefold()
         value = item.value
         return alone or (isinstance(value, Expression) and self.shape(written) == self.shape(value))
 
     def shape(self, expression: Expression) -> tuple[str, ...]:
-        """Return what makes two spellings of one expression equal: case and space do not count."""
+        """Return a key that is equal for expressions of the statement written alike."""
         return tuple(map(_shape, self.unqualified(expression)))
 
 
@@ -259,8 +259,8 @@ def _shape(token: Token) -> str:
     return token.text.casefold()
 
 
-class OfStatement:
-    """Base of what reads one statement, and refuses parts of it."""
+class StatementChecker:
+    """Base class of what checks a SELECT statement and refuses parts of it at their places."""
 
     statement: Statement
 
@@ -268,7 +268,7 @@ class OfStatement:
         return refusal(self.statement.text, place, message)
 
     def _pairs(self, bounds: Bounds) -> list[tuple[str, str]]:
-        """Return lower and upper bound of each column, as written."""
+        """Return the lower and upper bound of each column in a statement's bounds, lower below upper."""
         pairs = [(low.text, high.text) for low, high in bounds.pairs]
         for low, high in pairs:
             if Fraction(low) >= Fraction(high):

@@ -1,4 +1,4 @@
-"""What a SQL text asks, and its names fitted to a table."""
+"""SqlQuery: what a SQL text asks, as plain data, and its tables opened as a question."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sfumato.api.question import Question, Released
 from sfumato.api.table import PRIVATE, Table
 from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import CommonTables, From, Query, Source, opened, tables_of
+from sfumato.dialect.from_clause import CommonTables, From, Query, Source, open_from, tables_of
 from sfumato.dialect.group_keys import NotSelected
 from sfumato.dialect.options_clause import Settings
-from sfumato.dialect.post_processing import Outside
+from sfumato.dialect.post_processing_sql import PostProcessing
 from sfumato.dialect.public_groups import PublicGroups
-from sfumato.dialect.subqueries import Inside
+from sfumato.dialect.subqueries import Subqueries
 from sfumato.dialect.syntax_tree import Node
 from sfumato.dialect.top_groups import Largest
 from sfumato.errors import ColumnError, QueryError
@@ -31,7 +31,7 @@ from sfumato.query.tables.public_table import PublicTable
 
 @dataclass(frozen=True, repr=False)
 class SqlQuery(Settings):
-    """What a SQL text asks, before any table is opened. Made by `parse`.
+    """The query that a SQL text asks, before any table is opened. Made by `parse`.
 
     Args:
         tables: the paths of files, or the names of tables, as written (their parts joined by dots), and how
@@ -70,7 +70,7 @@ class SqlQuery(Settings):
     named: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
     public_groups: PublicGroups | None = None
-    outside: Outside | None = None
+    outside: PostProcessing | None = None
     beside: tuple[SqlQuery, ...] = ()
     looked_up: Node | None = None
     names: CommonTables | None = None
@@ -80,17 +80,17 @@ class SqlQuery(Settings):
 
     @property
     def source(self) -> str:
-        """The first table behind FROM."""
+        """The first table in the FROM clause of the SQL query."""
         return str(self.tables.source)
 
     @property
     def alias(self) -> str | None:
-        """What columns of the first table may be qualified with."""
+        """The alias of the SQL query's first table."""
         return self.tables.alias
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """All tables that are read, at any depth, in order."""
+        """The tables that the SQL query reads, at any depth, in order."""
         waiting: list[Source] = [self.tables.source, *(one.source for one in self.tables.joined)]
         if self.looked_up is not None and self.names is not None:
             waiting += [source for _, source in tables_of(self.looked_up, self.names)]
@@ -105,11 +105,11 @@ class SqlQuery(Settings):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """All tables that it reads: those behind FROM, and those that have public groups."""
+        """The tables that the SQL query reads, with those that have its public groups."""
         return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
 
     def _within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
-        """Return it with its public groups held against the names of tables that there are.
+        """Return the SQL query after a check that its public groups come from public tables alone.
 
         Raises:
             SqlError: they are not read from public tables alone.
@@ -120,7 +120,7 @@ class SqlQuery(Settings):
 
     @property
     def release_options(self) -> dict[str, Any]:
-        """The options of `Question.release`, or of `Top.release`, that the text gives; numbers as written.
+        """The options for `Question.release` or `Top.release` that the SQL text gives, as written.
 
         >>> from sfumato.dialect import parse
         >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
@@ -147,7 +147,7 @@ class SqlQuery(Settings):
         open_table: Callable[[str, str], Table[Released] | PublicTable],
         groups_of: Callable[[PublicGroups], pa.Table] | None = None,
     ) -> Question[Released] | Top:
-        """Ask this of a table.
+        """Open the SQL query's tables and return its question.
 
         Args:
             open_table: gives a private or a public table, from its source and the privacy unit's column.
@@ -177,7 +177,7 @@ class SqlQuery(Settings):
         ...
         """
         try:
-            table = self._table(Inside(open_table, self.joined_rows))
+            table = self._table(Subqueries(open_table, self.joined_rows))
         except RecursionError:
             raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
         schema = table.schema
@@ -208,21 +208,23 @@ class SqlQuery(Settings):
         return Question(limits, aggregates, self.weights)
 
     def _top(self, table: Table[Any], keys: Sequence[str], by: Sequence[Aggregate]) -> Top:
+        """Return the SQL query's question about the largest groups."""
         assert self.largest is not None
         groups = PRIVATE if table._public_keys is None else table._public_keys
         k, candidates = self.largest.k, self.largest.candidates
         return table.top(*keys, k=k, by=next(iter(by), None), keys=groups, candidates=candidates)
 
-    def _table(self, inside: Inside) -> Table[Any]:
+    def _table(self, subqueries: Subqueries) -> Table[Any]:
+        """Open and join the tables of the SQL query's FROM clause."""
         unit = self.privacy_unit_column
-        table = opened(self.tables, unit, self.named, self.plain, inside.table, self.joined_rows)
+        table = open_from(self.tables, unit, self.named, self.plain, subqueries.table, self.joined_rows)
         if self.looked_up is not None and self.names is not None:
-            table = inside.filtered(table, self.looked_up, self.names, self.tables)
+            table = subqueries.filtered(table, self.looked_up, self.names, self.tables)
         return table
 
 
 def _fitted(aggregate: Aggregate, columns: Mapping[str, str], keys: Mapping[str, str]) -> Aggregate:
-    """Return an aggregate of columns, and over a key, by the names that these have at last."""
+    """Return an aggregate of the SQL query over the columns that the opened table has."""
     fitted = aggregate.of_columns(columns)
     if isinstance(fitted, Cumulative) and fitted.over is not None:
         fitted = replace(fitted, over=keys[fitted.over])
@@ -232,7 +234,7 @@ def _fitted(aggregate: Aggregate, columns: Mapping[str, str], keys: Mapping[str,
 def _in_public_groups(
     table: Table[Released], keys: Sequence[str], asked: PublicGroups, groups: pa.Table
 ) -> Table[Released]:
-    """Group by what a public table has. NULL equals nothing in a join: that group is there, and empty."""
+    """Group the SQL query's table by the rows of a public table; a group of NULLs stays empty."""
     for key, column in zip(keys, groups.columns, strict=True):
         if column.null_count:
             table = table.filter(f"{quoted(key)} IS NOT NULL")
@@ -250,7 +252,7 @@ def _in_public_groups(
 
 
 def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
-    """Fit names to a schema, so that every expression sees source columns alone.
+    """Choose the names of the SQL query's derived columns and keys, so that expressions see source columns.
 
     Returns:
         The columns to derive, in order; the final names of the keys; and the final name of each
@@ -298,6 +300,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
 
 
 def _source_column(name: str, source: dict[str, str], schema: Schema, where: str) -> str:
+    """Return the opened table's column that a SQL query names, in any case."""
     if name in schema:
         return name
     if name.casefold() not in source:

@@ -1,4 +1,4 @@
-"""SELECTs inside, compiled: each becomes a table made of tables, private or public."""
+"""Compile unit-local subqueries, UNION ALL and SELECTs of public tables to tables made of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.api.table import Table, chosen, computed, looked_up, with_value
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.from_clause import (
-    DEEPEST,
+    MAX_DEPTH,
     CommonTables,
     From,
     Query,
@@ -22,12 +22,12 @@ from sfumato.dialect.from_clause import (
     tables_of,
 )
 from sfumato.dialect.keywords import refusals
-from sfumato.dialect.post_processing import check_outside
+from sfumato.dialect.post_processing_sql import check_allowed
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect
+from sfumato.dialect.sql_tokens import Cursor
 from sfumato.dialect.subquery_columns import declared
 from sfumato.dialect.subquery_select import Select
 from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, rewritten, written
-from sfumato.dialect.tokens import Cursor
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
@@ -37,8 +37,8 @@ _REFUSED = refusals("set_operators")
 _NULL = '"NULL"'  # the type of NULL alone
 
 
-def union_all(inside: Inside, query: Query, unit: str) -> Table[Any]:
-    """Return the rows of private SELECTs under each other.
+def union_all(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]:
+    """Return the table of a UNION ALL of private subqueries.
 
     Raises:
         SqlError: it is no UNION ALL, or they have other columns.
@@ -59,7 +59,7 @@ def union_all(inside: Inside, query: Query, unit: str) -> Table[Any]:
     place = 0
     for i, child in enumerate(children):
         one = Query(f"SELECT {i + 1} of UNION ALL", child, names, query.columns)
-        found = inside.table(one, _unit(one, place, unit) if tables else unit)
+        found = subqueries.table(one, _unit(one, place, unit) if tables else unit)
         if not isinstance(found, Table):
             raise query.refuse(
                 one.first, "a SELECT of public tables beside one of private ones: its rows have no unit"
@@ -78,7 +78,7 @@ def union_all(inside: Inside, query: Query, unit: str) -> Table[Any]:
 
 
 def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
-    """Return a table with the names of the first SELECT's columns."""
+    """Return a subquery's table with the column names of the first subquery of UNION ALL."""
     columns, wanted = list(table.schema), list(first.schema)
     if len(columns) != len(wanted):
         raise query.refuse(
@@ -95,7 +95,7 @@ def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
 
 
 def _cast(table: Table[Any], kinds: list[str]) -> Table[Any]:
-    """Return a table whose columns have these types; a value that does not fit is NULL."""
+    """Return a subquery's table with its columns cast to these types; values that do not fit are NULL."""
     others = {
         name: f"TRY_CAST({quoted(name)} AS {kind})"
         for (name, column), kind in zip(table.schema.items(), kinds, strict=True)
@@ -108,7 +108,7 @@ def _cast(table: Table[Any], kinds: list[str]) -> Table[Any]:
 
 
 def _common(query: Query, table: Table[Any], name: str, before: str) -> str:
-    """Return the type that a column has beside those of the SELECTs before."""
+    """Return the common type of a column in the subqueries of UNION ALL."""
     here = table.schema[name].type_name
     if here == before:
         return here
@@ -128,6 +128,7 @@ def _common(query: Query, table: Table[Any], name: str, before: str) -> str:
 
 
 def _why(before: str, here: str) -> str:
+    """Return why columns of two subqueries of UNION ALL have no common type."""
     cast = f"write CAST(... AS {before}) here"
     families = {_family(before), _family(here)}
     if families == {"number"}:
@@ -142,6 +143,7 @@ def _why(before: str, here: str) -> str:
 
 
 def _family(kind: str) -> str:
+    """Return the family of a column type: numbers, times, or the type itself."""
     if kind in INTEGERS or kind in FLOATS or kind.startswith("DECIMAL("):
         return "number"
     if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
@@ -151,7 +153,7 @@ def _family(kind: str) -> str:
 
 @lru_cache
 def _type_of_both(before: str, here: str) -> str | None:
-    """Return the type that DuckDB gives two columns; None where it does not hold the values of both."""
+    """Return DuckDB's common type of two columns under UNION ALL; None where values would not fit."""
     if _NULL in (before, here):
         return here if before == _NULL else before
     families = {_family(before), _family(here)}
@@ -168,7 +170,7 @@ def _type_of_both(before: str, here: str) -> str | None:
 
 
 def _digits(kind: str) -> tuple[int, ...]:
-    """Return how many digits an exact number has before and behind the point; none of others."""
+    """Return the digits that an exact number type has before and behind the point; () for other types."""
     if kind in INTEGERS:
         return INTEGERS[kind], 0
     found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind)
@@ -176,7 +178,7 @@ def _digits(kind: str) -> tuple[int, ...]:
 
 
 def _unit(query: Query, place: int, unit: str) -> str:
-    """Return what the column at a place is called, as far as the SELECT list says."""
+    """Return the name of the column at a place in a subquery's SELECT list, as far as the list says."""
     listed = query.node.get("select_list") or []
     if query.columns or any(node["class"] == "STAR" for node in listed) or place >= len(listed):
         return unit
@@ -188,7 +190,7 @@ def _unit(query: Query, place: int, unit: str) -> str:
 def public_table(
     query: Query, engine: Engine[object], open_table: Callable[[Source], PublicTable], value: bool = False
 ) -> PublicTable:
-    """Return what a SELECT of public tables gives.
+    """Return the public table that a subquery of public tables makes.
 
     Args:
         query: reads public tables alone.
@@ -217,7 +219,7 @@ def public_table(
         return query.refuse({"query_location": byte}, said)
 
     columns = {column.casefold() for table in parts.values() for column in table.schema}
-    check_outside(tree, {}, columns, parts, (), refuse)
+    check_allowed(tree, {}, columns, parts, (), refuse)
     text = _written(tree)
     if query.columns:
         listed = ", ".join(map(quoted, query.columns))
@@ -228,13 +230,14 @@ def public_table(
 
 
 def _written(tree: Node) -> str:
+    """Return a subquery's syntax tree as SQL text."""
     statement = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
     ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
     return str(text)
 
 
-class Inside:
-    """Makes tables of the SELECTs of one text; each once.
+class Subqueries:
+    """The tables that the subqueries of one text make, each compiled once.
 
     Args:
         open_table: gives a private or public table, from its name and the privacy unit's column; asked once.
@@ -255,7 +258,7 @@ class Inside:
         self._depth = 0
 
     def table(self, source: Source, unit: str) -> Table[Any] | PublicTable:
-        """Return the table that a name or a SELECT is.
+        """Return the private or public table that a name or a subquery stands for.
 
         Args:
             source: the name, or the SELECT.
@@ -283,7 +286,7 @@ class Inside:
         return self._opened[key]
 
     def is_public(self, source: Source, unit: str) -> bool:
-        """Whether a source reads public tables alone."""
+        """Whether a table or subquery reads public tables alone."""
         if source not in self._public:
             if isinstance(source, str):
                 try:
@@ -297,7 +300,7 @@ class Inside:
         return self._public[source]
 
     def public(self, source: Source, unit: str, value: bool = False) -> PublicTable:
-        """Return a public table, or what a SELECT of public tables gives, perhaps as the row of one value."""
+        """Return a public table, or the one that a subquery of public tables makes."""
         if isinstance(source, str):
             found = self.table(source, unit)
         else:
@@ -308,7 +311,7 @@ class Inside:
         return found
 
     def public_value(self, names: CommonTables, node: Node, unit: str) -> PublicTable:
-        """Return the public table of one row and column that a SELECT in the place of a value is.
+        """Return the public table of one row that a scalar subquery of public tables makes.
 
         Raises:
             SqlError: it reads a private table, or gives several columns.
@@ -323,7 +326,7 @@ class Inside:
         return self.public(inner, unit, value=True)
 
     def public_values(self, names: CommonTables, node: Node, unit: str) -> PublicTable:
-        """Return the public table of one column in which a SELECT behind IN looks.
+        """Return the public table of one column in which IN (SELECT ...) looks.
 
         Raises:
             SqlError: the SELECT stands elsewhere, or reads a private table.
@@ -349,10 +352,10 @@ class Inside:
         return other
 
     def filtered(self, table: Table[Any], node: Node, names: CommonTables, tables: From) -> Table[Any]:
-        """Return the rows of a private SELECT's tables where a condition is true that holds such a SELECT.
+        """Return the rows where a WHERE condition with subqueries of public tables is true.
 
         Args:
-            table: the tables, joined, as `opened` gives them.
+            table: the tables, joined, as `open_from` gives them.
             node: DuckDB's tree of the condition.
             names: the tables of WITH.
             tables: what stands behind FROM.
@@ -387,6 +390,7 @@ class Inside:
         return table.filter(written(condition))
 
     def _base(self, name: str, unit: str) -> Table[Any] | PublicTable:
+        """Open a table that subqueries read by its name, with one privacy unit throughout."""
         found = self._open(name, unit)
         if isinstance(found, Table) and self._units.setdefault(name, found.unit) != found.unit:
             raise QueryError(
@@ -396,15 +400,17 @@ class Inside:
         return found
 
     def _private(self, query: Query, unit: str) -> Table[Any]:
+        """Compile a subquery of private tables: one SELECT or a UNION ALL."""
         if query.node["type"] == "SELECT_NODE":
             return Select(self, query, unit).table
         return union_all(self, query, unit)
 
     @contextmanager
     def _deeper(self, query: Query) -> Iterator[None]:
-        if self._depth == DEEPEST:
+        """Count the nesting of subqueries, and mark the subquery in errors."""
+        if self._depth == MAX_DEPTH:
             raise query.refuse(
-                query.node, f"SELECTs in SELECTs stand {DEEPEST} deep at most; save a part of them"
+                query.node, f"SELECTs in SELECTs stand {MAX_DEPTH} deep at most; save a part of them"
             )
         self._depth += 1
         try:
@@ -417,8 +423,8 @@ class Inside:
             self._depth -= 1
 
 
-def table_of(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[Any]:
-    """Return the private table that a SELECT makes of others.
+def unit_local_table(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[Any]:
+    """Return the private table that a unit-local SELECT makes of other tables.
 
     Args:
         text: SQL in which every row follows from the rows of one privacy unit, and from public tables.
@@ -438,7 +444,7 @@ def table_of(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Ta
         unit = declared(query, Declarations("sql", known)).privacy_unit
         if unit is None:
             raise query.refuse(query.first, "this reads public tables alone: begin FROM with a private one")
-        found = Inside(lambda name, _: _table(name, tables)).table(query, unit)
+        found = Subqueries(lambda name, _: _table(name, tables)).table(query, unit)
     except NotUnderstood as error:
         at = words.tokens[0 if error.at is None else error.at]
         raise words.refuse(f"not understood: {error.why}", at) from None

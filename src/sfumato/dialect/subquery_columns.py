@@ -1,4 +1,4 @@
-"""What stands behind FROM in a SELECT inside: one table, made by joins, and which column each name is."""
+"""Columns in a subquery's FROM clause: joins, the scope of names, and what a catalog declares of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.api.table import Table
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
 from sfumato.dialect.from_clause import (
-    DEEPEST,
+    MAX_DEPTH,
     From,
     Joined,
     NotJoined,
@@ -31,7 +31,7 @@ Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
 
 
 class Scope:
-    """The tables behind FROM, joined.
+    """The scope of column names in a subquery: the joined tables of its FROM clause.
 
     Args:
         query: the SELECT, for messages.
@@ -86,7 +86,7 @@ class Scope:
             self._join(one)
 
     def _first(self, unit: Callable[[From], str]) -> tuple[Table[Any] | PublicTable, str]:
-        """Return the first table and the privacy unit, which can be the second table's."""
+        """Return the first table in the subquery's scope, and its privacy unit."""
         try:
             source = unit(self.tables)
         except SqlError:
@@ -100,7 +100,7 @@ class Scope:
         return self.open_table(self.tables.source, source), source
 
     def columns(self, alias: str | None) -> list[tuple[str, str]]:
-        """Return what a star stands for: names, and the columns that they are."""
+        """Return the columns that a star in the subquery stands for, with their names."""
         if alias is None and self._is_swapped:
             raise QueryError("SELECT * of a join that begins with a public table: name the columns")
         found: list[tuple[str, str]] = []
@@ -116,7 +116,7 @@ class Scope:
         return found
 
     def resolve(self, names: Sequence[str]) -> list[str] | None:
-        """Return the column that a name stands for, with fields of it; None where there is none.
+        """Return the column that a name in the subquery stands for, with its fields; None for others.
 
         Raises:
             QueryError: several tables have it.
@@ -138,6 +138,7 @@ class Scope:
         return [next(iter(found)), *rest] if found else None
 
     def _join(self, one: Joined) -> None:
+        """Join a table and add its columns to the subquery's scope."""
         table = self.table
         other = self._opened(one)
         own = {name.casefold(): name for name in other.schema}
@@ -182,14 +183,14 @@ class Scope:
         self.places.append((one.alias, ordered))
 
     def _opened(self, one: Joined) -> Table[Any] | PublicTable:
-        """Open a joined table: its unit has the same name, or else is the column that is compared with it."""
+        """Open a table that the subquery joins, by the name of its privacy unit's column."""
         if isinstance(one.source, str):
             with suppress(ColumnError):
                 return self.open_table(one.source, self.table.unit)
         return self.open_table(one.source, self._unit_of(one))
 
     def _unit_of(self, one: Joined) -> str:
-        """Return which column of a joined table is compared with the privacy unit."""
+        """Return the joined table's column that is compared with the privacy unit's column."""
         if any(name.casefold() == self.table.unit.casefold() for name in one.using):
             return next(name for name in one.using if name.casefold() == self.table.unit.casefold())
         alias = (one.alias or "").casefold()
@@ -202,6 +203,7 @@ class Scope:
         return self.table.unit
 
     def _earlier(self, reference: Reference) -> str:
+        """Return the column of the tables before a join that a condition names."""
         names = [reference.column] if reference.table is None else [reference.table, reference.column]
         if reference.table is not None and not any(
             (alias or "").casefold() == reference.table.casefold() for alias, _ in self.places
@@ -216,7 +218,7 @@ class Scope:
 
 
 def traced(tables: From, reference: Reference) -> str | None:
-    """Return which column of the first table a reference is, where joins make it equal to one."""
+    """Return the first table's column that a column in a subquery equals by inner joins; None for others."""
     aliases = [(one.alias or "").casefold() for one in tables.joined]
     for _ in range(len(aliases) + 1):
         table = (reference.table or "").casefold()
@@ -242,13 +244,14 @@ def traced(tables: From, reference: Reference) -> str | None:
 
 
 def _own(name: str, own: dict[str, str], one: Joined) -> str:
+    """Return the joined table's column of this name, in any case."""
     if name.casefold() not in own:
         raise ColumnError._unknown(name, own.values(), str(one.source))
     return own[name.casefold()]
 
 
-def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
-    """Return what a catalog says of the tables of FROM, as of one: the first, with the columns of all.
+def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
+    """Return the declarations of the columns of all tables in a FROM clause, subqueries among them.
 
     Raises:
         QueryError: there is no such table, or the first has no privacy unit of its own.
@@ -279,20 +282,20 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
 
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
-    """Return the columns of a table behind FROM under their qualified names."""
+    """Return the declarations of a table's columns under their qualified names."""
     return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
 
 
 def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
-    """Return what a catalog says of a table, or of the columns of a SELECT that stay as they are.
+    """Return the declarations of a table, or of a subquery's columns that stay unchanged.
 
     Raises:
         QueryError: there is no such table, or a SELECT of private ones that drops the privacy unit.
     """
     if isinstance(source, str):
         return catalog.declaration(source)
-    if depth == DEEPEST:
-        raise source.refuse(source.first, f"SELECTs in SELECTs stand {DEEPEST} deep at most")
+    if depth == MAX_DEPTH:
+        raise source.refuse(source.first, f"SELECTs in SELECTs stand {MAX_DEPTH} deep at most")
     if _public(source, catalog):
         return TableDeclaration(source.name, catalog.name, None, public=True)
     if source.node["type"] == "SELECT_NODE":
@@ -307,6 +310,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
 
 
 def _public(source: Query, catalog: Declarations) -> bool:
+    """Whether a catalog declares all tables that a subquery reads as public."""
     waiting: list[Source] = [source]
     seen: set[Source] = set()
     while waiting:
@@ -322,11 +326,12 @@ def _public(source: Query, catalog: Declarations) -> bool:
 
 
 def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
+    """Return the declarations of the columns that one SELECT passes on unchanged, and its privacy unit."""
     try:
         tables = read_from(query.node["from_table"], query.names.within(query.node))
     except NotJoined as error:
         raise query.refuse(query.node["from_table"], str(error)) from None
-    base = of_tables(tables, catalog, depth + 1)
+    base = declared_tables(tables, catalog, depth + 1)
     known = {column.name.casefold(): column for column in reversed(base.columns)}  # the first of a name
     aliases = {name.casefold(): name for name in (tables.alias, *tables.aliases.values()) if name}
     columns: dict[str, ColumnDeclaration] = {}
@@ -353,7 +358,7 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
 def _plain(
     node: Node, tables: From, known: dict[str, ColumnDeclaration], unit: str
 ) -> Iterator[tuple[str, Reference]]:
-    """Yield the columns of a SELECT that are columns as they are; of others a reference to nothing."""
+    """Yield a SELECT's output columns with the source column of each; computed ones refer to nothing."""
     for one in node["select_list"]:
         if one["class"] == "STAR":
             left_out = {str(name).casefold() for name in one["exclude_list"]}

@@ -1,4 +1,4 @@
-"""One SELECT inside: FROM, WHERE, GROUP BY, HAVING, windows, QUALIFY, its list, DISTINCT: in this order."""
+"""Compile one SELECT of a private subquery: WHERE, GROUP BY, HAVING, windows, QUALIFY, list, DISTINCT."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaped_tables import WindowCall
 
 if TYPE_CHECKING:
-    from sfumato.api.table import Table
-    from sfumato.dialect.subqueries import Inside
+    from sfumato.dialect.subqueries import Subqueries
 
 
 @dataclass
 class Item:
-    """An entry of the SELECT list: its name, as it is written, and over the columns of FROM."""
+    """An item of a subquery's SELECT list: its name, its node, and its expression over FROM's columns."""
 
     name: str
     node: Node
@@ -46,7 +45,7 @@ class Item:
 
 
 def group_keys(query: Query, items: Sequence[Item], plain: Callable[[Node], Node]) -> list[tuple[Node, Node]]:
-    """Return what a SELECT groups by: as it is written, and over the columns of FROM.
+    """Return the GROUP BY keys of a subquery: as written, and over the columns of FROM.
 
     Args:
         query: the SELECT.
@@ -71,7 +70,7 @@ def group_keys(query: Query, items: Sequence[Item], plain: Callable[[Node], Node
 
 
 class Grouped:
-    """A table that is grouped: its aggregates are collected, then it is made.
+    """The grouping of a subquery by its privacy unit and keys, which collects aggregates.
 
     Args:
         query: the SELECT, for messages.
@@ -110,7 +109,7 @@ class Grouped:
         self.constant: set[str] = set[str]()
 
     def rewritten(self, tree: Node, name: str) -> Node:
-        """Return an expression over the keys and aggregates; `name` is that of its aggregate, if it is free.
+        """Return an expression of a grouped subquery over its keys and aggregates.
 
         Raises:
             SqlError: it reads a column of single rows.
@@ -139,7 +138,7 @@ class Grouped:
         return rewritten(tree, change)
 
     def result(self) -> Table[Any]:
-        """Return the table of one row for each unit and keys."""
+        """Return the grouped subquery's table: one row for each unit and keys."""
         aggregates = {name: written(node) for name, node in self.asked.values()}
         others = [name for name in self.by if name != self.table.unit]
         return self.table.per_unit(*others, **aggregates) if aggregates else distinct_keys(self.table, others)
@@ -156,18 +155,18 @@ _NO_UNIT = (
 
 
 class Select:
-    """A SELECT of a private table, made a table.
+    """Compiles a SELECT of private tables in a subquery to a table, clause by clause.
 
     Args:
-        inside: makes tables of what it reads.
+        subqueries: makes tables of what it reads.
         query: the SELECT.
         unit: what the privacy unit is called in its result.
     Raises:
         QueryError: it is not unit-local.
     """
 
-    def __init__(self, inside: Inside, query: Query, unit: str) -> None:
-        self.inside = inside
+    def __init__(self, subqueries: Subqueries, query: Query, unit: str) -> None:
+        self.subqueries = subqueries
         self.node: Node = query.node
         self.unit = unit
         query = Query(query.name, query.node, query.names.within(query.node), query.columns)
@@ -175,7 +174,7 @@ class Select:
         self._check()
         mentioned = self._mentioned()
         self.scope: Scope = Scope(
-            query, self.node, self._first_unit, inside.table, mentioned, inside.joined_rows
+            query, self.node, self._first_unit, subqueries.table, mentioned, subqueries.joined_rows
         )
         self.table: Table[Any] = self.scope.table
         self.taken: set[str] = {name.casefold() for name in self.table.schema}
@@ -191,6 +190,7 @@ class Select:
     # What has no place.
 
     def _check(self) -> None:
+        """Refuse clauses of a subquery's SELECT that are not unit-local: LIMIT, samples, ROLLUP."""
         node, refuse = self.node, self.query.refuse
         if more := unknown(node, CLAUSES):
             raise refuse(None, f"a SELECT with {more[0]}, which is not known here")
@@ -218,7 +218,7 @@ class Select:
     # The privacy unit, followed from the result to the first table.
 
     def _first_unit(self, tables: From) -> str:
-        """Return what the unit is called in the first table behind FROM."""
+        """Return the first table's name of the privacy unit that the subquery's SELECT list keeps."""
         stars: list[str] = []
         for i, node in enumerate(self.node["select_list"]):
             if node["class"] == "STAR":
@@ -256,6 +256,7 @@ class Select:
         raise self.query.refuse(where, _NO_UNIT.format(unit=spelled(self.unit)))
 
     def _mentioned(self) -> set[str] | None:
+        """Return the columns that the subquery's SELECT reads; None where it has a star."""
         found: set[str] = set()
         listed = [
             self.node[k] for k in ("select_list", "where_clause", "group_expressions", "having", "qualify")
@@ -272,6 +273,7 @@ class Select:
     # From clause to clause.
 
     def _make(self) -> None:
+        """Compile the clauses of the subquery's SELECT in order, from WHERE to DISTINCT."""
         node = self.node
         if node["where_clause"]:
             for one in parts(node["where_clause"]):
@@ -315,7 +317,7 @@ class Select:
 
     @contextmanager
     def _at(self, node: Node) -> Iterator[None]:
-        """Let errors of a block mark a node."""
+        """Mark a node of the subquery's SELECT in errors of a block."""
         try:
             yield
         except SqlError:
@@ -324,6 +326,7 @@ class Select:
             raise self.query.refuse(node, str(error)) from None
 
     def _part(self, node: Node | None) -> Node | None:
+        """Return HAVING or QUALIFY of the subquery's SELECT over the columns of FROM."""
         if node is None:
             return None
         with self._at(node):
@@ -333,6 +336,7 @@ class Select:
         self.table = self.table.filter(written(tree))
 
     def _items(self) -> list[Item]:
+        """Return the items of the subquery's SELECT list, with stars written out."""
         found: list[Item] = []
         for i, node in enumerate(self.node["select_list"], 1):
             if node["class"] == "STAR":
@@ -358,6 +362,7 @@ class Select:
         return found
 
     def _star(self, node: Node) -> list[tuple[str, str]]:
+        """Return the columns that a star in the subquery's SELECT list stands for."""
         if unknown(node, STAR):
             raise self.query.refuse(node, "a star with more than EXCLUDE: name the columns one by one")
         if self.node["group_expressions"]:
@@ -371,7 +376,7 @@ class Select:
     # Expressions over the columns of FROM.
 
     def _plain(self, node: Node) -> Node:
-        """Return an expression over the columns of the table: names of the list are written out."""
+        """Return an expression of the subquery over the columns of FROM, with aliases written out."""
 
         def change(one: Node) -> Node | None:
             if one["class"] == "COLUMN_REF":
@@ -394,6 +399,7 @@ class Select:
         return rewritten(node, change)
 
     def _expanded(self, alias: Node) -> Node:
+        """Return the expression behind an alias of the SELECT list, within limits on nesting."""
         self.expanded += 1
         if self.expanding == 20 or self.expanded > 1000:
             message = "names of the SELECT list stand in one another too often; use a SELECT inside"
@@ -405,8 +411,8 @@ class Select:
             self.expanding -= 1
 
     def _found(self, node: Node) -> str:
-        """Return the column that tells whether a value is in what a public SELECT gives."""
-        other = self.inside.public_values(self.query.names, node, self.table.unit)
+        """Return the column that tells whether a value is in a public subquery, for IN (SELECT ...)."""
+        other = self.subqueries.public_values(self.query.names, node, self.table.unit)
         child = self._plain(node["child"])
         key = f"{shape(child)} IN {shape(node['subquery'], PLACES)}"
         if key not in self.derived:
@@ -416,17 +422,17 @@ class Select:
         return self.derived[key]
 
     def _value(self, node: Node) -> str:
-        """Return the column that has the one value of a public SELECT."""
+        """Return the column that holds the value of a scalar public subquery."""
         key = f"VALUE {shape(node['subquery'], PLACES)}"
         if key not in self.derived:
-            other = self.inside.public_value(self.query.names, node, self.table.unit)
+            other = self.subqueries.public_value(self.query.names, node, self.table.unit)
             name = self.derived[key] = fresh("value", self.taken)
             self.values[name] = other
             self.table = with_value(self.table, other, name)
         return self.derived[key]
 
     def _column(self, tree: Node, stem: str) -> str:
-        """Return the column of an expression, which is derived where it is none."""
+        """Return the column of an expression in the SELECT, derived where it is no plain column."""
         name = column_of(tree)
         if name is not None:
             return next((n for n in self.table.schema if n.casefold() == name.casefold()), name)
@@ -439,6 +445,7 @@ class Select:
     # Windows, and the SELECT list.
 
     def _windows(self, trees: list[Node], qualify: Node | None) -> tuple[list[Node], Node | None]:
+        """Compute the window functions of the subquery's SELECT; return its expressions over them."""
         calls: dict[str, WindowCall] = {}
 
         def change(preferred: str) -> Callable[[Node], Node | None]:
@@ -464,7 +471,7 @@ class Select:
         return new, qualified
 
     def _check_distances(self, node: Node, call: WindowCall) -> None:
-        """Refuse a frame whose distances do not fit what its rows are ordered by."""
+        """Refuse a RANGE frame in the SELECT whose distance does not fit the order's column type."""
         if len(call.order) != 1:
             message = "RANGE with a distance takes one ORDER BY key: a number, a date or a timestamp"
             raise self.query.refuse(node, message)
@@ -475,6 +482,7 @@ class Select:
                 raise self.query.refuse(node, f"RANGE with a distance, in the order of {column}: {why}")
 
     def _choose(self, items: list[Item], trees: list[Node]) -> None:
+        """Reduce the table to the SELECT list, which must keep the privacy unit."""
         columns: list[tuple[str, str]] = []
         for one, tree in zip(items, trees, strict=True):
             with self._at(one.node):

@@ -1,4 +1,4 @@
-"""SQL as trees: DuckDB's own parser reads a text, on a database that has no tables and reaches no files.
+"""DuckDB's syntax trees of SQL text: parse (json_serialize_sql), walk, rewrite, and write back as SQL.
 
 A node is a dictionary as `json_serialize_sql` gives it, with its class, its place in the text and its
 children. Nothing here looks at data.
@@ -25,11 +25,11 @@ Slot = tuple[Any, Any]  # a container and the place in it where a child stands
 # Of a node that stands nowhere in a text.
 UNNAMED = {"alias": "", "query_location": 2**64 - 1, "query_location_length": 0}
 # How many nodes are written one in the other: each takes three levels of JSON, of which DuckDB reads 256.
-_HIGHEST = 50
+_MAX_HEIGHT = 50
 
 
 class NotSql(Exception):
-    """A text that DuckDB's parser refuses: why, and the byte at which, or -1."""
+    """SQL text that DuckDB's parser refuses: the reason, and the byte offset, or -1."""
 
     def __init__(self, why: str, at: int = -1) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class NotSql(Exception):
 
 @cache
 def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
-    """Return this process's database without tables: it reads texts and binds types, never rows."""
+    """Return this process's DuckDB connection for parsing: it has no tables and opens no files."""
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
@@ -53,7 +53,7 @@ def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
 
 
 def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-    """Run a statement that sees no table."""
+    """Run a statement on the parsing connection, which sees no table."""
     connection, lock = _judge(os.getpid())
     with lock:
         try:
@@ -64,7 +64,7 @@ def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
 
 
 def statements(text: str) -> list[Node]:
-    """Return the trees of the queries in a text.
+    """Parse a SQL text with DuckDB and return the syntax tree of each query.
 
     Raises:
         NotSql: it is none, with the byte at which the parser stopped.
@@ -81,7 +81,7 @@ def statements(text: str) -> list[Node]:
 
 
 def written(*nodes: Node) -> str:
-    """Return the text of a node; of several, with commas between."""
+    """Return a syntax tree's nodes as SQL text, with commas between."""
     statement = deepcopy(_frame())
     statement["statements"][0]["node"]["select_list"] = nodes
     try:
@@ -92,7 +92,7 @@ def written(*nodes: Node) -> str:
 
 
 def _written_in_parts(nodes: Sequence[Node]) -> str:
-    """Return the text of deep nodes: what is deep in them is written first, and a name stands for it."""
+    """Return the SQL text of syntax trees too deep for DuckDB's serializer, deep nodes first."""
     whole = json.dumps(nodes)
     mark = next(mark for mark in (f"_part{i}_" for i in count()) if mark not in whole)
     texts: list[str] = []
@@ -106,13 +106,13 @@ def _written_in_parts(nodes: Sequence[Node]) -> str:
 
 
 def _shallow(tree: Node, mark: str, texts: list[str]) -> Node:
-    """Return a tree with names in the place of its deep parts, and add the texts of these."""
+    """Return a syntax tree with placeholders for its deep nodes, and collect the SQL text of these."""
     made: dict[int, tuple[Node, int]] = {}
     for node in reversed(list(descendants(tree))):  # parents come before their children
         parts = [made[id(child)] for child in children(node)]
         copy = with_children(node, [part for part, _ in parts])
         height = 1 + max((below for _, below in parts), default=0)
-        if height > _HIGHEST and node is not tree:
+        if height > _MAX_HEIGHT and node is not tree:
             texts.append(written(copy))
             copy, height = column_node(f"{mark}{len(texts) - 1}_"), 1
         made[id(node)] = copy, height
@@ -120,12 +120,12 @@ def _shallow(tree: Node, mark: str, texts: list[str]) -> Node:
 
 
 def column_node(name: str) -> Node:
-    """Return a reference to a column."""
+    """Return the syntax tree node of a reference to a column."""
     return {"class": "COLUMN_REF", "type": "COLUMN_REF", **UNNAMED, "column_names": [name]}
 
 
 def with_children(node: Node, new: Sequence[Node]) -> Node:
-    """Return a copy of a node over other children."""
+    """Return a copy of a syntax tree node with other children."""
     shallow = dict(node)
     for name in ("arguments", "case_checks", "children"):
         if isinstance(shallow.get(name), list):
@@ -144,7 +144,7 @@ def _frame() -> Node:
 
 @cache
 def aggregates() -> frozenset[str]:
-    """Return the names of DuckDB's aggregates."""
+    """Return the names of DuckDB's aggregate functions."""
     rows = ask(
         "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type = 'aggregate'"
     )
@@ -152,7 +152,7 @@ def aggregates() -> frozenset[str]:
 
 
 def slots(node: Node) -> list[Slot]:
-    """Return where the children of a node stand."""
+    """Return where the children of a syntax tree node are stored: containers, and keys in them."""
     found: list[Slot] = []
     match node["class"]:
         case "FUNCTION":
@@ -175,18 +175,18 @@ def slots(node: Node) -> list[Slot]:
 
 
 def children(node: Node) -> list[Node]:
-    """Return the children of a node, in order."""
+    """Return the children of a syntax tree node, in order."""
     return [container[place] for container, place in slots(node)]
 
 
 def byte_of(node: Node) -> int:
-    """Return the byte of the text at which a node begins; -1 where the parser does not say."""
+    """Return the byte offset in the SQL text at which a node begins; -1 where DuckDB gives none."""
     at: int = node.get("query_location", -1)
     return at if 0 <= at < 1 << 62 else -1
 
 
 def descendants(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it, each before its children; no recursion, however deep it is."""
+    """Yield a syntax tree node and all nodes below it, parents first, without recursion."""
     waiting = [node]
     while waiting:
         one = waiting.pop()
@@ -195,7 +195,7 @@ def descendants(node: Node) -> Iterator[Node]:
 
 
 def in_scope(tree: Node) -> Iterator[tuple[Node, Counter[str]]]:
-    """Yield all of a query in order, each node with how often its names of WITH are known there, folded."""
+    """Yield all nodes of a query's syntax tree, each with the visible names of WITH, folded and counted."""
     scope: Counter[str] = Counter()
     waiting: list[tuple[str, Any]] = [("see", tree)]
     while waiting:
@@ -212,7 +212,7 @@ def in_scope(tree: Node) -> Iterator[tuple[Node, Counter[str]]]:
 
 
 def _inside(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
+    """Yield the next steps of the walk over a syntax tree: WITH names are visible in what follows."""
     ctes = node["cte_map"]["map"] if "cte_map" in node else []
     names = [cte["key"].casefold() for cte in ctes]
     yield "forget", names
@@ -236,11 +236,11 @@ _WINDOW = (
 CLAUSES, STAR, WINDOW = (frozenset(words.split(" ")) for words in (_CLAUSES, _STAR, _WINDOW))
 PLACES = ("query_location", "query_location_length")
 _PLACES = ("alias", *PLACES)
-_MOST = 20_000  # nodes: names of the SELECT list may stand in one another
+_MAX_NODES = 20_000  # nodes: names of the SELECT list may stand in one another
 
 
 def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
-    """Return a copy of a tree in which some nodes are others, and none has a name behind AS.
+    """Return a copy of a syntax tree with some nodes replaced, and all aliases removed.
 
     Args:
         tree: which stays as it is.
@@ -256,7 +256,7 @@ def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
         node = container[at]
         if isinstance(node, dict) and "class" in node:
             count += 1
-            if count > _MOST:
+            if count > _MAX_NODES:
                 raise QueryError("an expression has too many parts; compute some of them in a SELECT inside")
             new = change(node)
             if new is not None:
@@ -272,7 +272,7 @@ def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def parts(tree: Node) -> Iterator[Node]:
-    """Yield an expression and all below it, but not what stands inside of a SELECT."""
+    """Yield the nodes of an expression's syntax tree, without those of subqueries."""
     waiting: list[Any] = [tree]
     while waiting:
         one = waiting.pop()
@@ -285,7 +285,7 @@ def parts(tree: Node) -> Iterator[Node]:
 
 
 def shape(tree: Node, left_out: Collection[str] = _PLACES) -> str:
-    """Return what is equal for expressions that are written the same."""
+    """Return a key that is equal for syntax trees of expressions written alike."""
 
     def bare(one: Any) -> Any:
         if isinstance(one, dict):
@@ -299,23 +299,23 @@ def shape(tree: Node, left_out: Collection[str] = _PLACES) -> str:
 
 
 def unknown(node: Node, known: Collection[str]) -> list[str]:
-    """Return what a node holds beside what is known of its kind."""
+    """Return the keys of a syntax tree node that are set and not in a list of known keys."""
     return [key for key, value in node.items() if value and key not in known]
 
 
 def is_aggregate(node: Node) -> bool:
-    """Whether a node calls an aggregate, and no window function."""
+    """Whether a syntax tree node calls an aggregate that is no window function."""
     return node["class"] == "FUNCTION" and node["function_name"].lower() in aggregates()
 
 
 def column_of(node: Node) -> str | None:
-    """Return the column's name, where a node is nothing but a column."""
+    """Return the column's name, where a syntax tree node is a plain column reference."""
     names = node["column_names"] if node["class"] == "COLUMN_REF" else []
     return names[0] if len(names) == 1 else None
 
 
 def fresh(stem: str, taken: set[str]) -> str:
-    """Return a name that is not taken, in lower case, and take it."""
+    """Return an unused name that begins with a stem, and add it, folded, to the used ones."""
     name, number = stem, 1
     while name.casefold() in taken:
         number += 1
@@ -333,13 +333,13 @@ NULL: Node = {
 
 
 def said(error: duckdb.Error) -> str:
-    """Return the first line of what DuckDB says of a statement that sees no table."""
+    """Return the first line of a DuckDB error about SQL text that sees no table."""
     first = str(error).partition("\n")[0]
     return first.partition(": ")[2] or first
 
 
 def parsed(select: str) -> list[Node]:
-    """Return the select list of a text that is one SELECT without FROM.
+    """Parse the expressions of a SELECT without FROM and return their syntax trees.
 
     Raises:
         NotSql: it is not, with the byte at which the parser stopped.
@@ -356,7 +356,7 @@ def parsed(select: str) -> list[Node]:
 
 
 def made(template: str, *parts: Node) -> Node:
-    """Return the tree of a text in which `_0`, `_1` and so on stand for given trees."""
+    """Return the syntax tree of an SQL template in which `_0`, `_1` and so on stand for given trees."""
     (tree,) = deepcopy(_template(template))
     if tree["class"] == "COLUMN_REF":
         return parts[int(tree["column_names"][0][1:])]

@@ -1,4 +1,4 @@
-"""APPROX_TOP_COUNT and APPROX_TOP_SUM: the largest groups, a question of its own in its own SELECT."""
+"""APPROX_TOP_COUNT and APPROX_TOP_SUM: the k largest groups, alone in a private SELECT."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sfumato.api.largest_groups import MOST_CANDIDATES
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.released_sql import FreeNames, Pieces, Writer
-from sfumato.dialect.select_statement import Expression, Item, OfStatement, Statement, WrittenAggregate
-from sfumato.dialect.tokens import Literal, Token, positive, refusal
+from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker, WrittenAggregate
+from sfumato.dialect.sql_tokens import Literal, Token, positive, refusal
 from sfumato.measurements.candidate_selection import MOST_PEELS
 from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask
@@ -51,7 +51,7 @@ NOTE = "APPROX_TOP_COUNT counts the privacy units of each group, not its rows."
 
 @dataclass(frozen=True)
 class Largest:
-    """How many groups, and how they are chosen and shown.
+    """How many of the largest groups APPROX_TOP_COUNT or APPROX_TOP_SUM shows, and how they are chosen.
 
     Args:
         k: how many.
@@ -66,8 +66,8 @@ class Largest:
     counts_share: str | None = None
 
 
-class LargestGroups(OfStatement):
-    """The call of a private SELECT that asks for the largest groups alone.
+class LargestGroups(StatementChecker):
+    """A call of APPROX_TOP_COUNT or APPROX_TOP_SUM, alone in its private SELECT.
 
     Args:
         statement: the private SELECT.
@@ -80,7 +80,7 @@ class LargestGroups(OfStatement):
 
     @classmethod
     def find(cls, statement: Statement) -> LargestGroups | None:
-        """Return what asks for the largest groups; None where nothing does.
+        """Return the APPROX_TOP call of a private SELECT; None where it has none.
 
         Raises:
             SqlError: something else is asked beside it.
@@ -106,7 +106,7 @@ class LargestGroups(OfStatement):
         return cls(statement, item, call)
 
     def grouped(self) -> Statement:
-        """Return the statement that has the groups as its keys.
+        """Return the statement with the columns of the APPROX_TOP call as its group keys.
 
         Raises:
             SqlError: no column is named.
@@ -125,7 +125,7 @@ class LargestGroups(OfStatement):
         return replace(self.statement, items=items, group_by_all=True)
 
     def asked(self, public: bool) -> Largest:
-        """Return how many groups are asked for, and how.
+        """Return how many top groups the call asks for, after checks of its arguments.
 
         Args:
             public: whether the groups are.
@@ -158,7 +158,7 @@ class LargestGroups(OfStatement):
         return Largest(k, number, shown, None if share is None else share.text)
 
     def by(self) -> tuple[tuple[str, Aggregate], ...]:
-        """Return the sum by which groups are large, under its name; nothing where it is units.
+        """Return the sum by which APPROX_TOP_SUM ranks groups; () for APPROX_TOP_COUNT, which ranks by units.
 
         Raises:
             SqlError: its bounds are missing, or units have some.
@@ -187,7 +187,7 @@ class LargestGroups(OfStatement):
         return ((SUM, ask.sum(column, lower=low, upper=high)),)
 
     def check_private(self) -> None:
-        """Check that a unit can only add to a sum, as it must where groups are private.
+        """Check that APPROX_TOP_SUM over private groups has no negative lower bound.
 
         Raises:
             SqlError: it may take away.
@@ -201,7 +201,7 @@ class LargestGroups(OfStatement):
             )
 
     def check_options(self) -> None:
-        """Check that no option is given that has no meaning for the largest groups.
+        """Refuse options that have no meaning for the top groups, such as limits.
 
         Raises:
             SqlError: one is.
@@ -216,7 +216,7 @@ class LargestGroups(OfStatement):
             raise self._refuse(name.place, f"{self._call.function} {why}; leave {name.text} out")
 
     def check_names(self, keys: Collection[str]) -> None:
-        """Check that no key has the name of a column of ranks or numbers.
+        """Refuse a key with the name of the top groups' rank, units or sum column.
 
         Raises:
             SqlError: one has.
@@ -231,11 +231,12 @@ class LargestGroups(OfStatement):
                 )
 
     def columns(self, keys: Collection[str]) -> tuple[str, ...]:
-        """Return the columns that are released."""
+        """Return the columns that are released of the top groups: rank, keys and number."""
         shown = self._call.is_set("counts")
         return (RANK, *keys, *([UNITS if self._call.function == _COUNT else SUM] if shown else []))
 
     def _whole(self, given: Literal, what: str, most: int) -> int:
+        """Return an argument of an APPROX_TOP call as an integer within its limit."""
         number = positive(self.statement.text, given, what)
         if number > most:
             raise self._refuse(given.place, f"{what} must be at most {most:,}")
@@ -243,7 +244,7 @@ class LargestGroups(OfStatement):
 
 
 class LargestWriter(Writer):
-    """Writes the private SELECT of the largest groups, which gives all that is released, by rank.
+    """Writes the private SELECT of the top groups over its released table, in order of rank.
 
     Args:
         statement: the private SELECT, with groups as its keys.
@@ -264,14 +265,16 @@ class LargestWriter(Writer):
 
     @property
     def computing(self) -> bool:
-        """Whether the rows are sorted or cut."""
+        """Whether the SELECT sorts or cuts the top groups."""
         return self.statement.after is not None
 
     def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
+        """Refuse error bars of formulas: top groups have those of their numbers alone."""
         message = "error bars of the largest groups are of their numbers as they are: DP_INTERVAL_LOW(units)"
         raise self._refuse(Expression(tuple(written)).place, message)
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
+        """Return the released columns of the top groups as the SELECT list."""
         body = []
         for name in self.released:
             pieces = Pieces()
@@ -285,7 +288,7 @@ def _nothing_beside(call: WrittenAggregate, position: int) -> NoReturn:
 
 
 def _entries(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:
-    """Yield what stands between commas in (a, b); an expression that is no such list as it is."""
+    """Split the columns in APPROX_TOP_COUNT((a, b), k) at their commas; a single one stays whole."""
     depth, start, found = 0, 1, list[tuple[Token, ...]]()
     for i, token in enumerate(tokens):
         depth += (token.word in ("(", "[", "{")) - (token.word in (")", "]", "}"))

@@ -1,4 +1,4 @@
-"""Windows over one unit's rows: what each computes, in an order that leaves nothing open."""
+"""Window functions over one unit's rows: arguments, PARTITION BY, ORDER BY and frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDS = {
 }  # fmt: skip
 _DIRECTIONS = {"ASCENDING": "ASC", "ORDER_DEFAULT": "ASC", "DESCENDING": "DESC"}
 _NULLS = {"NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST", "ORDER_DEFAULT": " NULLS LAST"}
-_MOST = 10**9
+_MAX_ROWS = 10**9
 _NUMBER = re.compile(r"-?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,2})?", re.IGNORECASE)
 _SPAN = (
     "SELECT 12 * datepart('year', i) + datepart('month', i), datepart('day', i), datepart('hour', i), "
@@ -48,7 +48,7 @@ _SPAN = (
 def window_call(
     name: str, node: Node, unit: str, column: Callable[[Node, str], str], refuse: Refuse
 ) -> WindowCall:
-    """Return what a window function computes.
+    """Return what a window function over one unit's rows computes, after checks of its parts.
 
     Args:
         name: of the new column.
@@ -99,7 +99,7 @@ def window_call(
 
 
 def _frame(node: Node, refuse: Refuse) -> Frame:
-    """Return the frame: ROWS, RANGE or GROUPS, its two ends, and their distances."""
+    """Return a window's frame: ROWS, RANGE or GROUPS, its two ends and their distances."""
     if node["exclude_clause"] != "NO_OTHER":
         raise refuse(node, "EXCLUDE in a window: leave it out")
     kinds = {
@@ -126,7 +126,7 @@ def _frame(node: Node, refuse: Refuse) -> Frame:
 
 
 def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
-    """Return what is written as a number, or as an interval that is made of constants."""
+    """Return the distance of a RANGE frame: a number, or an interval made of constants."""
     found: Distance | None = None
     literal = node.get("literal", {})
     try:
@@ -147,6 +147,7 @@ def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
 
 
 def _of_interval(node: Node) -> bool:
+    """Whether a node may stand in the interval of a window's RANGE frame."""
     match node["class"]:
         case "CONSTANT":
             return len(node["literal"]["text"]) < 100
@@ -160,6 +161,7 @@ def _of_interval(node: Node) -> bool:
 def _arguments(
     function: str, node: Node, column: Callable[[Node, str], str], refuse: Refuse
 ) -> tuple[str | int, ...]:
+    """Return the arguments of a window function such as LAG: columns and constants."""
     given = [one["expression"] for one in node["arguments"]]
     for name in ("offset_expr", "default_expr"):
         if node.get(name):
@@ -182,16 +184,17 @@ def _arguments(
 
 
 def _number(node: Node | None, refuse: Refuse, where: Node, least: int) -> int:
+    """Return a number of rows in a window function or frame."""
     text = node["literal"]["text"] if node is not None and node["class"] == "CONSTANT" else ""
-    if not text.isdigit() or len(text) > 10 or not least <= int(text) <= _MOST:
+    if not text.isdigit() or len(text) > 10 or not least <= int(text) <= _MAX_ROWS:
         raise refuse(
-            where, f"a number of rows in a window is written as a whole number, from {least} to {_MOST:,}"
+            where, f"a number of rows in a window is written as a whole number, from {least} to {_MAX_ROWS:,}"
         )
     return int(text)
 
 
 def _aggregate(node: Node, refuse: Refuse) -> str:
-    """Return the aggregate of a window as one of rows."""
+    """Return an aggregate that is used as a window function, as SQL text."""
     if node["ignore_nulls"]:
         raise refuse(
             node, f"IGNORE NULLS in {node['function_name']}: leave it out; an aggregate has no others"

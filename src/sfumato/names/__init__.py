@@ -1,4 +1,4 @@
-"""Names that are not here: what other libraries call a thing, and what is said to whoever writes it."""
+"""Suggestions for wrong names: unknown attributes and arguments, and names of other libraries."""
 
 from sfumato.names.suggestions import Helpful, Suggesting, advising, face, helpful, not_a_column, unknown_name
 

@@ -1,4 +1,4 @@
-"""Foreign names: what to write for the names of other libraries; `foreign_names.toml`, read when needed."""
+"""Foreign names, of other libraries, and what to write instead: `foreign_names.toml`, read on first use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _OF_A_COLUMN = ("sum", "mean", "median", "variance", "stddev", "min", "max")
 
 @cache
 def _read() -> dict[str, Any]:
+    """Return the contents of `foreign_names.toml`."""
     return tomllib.loads(Path(__file__).with_name("foreign_names.toml").read_text(encoding="utf-8"))
 
 
 class Advice(Mapping[str, str]):
-    """Advice by foreign name, made when it is first needed. The name "" stands for all others.
+    """Advice on foreign names, computed on first use. The name "" stands for all others.
 
     Args:
         make: gives the advice.
@@ -49,7 +50,7 @@ class Advice(Mapping[str, str]):
 
 
 def section(title: str, within: str = "") -> Advice:
-    """Return a section of the file, in which a line has advice for several names.
+    """Return the advice of one section of `foreign_names.toml`; a line there holds several names.
 
     Args:
         title: of the section; one that is not there has no advice.
@@ -64,7 +65,7 @@ def section(title: str, within: str = "") -> Advice:
 
 
 def example(aggregate: str) -> str:
-    """Return a call of one of our aggregates, as an example.
+    """Return an example call of a Python aggregate, for advice on a foreign name.
 
     >>> example("mean")
     'sf.mean("age", lower=0, upper=100)'
@@ -74,7 +75,7 @@ def example(aggregate: str) -> str:
 
 
 def sql_example(aggregate: str) -> str:
-    """Return a call of an aggregate of SQL, as an example.
+    """Return an example call of a SQL aggregate.
 
     >>> sql_example("AVG")
     'AVG(x, contribution_bounds_per_row => (0, 100))'
@@ -84,11 +85,12 @@ def sql_example(aggregate: str) -> str:
 
 
 def examples() -> dict[str, str]:
-    """Return an example of each of our aggregates."""
+    """Return an example call of each Python aggregate, by name."""
     return {name: example(name) for name in (*_read()["examples"], *_OF_A_COLUMN)}
 
 
 def _asked() -> dict[str, str]:
+    """Return the advice on foreign aggregates that are called as methods of a table."""
     calls = examples()
     called = {**AGGREGATES, **{name: name for name in calls}}
     return {

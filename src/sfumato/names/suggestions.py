@@ -1,4 +1,4 @@
-"""What is said to whoever uses a name that is not here: of a function, a method, an attribute or an argument.
+"""Suggestions in errors about wrong names: unknown attributes, unknown or missing arguments.
 
 The name is all that a message tells of what was given: no value of an argument is in it.
 """
@@ -21,7 +21,7 @@ from sfumato.names.foreign_names import ARGUMENTS, ELSEWHERE, FORMS, NAMED_FIRST
 
 LOG = logging.getLogger("sfumato.names")
 LOG.addHandler(logging.NullHandler())
-_LONGEST = 60  # a longer name is no name that somebody meant
+_MAX_NAME = 60  # a longer name is no name that somebody meant
 _LISTED = 8
 _EXPRESSION = re.compile(r"[-+*/%=<>(]")
 _COLLECTING = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[str, str]) -> UnknownNameError:
-    """Make the error of a name that its owner does not have.
+    """Make the error about an attribute that an object lacks, with a suggestion.
 
     Args:
         owner: as the sentence begins, such as "a Table".
@@ -43,13 +43,13 @@ def unknown_name(owner: str, name: str, known: Iterable[str], foreign: Mapping[s
         known: names that there are, of which the nearest is offered.
         foreign: what to write in the place of foreign names; by "" where nothing is like the name.
     """
-    near = nearest(name, known) if len(name) <= _LONGEST else None
+    near = nearest(name, known) if len(name) <= _MAX_NAME else None
     advice = foreign.get(name) or (f"did you mean {near}?" if near else foreign.get("", ""))
     return UnknownNameError(f"{owner} has no {_plain(name)}{advice and '; '}{advice}", name)
 
 
 class Suggesting:
-    """Base of what users hold: it says what to write in the place of a name that it has not.
+    """Base class whose error about an unknown attribute has a suggestion.
 
     A class says by `_foreign` which foreign names mean something here. Names that begin with an underscore
     are Python's, and are missing as ever: `hasattr`, `copy` and `pickle` ask for those.
@@ -64,7 +64,7 @@ class Suggesting:
     _foreign: ClassVar[Mapping[str, str]] = {}
 
     def _advice(self, name: str) -> Mapping[str, str]:
-        """Return what to write in the place of foreign names, where this one was asked for."""
+        """Return the suggestions for foreign attribute names, when one was used."""
         return self._foreign
 
     if not TYPE_CHECKING:  # a checker of types goes on to say which names there are
@@ -80,7 +80,7 @@ class Suggesting:
 
 
 class Helpful(Suggesting):
-    """Base of what users hold and call: its methods are `helpful`.
+    """Base class whose methods suggest the right argument when they are called with a wrong one.
 
     >>> class Lamp(Helpful):
     ...     def light(self, *, hours):
@@ -91,6 +91,7 @@ class Helpful(Suggesting):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Decorate the public methods of a subclass with suggestions for wrong arguments."""
         super().__init_subclass__(**options)
         for name, value in list(vars(cls).items()):
             if isinstance(value, FunctionType) and not name.startswith("_"):
@@ -98,7 +99,7 @@ class Helpful(Suggesting):
 
 
 def helpful(function: F) -> F:
-    """Let a function say what to write where it is called with an argument that it has not, or lacks one.
+    """Decorate a function so that errors about wrong or missing arguments have suggestions.
 
     >>> @helpful
     ... def mean(column, *, lower=None, upper=None):
@@ -128,7 +129,7 @@ def helpful(function: F) -> F:
 
 
 def _library_defaults() -> AbstractContextManager[None]:
-    """Return what gives NumPy, gmpy2 and decimal their defaults; loaded when it is first used."""
+    """Return a context in which NumPy, gmpy2 and decimal have default settings; imported on first use."""
     from sfumato.exact.library_settings import library_defaults
 
     return library_defaults()
@@ -137,7 +138,7 @@ def _library_defaults() -> AbstractContextManager[None]:
 def _said_of(
     error: Exception, function: Callable[..., Any], args: tuple[Any, ...], named: Iterable[str]
 ) -> ArgumentError | None:
-    """Return the error of a call that does not fit the function, and log a refusal: the kind, and no text."""
+    """Return the error with suggestions for a wrong call, and log the kind of a refusal."""
     made = type(args[0]).__name__ if args and function.__name__ == "__init__" else ""
     owner = type(args[0]) if args else None
     wrong = misuse(function, len(args), named, made, owner) if type(error) is TypeError else None
@@ -151,7 +152,7 @@ def _said_of(
 
 
 def _within(frame: FrameType | None, code: CodeType) -> bool:
-    """Whether another function of ours called this one: then that one tells, or has handled it."""
+    """Whether a decorated function was called by another one, which reports the error."""
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
@@ -164,7 +165,7 @@ def misuse(
     made: str = "",
     owner: type | None = None,
 ) -> ArgumentError | None:
-    """Return what is wrong with a call; None where the function takes it.
+    """Return the error about the arguments of a call, with a suggestion; None where they fit.
 
     Args:
         function: that was called.
@@ -185,7 +186,7 @@ def misuse(
 
 
 class _Call:
-    """What a function takes, and what is wrong with a call of it.
+    """A function's signature, from which errors about wrong arguments suggest right ones.
 
     Args:
         name: of the function.
@@ -217,7 +218,7 @@ class _Call:
         self.any_place = any(p.kind == kinds.VAR_POSITIONAL for p in self.parameters)
 
     def error(self, places: int, named: list[str]) -> ArgumentError:
-        """Return what is wrong with a call that the function does not take."""
+        """Return the error about a call that does not fit the signature, with a suggestion."""
         known = [p.name for p in self.by_name]
         strange = [n for n in named if n not in known] if self.any_name is None else []
         if strange:
@@ -233,6 +234,7 @@ class _Call:
         return self._refuse(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
     def _too_many(self, given: int) -> str:
+        """Return the message about too many positional arguments."""
         named = self.any_name is not None or len(self.by_name) > len(self.placed)
         if not named:
             return f"it takes {' and '.join(p.name for p in self.placed) or 'nothing'}, and {given} are given"
@@ -240,13 +242,13 @@ class _Call:
         return f"{what} are given by name"
 
     def _no_argument(self, strange: list[str], known: list[str]) -> str:
-        """Say what the arguments are called, or where else they belong."""
+        """Return the message about unknown arguments, with suggested names."""
         said = " and ".join(_plain(name) for name in strange[:_LISTED])
         no = f"there is no argument {said}" if len(strange) == 1 else f"there are no arguments {said}"
         ours: dict[str, None] = {}
         for name in strange:
             meant = ARGUMENTS.get(name, "").split(" and ")
-            near = nearest(name, known) if len(name) <= _LONGEST else None
+            near = nearest(name, known) if len(name) <= _MAX_NAME else None
             if set(meant) <= set(known):
                 ours |= dict.fromkeys(meant)
             elif (advice := self._elsewhere(name)) is not None:
@@ -260,12 +262,13 @@ class _Call:
         return f"{no}; did you mean {' and '.join(ours)}?"
 
     def _elsewhere(self, name: str) -> str | None:
-        """Return where an argument belongs; None where nobody knows, or no release of this takes it."""
+        """Suggest where an argument belongs, such as in release; None where that is unknown."""
         if self.block or (name in OF_RELEASE and self.options is not None and name not in self.options):
             return None
         return ELSEWHERE.get(name)
 
     def _refuse(self, why: str) -> ArgumentError:
+        """Make the error about wrong arguments, with a suggested call."""
         end = "" if why.endswith("?") else "."
         form = FORMS.get(self.name, "")
         if self.block:
@@ -275,7 +278,7 @@ class _Call:
         return ArgumentError(f"{self.name}: {why}{end} Write {form or self._form()}")
 
     def _form(self) -> str:
-        """Return what needs to be given, and what may be."""
+        """Return a suggested call with the required arguments, and some optional ones."""
         shown_ones = [
             f"{'*' * (p.kind == p.VAR_POSITIONAL)}{p.name}" for p in self.parameters if p in self.placed
         ]
@@ -288,7 +291,7 @@ class _Call:
 
 
 def not_a_column(name: str, columns: Iterable[str]) -> str:
-    """Return what to write where something else than a column's name was given as one; else nothing.
+    """Return a suggestion where an expression or list was given as a column's name; "" for others.
 
     >>> not_a_column("age // 10", ["age"])
     'an expression is named first, with_columns(x="age // 10"), and asked of by that name'
@@ -297,19 +300,19 @@ def not_a_column(name: str, columns: Iterable[str]) -> str:
         return "rows are counted by count()"
     if "," in name and {part.strip() for part in name.split(",")} <= set(columns):
         return "columns are named one by one, each as a text of its own"
-    if name.isidentifier() or len(name) > _LONGEST or not _EXPRESSION.search(name):
+    if name.isidentifier() or len(name) > _MAX_NAME or not _EXPRESSION.search(name):
         return ""
     quote = "'" if '"' in name else '"'
     return f"an expression is named first, with_columns(x={quote}{name}{quote}), and asked of by that name"
 
 
 def _plain(name: str) -> str:
-    """Return a name as a sentence has it; one that is none in quotes, and cut where it is long."""
-    return name if name.isidentifier() and len(name) <= _LONGEST else shown(name[: _LONGEST + 1])
+    """Return a wrong name as the error shows it: in quotes where it is no identifier, and shortened."""
+    return name if name.isidentifier() and len(name) <= _MAX_NAME else shown(name[: _MAX_NAME + 1])
 
 
 def advising(module: str, known: Iterable[str]) -> Callable[[str], Any]:
-    """Return what a module does for a name that it does not have: raise, and say what to write instead.
+    """Return a module's `__getattr__`, which suggests a name for an unknown one.
 
     Args:
         module: its name, behind `sfumato.`.
@@ -333,7 +336,7 @@ def advising(module: str, known: Iterable[str]) -> Callable[[str], Any]:
 def face(
     module: str, known: Iterable[str], homes: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return what a module of ours has as `__getattr__` and as `__dir__`.
+    """Return a package's `__getattr__` and `__dir__`: names load on first use, unknown ones get suggestions.
 
     The first loads the module that has a name, where that is not loaded, and advises on unknown names. A name
     must not be that of a module in the same package, which would take its place.

@@ -382,9 +382,9 @@ class DuckDBEngine(Owned):
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
-        from sfumato.dialect.subqueries import table_of
+        from sfumato.dialect.subqueries import unit_local_table
 
-        return table_of(text, tables)
+        return unit_local_table(text, tables)
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return what is read, and what steps keep and derive, as plain data."""

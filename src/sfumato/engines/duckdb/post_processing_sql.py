@@ -14,7 +14,7 @@ import pyarrow as pa
 from sfumato.api.largest_groups import Top
 from sfumato.catalogs.declarations import MOST_GROUPS
 from sfumato.dataclass import dataclass
-from sfumato.dialect.post_processing import Outside, ReleasedTable
+from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.engines.duckdb.combined_rows import NOT_ARROW, sent
 from sfumato.engines.duckdb.connection import UTC, closed, lent
@@ -169,7 +169,7 @@ class OutsideSql:
 
     def __init__(
         self,
-        outside: Outside,
+        outside: PostProcessing,
         planned: Sequence[tuple[ReleasedColumns, Bars]],
         public: Mapping[str, PublicTable],
         resources: Resources,

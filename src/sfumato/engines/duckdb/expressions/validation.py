@@ -18,8 +18,8 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
+from sfumato.dialect.sql_tokens import scan, slip, too_deep, with_slip
 from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants, made, parsed, written
-from sfumato.dialect.tokens import hostile, scan, slip, with_slip
 from sfumato.engines.duckdb.expressions import texts
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
@@ -194,7 +194,7 @@ def _check_size(where: str, text: str) -> None:
             f"{where}: the expression is longer than {LONGEST} characters; name its parts with with_columns"
         )
     with suppress(SqlError):  # of a quote that does not end, which DuckDB's parser refuses at once
-        if hostile(scan(text)):
+        if too_deep(scan(text)):
             raise QueryError(f"{where}: the expression is nested too deep; name its parts with with_columns")
 
 

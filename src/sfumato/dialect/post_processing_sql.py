@@ -1,7 +1,10 @@
-"""What is computed with released numbers: SQL on noisy and public tables alone, which costs nothing.
+"""Post-processing in SQL: the query around private SELECTs, on released and public tables alone.
 
-Each private SELECT of a text is released as keys and aggregates, and becomes a SELECT from its released table
-(`writer`); here what stands around them is put together with that into one plain text.
+Each private SELECT is released as keys and aggregates, and becomes a SELECT from its released table
+(`released_sql`). This module joins these SELECTs and the enclosing query into one plain text, and checks that
+text with an allow-list over DuckDB's syntax tree: it refuses nodes, tables and functions that are not known.
+Nothing private is within reach there. The list keeps files, settings, the clock and other tables out too, so
+that the answer follows from the noisy numbers, public tables and the text alone.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from sfumato.dialect.keywords import INTERVALS, refusals
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.private_selects import Part
 from sfumato.dialect.released_sql import NO_INTERVAL, FreeNames, Pieces, Writer, no_output, place_of
+from sfumato.dialect.sql_tokens import Cursor, Place, Token, refusal
 from sfumato.dialect.syntax_tree import Node, NotSql, byte_of, in_scope, statements
-from sfumato.dialect.tokens import Cursor, Place, Token, refusal
 from sfumato.errors import SqlError, nearest
 from sfumato.query.schema import quoted
 
@@ -57,7 +60,7 @@ _KNOWN_EXPRESSIONS, _KNOWN_NODES, _KNOWN_VALUES = (
 
 @dataclass(frozen=True)
 class _Known:
-    """What a text may name: released tables, their columns, and public tables; private ones it may not."""
+    """The names that post-processing SQL may use: released tables, their columns and public tables."""
 
     released: Mapping[str, Collection[str]]
     columns: Collection[str]
@@ -65,7 +68,7 @@ class _Known:
     private: Collection[str]
 
 
-def check_outside(
+def check_allowed(
     tree: Node,
     released: Mapping[str, Collection[str]],
     columns: Collection[str],
@@ -73,7 +76,7 @@ def check_outside(
     private: Iterable[str],
     refuse: Callable[[int, str], SqlError],
 ) -> list[str]:
-    """Refuse what is not known to compute with released and public tables alone.
+    """Refuse post-processing SQL with tables, functions or nodes that are not on the allow-list.
 
     Args:
         tree: DuckDB's, of the whole text.
@@ -97,6 +100,7 @@ def check_outside(
 
 
 def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
+    """Return why post-processing may not have this node; "" if it may."""
     kind, named = node.get("class"), node.get("type")
     if node.get("sample"):
         return (
@@ -123,7 +127,7 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
 
 
 def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
-    """Say what is wrong with a table, or note that a public one is read. A name of WITH hides all others."""
+    """Return why post-processing may not read this table; note a public table that it reads."""
     path = node["qualified_name"]["path"]
     name = ".".join(path)
     folded = name.casefold()
@@ -151,7 +155,7 @@ def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, No
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """A table that SQL computes with, in the place of a private SELECT.
+    """A released table that stands in post-processing SQL for a private SELECT.
 
     Args:
         name: what the SQL calls it.
@@ -166,8 +170,8 @@ class ReleasedTable:
 
 
 @dataclass(frozen=True)
-class Outside:
-    """SQL on released tables, and on public ones.
+class PostProcessing:
+    """Post-processing SQL: one SELECT from released tables and public ones.
 
     Args:
         sql: one SELECT, as DuckDB has it.
@@ -186,7 +190,7 @@ class Outside:
     public: tuple[str, ...] = ()
 
     def refuse(self, byte: int, message: str) -> SqlError:
-        """Make an error that marks what a byte of the SQL comes from; the first word where it is below 0."""
+        """Make a SqlError that marks where in the text a byte of the post-processing SQL comes from."""
         return refusal(self.text, place_of(self.places, max(byte, 0)), message)
 
     def checked(
@@ -195,8 +199,8 @@ class Outside:
         reads: Sequence[Collection[str]],
         public: Collection[str],
         private: Collection[str],
-    ) -> Outside:
-        """Return it with the public tables that it reads, if nothing else is within its reach.
+    ) -> PostProcessing:
+        """Return the post-processing with the public tables that it reads, if it reads nothing private.
 
         Args:
             released: the columns of the released tables.
@@ -217,12 +221,12 @@ class Outside:
         if len(found) != 1:
             raise self.refuse(-1, "several statements: ask one at a time")
         tables = {table.name: names for table, names in zip(self.released, reads, strict=True)}
-        read = check_outside(found[0], tables, columns, public, private, self.refuse)
+        read = check_allowed(found[0], tables, columns, public, private, self.refuse)
         return replace(self, public=tuple(read))
 
 
-def names_in(words: Cursor) -> FreeNames:
-    """Return names that a text does not use."""
+def unused_names(words: Cursor) -> FreeNames:
+    """Return the names that post-processing may use for itself: those that the text does not use."""
     return FreeNames(
         token.text.casefold()
         for i, token in enumerate(words.tokens)
@@ -230,8 +234,8 @@ def names_in(words: Cursor) -> FreeNames:
     )
 
 
-def put_together(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> Outside | None:
-    """Return the SQL on the released tables; None where a text is a private SELECT that computes nothing.
+def enclosing_sql(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> PostProcessing | None:
+    """Return the post-processing SQL around private SELECTs; None where there is none.
 
     Args:
         words: the whole text.
@@ -243,7 +247,7 @@ def put_together(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]
     alone = [(part.start, part.stop) for part in parts] == [(0, len(words.tokens) - 1)]
     if alone and not writers[0].computing:
         return None
-    around = _Around(words, parts, writers)
+    around = _EnclosingQuery(words, parts, writers)
     whole = Pieces()
     stops = [0, *(part.stop for part in parts)]
     columns = None
@@ -257,11 +261,11 @@ def put_together(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]
         ReleasedTable(w.table, w.row, tuple((name, *known) for name, known in w.intervals.items()))
         for w in writers
     ]
-    return Outside(whole.text, words.text, whole.places(), tuple(released), columns)
+    return PostProcessing(whole.text, words.text, whole.places(), tuple(released), columns)
 
 
-class _Around:
-    """The words around private SELECTs. Error bars that they name are columns of what these give."""
+class _EnclosingQuery:
+    """The enclosing query of private SELECTs, with columns for the error bars that it names."""
 
     def __init__(self, words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> None:
         self.words = words
@@ -276,11 +280,11 @@ class _Around:
                     self.found[i] = self._interval(words.tokens, i)
 
     def hidden(self, writer: Writer) -> list[str]:
-        """Return what a private SELECT gives beside its own columns."""
+        """Return the error-bar columns that a private SELECT passes to the enclosing query."""
         return [name for name in self.columns.values() if writer in self.shown and name in writer.intervals]
 
     def write(self, span: range, whole: Pieces) -> None:
-        """Write words; a star there does not show what was added for error bars."""
+        """Write tokens of the enclosing query; its stars do not show the columns of error bars."""
         tokens, i = self.words.tokens, span.start
         names = [name.replace("'", "''") for name in self.columns.values()]
         hidden, pattern = ", ".join(f"'{name}'" for name in names), "|".join(map(re.escape, names))
@@ -300,7 +304,7 @@ class _Around:
             i += 1
 
     def _interval(self, tokens: Sequence[Token], i: int) -> tuple[int, str, str]:
-        """Read DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(table.name): of all private SELECTs that have it."""
+        """Parse DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(table.name) in the enclosing query."""
         token, dotted = tokens[i], tokens[i + 3].word == "."
         at = i + 4 if dotted else i + 2
         asked = tokens[at]

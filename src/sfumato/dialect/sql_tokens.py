@@ -1,4 +1,4 @@
-"""A SQL text as tokens, each with its place, as DuckDB's own reader cuts them; slips from other languages."""
+"""Split SQL text into tokens with places, as DuckDB's lexer does, and mark places in error messages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sfumato.dialect.keywords import NO_NUMBER, slips
 from sfumato.errors import SqlError
 
 # BigQuery takes texts of 1 MB, too. DuckDB's trees have hundreds of bytes for a word.
-LONGEST, MOST_WORDS = 1 << 20, 100_000
-DEEPEST = 1000  # as DuckDB's own limit
-_MOST_SIGNS, _MOST_QUERIES = 100, 8
+MAX_LENGTH, MAX_TOKENS = 1 << 20, 100_000
+MAX_DEPTH = 1000  # as DuckDB's own limit
+_MAX_SIGNS, _MAX_QUERIES = 100, 8
 
 
 class Place(NamedTuple):
-    """Where something stands in the text: offsets of its first character, and after its last."""
+    """The place of a token in SQL text: offset of its first character, and the offset after its last."""
 
     start: int
     stop: int
 
 
 class Token(NamedTuple):
-    """A word of a text.
+    """A token of SQL text.
 
     Args:
         kind: "word", "name" (in quotes), "text", "code" (a text or bits in another form), "number", "sign",
@@ -46,13 +46,13 @@ class Token(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """The token's place in the SQL text."""
         return Place(self.start, self.stop)
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A number, word, text, date or name as it was written, which is its `kind`, or a "list".
+    """A literal in SQL text, as written: `kind` says whether a number, word, text, date, name or list.
 
     Args:
         parts: of a list, the words of each entry.
@@ -88,7 +88,7 @@ _CLOSERS = tuple(_CLOSING.values())
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the words of a text, and "end".
+    """Return the tokens of a SQL text, and a last one of kind "end".
 
     Raises:
         SqlError: a quote or comment does not end; or the text is too long, or nested too deep, for DuckDB.
@@ -96,21 +96,21 @@ def tokenize(text: str) -> list[Token]:
     >>> [(token.kind, token.text) for token in tokenize("SUM(`my x`, bounds => 'a''b') -- rest")][:5]
     [('word', 'SUM'), ('sign', '('), ('name', 'my x'), ('sign', ','), ('word', 'bounds')]
     """
-    if len(text) > LONGEST:
-        raise SqlError(f"the question is longer than {LONGEST} characters")
+    if len(text) > MAX_LENGTH:
+        raise SqlError(f"the question is longer than {MAX_LENGTH} characters")
     if bad := re.search("[\0\ud800-\udfff]", text):
         raise refusal(text, Place(*bad.span()), "a character that is none: NUL, or half of a pair")
-    tokens = list(islice(scan(text), MOST_WORDS + 1))
-    if len(tokens) > MOST_WORDS:
-        raise refusal(text, tokens[-1].place, f"the question has more than {MOST_WORDS} words")
-    if deep := hostile(tokens):
+    tokens = list(islice(scan(text), MAX_TOKENS + 1))
+    if len(tokens) > MAX_TOKENS:
+        raise refusal(text, tokens[-1].place, f"the question has more than {MAX_TOKENS} words")
+    if deep := too_deep(tokens):
         raise refusal(text, deep.place, "an expression is nested too deeply")
     end = tokens[-1].stop if tokens else 0
     return [*tokens, Token("end", "", "", end, end + 1)]
 
 
 def statements(text: str) -> list[str]:
-    """Return the statements of a text, each of which but the last ends with a semicolon.
+    """Split a SQL text into its statements at the semicolons between tokens.
 
     Raises:
         SqlError: as of `tokenize`.
@@ -130,7 +130,7 @@ def statements(text: str) -> list[str]:
 
 
 def scan(text: str) -> Iterator[Token]:
-    """Yield the words of a text.
+    """Yield the tokens of a SQL text, without limits on its length or depth.
 
     Raises:
         SqlError: a quote or comment does not end.
@@ -150,8 +150,8 @@ def scan(text: str) -> Iterator[Token]:
             yield _token(kind, text[start:at], start, at)
 
 
-def hostile(tokens: Iterable[Token]) -> Token | None:
-    """Return the word at which a text is nested so deep that DuckDB's parser would take long to refuse it.
+def too_deep(tokens: Iterable[Token]) -> Token | None:
+    """Return the token at which SQL text is nested so deep that DuckDB's parser would take too long.
 
     Its time grows with the square of the depth of brackets and of signs before signs, and its memory with
     that of queries that begin with WITH.
@@ -163,13 +163,14 @@ def hostile(tokens: Iterable[Token]) -> Token | None:
         depth = max(0, depth + (word in _CLOSING) - (word in _CLOSERS))
         signs = signs + 1 if word in ("+", "-") else 0
         queries += word == "WITH" and before == "("
-        if depth > DEEPEST or signs > _MOST_SIGNS or queries > _MOST_QUERIES:
+        if depth > MAX_DEPTH or signs > _MAX_SIGNS or queries > _MAX_QUERIES:
             return token
         before = word
     return None
 
 
 def _token(kind: str, written: str, start: int, stop: int) -> Token:
+    """Make a token of the text that the lexer matched."""
     if kind == "word":
         return Token(kind, written, written.upper(), start, stop)
     if kind == "sign":
@@ -181,6 +182,7 @@ def _token(kind: str, written: str, start: int, stop: int) -> Token:
 
 
 def _end_of_comment(text: str, start: int) -> int:
+    """Return where a block comment ends, which may have others nested in it."""
     depth, at = 0, start
     while found := _COMMENT.search(text, at):
         depth, at = depth + (1 if found[0] == "/*" else -1), found.end()
@@ -190,7 +192,7 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:
-    """Return which word closes each bracket: their indices.
+    """Return the index of the token that closes each bracket.
 
     Raises:
         SqlError: one is not closed, or closes nothing.
@@ -213,7 +215,7 @@ def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def refusal(text: str, place: Place, message: str) -> SqlError:
-    """Make an error that shows the line and marks the place.
+    """Make a SqlError that shows the line of the SQL text and marks the place of the tokens.
 
     Args:
         text: the whole SQL text.
@@ -245,14 +247,14 @@ def refusal(text: str, place: Place, message: str) -> SqlError:
 
 
 def positive(text: str, value: Literal, what: str) -> int:
-    """Return a whole number of at least 1, or refuse `what` at its place in the text."""
+    """Return a literal as an integer of at least 1; refuse `what` at the literal's place otherwise."""
     if value.kind != "number" or not value.text.isdigit() or not 0 < int(value.text) < 2**63:
         raise refusal(text, value.place, f"{what} must be a whole number of at least 1")
     return int(value.text)
 
 
 class Cursor:
-    """The words of a text, and which of them is next.
+    """A cursor over the tokens of a SQL text, with the next token and matching brackets.
 
     `written` is the text, blank where words were cut out.
 
@@ -274,7 +276,7 @@ class Cursor:
         self.at: int = 0
 
     def part(self, start: int, stop: int) -> Cursor:
-        """Return some of the words, which keep their places, as a text of their own; the next is its end."""
+        """Return a cursor over some of the tokens, which keep their places in the text."""
         part = object.__new__(Cursor)
         end = self.tokens[stop]
         part.text, part.written, part.at = self.text, self.written, 0
@@ -283,7 +285,7 @@ class Cursor:
         return part
 
     def without(self, spans: Iterable[range]) -> Cursor:
-        """Return the words without some: the others keep their places, and `written` is blank between."""
+        """Return a cursor without some tokens; `written` is blank where they were."""
         cut, written = {i for span in spans for i in span}, list(self.written)
         for i in cut:
             start, stop = self.tokens[i].place
@@ -296,40 +298,40 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """What is next; "end" where there is nothing more."""
+        """The next token; of kind "end" where there is none."""
         return self.tokens[self.at]
 
     @property
     def before(self) -> Token:
-        """What was taken last."""
+        """The token that was taken last."""
         return self.tokens[self.at - 1]
 
     @property
     def after(self) -> Token:
-        """What follows the next one."""
+        """The token behind the next one."""
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
 
     def take(self, word: str) -> bool:
-        """Go on behind a word, if it is next."""
+        """Move the cursor past the next token, if that is this keyword or sign."""
         found = self.token.word == word
         self.at += found
         return found
 
     def outer(self, span: range) -> Iterator[int]:
-        """Yield the indices of words of a span that stand in no brackets."""
+        """Yield the indices of the tokens of a span that stand in no brackets."""
         i = span.start
         while i < span.stop:
             yield i
             i = self.closing.get(i, i) + 1
 
     def literal(self, kind: str) -> Literal:
-        """Take what is next as it was written."""
+        """Take the next token as a literal."""
         token = self.token
         self.at += token.kind != "end"
         return Literal(token.text, kind, token.place)
 
     def number(self, what: str) -> Literal:
-        """Take a number with its sign.
+        """Take the next tokens as a number with an optional sign.
 
         Raises:
             SqlError: `what` is none, or out of all range.
@@ -351,11 +353,11 @@ class Cursor:
         return Literal(text, "number", place)
 
     def refuse(self, message: str, token: Token | None = None) -> SqlError:
-        """Make an error that marks a word, or what is next."""
+        """Make a SqlError that marks a token, or the next one."""
         return refusal(self.text, (token or self.token).place, message)
 
 
-_LONGEST = 2000
+_MAX_SLIP = 2000
 _GUESSED = re.compile(r"(; (did you mean|write) .*|\. You might need .*)$")
 
 
@@ -365,7 +367,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 
 def with_slip(why: str, text: str) -> str:
-    """Return a reason with what to write instead, in the place of another guess, where a text has a slip.
+    """Append to a parser's reason how another language's spelling is written in SQL, where the text has one.
 
     Args:
         why: the reason, perhaps with lines that show the place.
@@ -379,7 +381,7 @@ def with_slip(why: str, text: str) -> str:
 
 
 def slip(text: str) -> str:
-    """Return what to write in the place of another language's spelling, where a text has one; else nothing.
+    """Return how another language's operator or quote is written in SQL, where some tokens have one; else "".
 
     >>> slip("town == 'A' & age > 25")
     'write AND for &, OR for |'
@@ -388,7 +390,7 @@ def slip(text: str) -> str:
     """
     pieces = []
     with suppress(SqlError):  # of a quote that does not end
-        for token in scan(text[:_LONGEST]):
+        for token in scan(text[:_MAX_SLIP]):
             pieces.append({"text": "''", "name": '""'}.get(token.kind, token.text))
     words = " ".join(pieces)
     return next((told for pattern, told in _patterns() if pattern.search(words)), "")
