@@ -17,9 +17,8 @@ import pytest
 from sfumato.noise import FixedWords, SeededWords, standard_laws
 from sfumato.noise.standard_laws import laplace
 from sfumato.snapping import SnappingMechanism
-from sfumato.snapping.reference_mechanism import Reference
-from sfumato.snapping.snapping_mechanism import FastPath, _Buffers
 from sfumato.snapping.snapping_parameters import guard_bits
+from sfumato.snapping.snapping_paths import FastPath, Reference, _Buffers
 
 epsilons = [1e-6, 0.01, 0.3, 1.0, 10.0]
 ratios = [2, 2**10, 2**20, 2**30, 2**40]

@@ -14,8 +14,8 @@ import pytest
 
 from sfumato.exact.outward_rounding import log_bounds, round_bits
 from sfumato.snapping import SnappingMechanism, snapping_parameters
-from sfumato.snapping.reference_mechanism import Reference
 from sfumato.snapping.snapping_parameters import Parameters
+from sfumato.snapping.snapping_paths import Reference
 
 
 def law(found: Parameters, g: Fraction, bits: int | None = None) -> dict[int, Fraction]:

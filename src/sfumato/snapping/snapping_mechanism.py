@@ -13,108 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_down, round_up
+from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_up
 from sfumato.exact.library_settings import Isolated
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
-from sfumato.noise import standard_laws
 from sfumato.noise.random_words import Words, source_of
-from sfumato.noise.rounded_sampler import Buffers, block
-from sfumato.noise.standard_laws import laplace
 from sfumato.snapping import snapping_law
-from sfumato.snapping.reference_mechanism import Reference
 from sfumato.snapping.rounding_lattice import Lattice
 from sfumato.snapping.snapping_law import LaplaceComparison, SnappedLaw, exp_up
 from sfumato.snapping.snapping_parameters import Parameters, parameters
-
-
-class FastPath:
-    """The fast path of the snapping mechanism: draws for arrays of values.
-
-    Args:
-        found: the mechanism's numbers.
-        reference: decides what the margin leaves open.
-        lattice: in the statistic's unit.
-    """
-
-    def __init__(self, found: Parameters, reference: Reference, lattice: Lattice) -> None:
-        self._found, self._reference, self._lattice = found, reference, lattice
-        center, unit = found.center, lattice.step
-        scale = 1 / (found.epsilon_prime * found.step)
-        self._ends = float(found.lower), float(found.upper)
-        self._center = float(center)
-        self._rest = float(center - Fraction(self._center))
-        self._scale = float(scale)
-        self._reach, self._per_step = -1.0, 0.0
-        # Outside of this no bound holds, as the floats underflow: the reference draws all.
-        if Fraction(1, 2**900) < unit < 2**900:
-            self._per_step = float(1 / unit)
-            self._reach = round_down(Fraction(1, 2) - self._margin(scale))
-
-    def _margin(self, scale: Fraction) -> Fraction:
-        """Bound the distance of the fast path's values from the true ones and the reference's, in steps."""
-        found, unit, table = self._found, self._lattice.step, standard_laws.table(laplace)
-        ends = (found.lower, found.upper)
-        moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))
-        lost = abs(found.center - Fraction(self._center) - Fraction(self._rest))
-        # Bounds of the value's and of the noise's size, in steps.
-        value = (found.half_width * found.sensitivity + 2 * abs(Fraction(self._rest)) + moved) / unit + 1
-        noise = scale * Fraction(table.largest) + 1
-        # Two subtractions, 1 / unit and a product round the value; the sum rounds both; the reference adds
-        # less than 2^-100 of either.
-        return table.margin(scale) + (moved + lost) / unit + (6 * value + 2 * noise) / 2**53
-
-    def draw(self, values: Floats, words: Words) -> Floats:
-        """Return the snapped releases of an array: one random word for each, then more for some."""
-        out = np.empty(len(values))
-        buffers = _Buffers(min(block, len(values)))
-        undecided: list[tuple[int, int]] = []
-        table = standard_laws.table(laplace)
-        with np.errstate(invalid="ignore"):
-            for start in range(0, len(values), block):
-                part = out[start : start + block]
-                taken = words.take(len(part)).view(np.int64)
-                buffers.magnitudes(laplace, table, taken)
-                buffers.values(values[start : start + block], self._ends, self._center, self._rest)
-                for i in buffers.indices(part, self._per_step, self._scale, self._reach):
-                    undecided.append((start + i, int(taken[i])))
-                self._lattice.place(part)
-        for i, word in undecided:
-            index = self._reference.draw(float(values[i]), word, lambda: int(words.take(1)[0]))
-            out[i] = self._lattice.point(index)
-        return out
-
-
-class _Buffers(Buffers):
-    """The fast path's noise buffers, with the words in row 0 and -ln U in row 4."""
-
-    def values(self, values: Floats, ends: tuple[float, float], center: float, rest: float) -> None:
-        """Put the clamped values about the centre into row 1 of the fast path's buffers."""
-        place = self._room[1, : len(values)]
-        np.clip(values, *ends, out=place)
-        if center:
-            np.subtract(place, center, out=place)
-        if rest:
-            np.subtract(place, rest, out=place)
-
-    def indices(self, out: Floats, per_step: float, scale: float, reach: float) -> list[int]:
-        """Round values plus noise to whole steps in the fast path, and list those it leaves open."""
-        size = len(out)
-        given, place, distance, _, x = (row[:size] for row in self._room)
-        near = self._near[:size]
-        np.multiply(x, scale, out=x)
-        np.copysign(x, given, out=x)
-        np.multiply(place, per_step, out=place)
-        np.add(x, place, out=x)
-        np.rint(x, out=out)
-        np.subtract(x, out, out=distance)
-        np.absolute(distance, out=distance)
-        # False for NaN too: what cannot be compared is not decided.
-        np.less_equal(distance, reach, out=near)
-        if near.all():
-            return []
-        open_ = np.flatnonzero(~near)
-        out[open_] = 0.0
-        return [int(i) for i in open_]
+from sfumato.snapping.snapping_paths import FastPath, Floats, Reference
 
 
 class Expectations(Isolated):
@@ -270,7 +177,6 @@ class Expectations(Isolated):
         return snapping_law.bias_bound(self._found, (guess - self._found.center) / unit) * unit
 
 
-Floats = NDArray[np.float64]
 Values = NDArray[Any] | Sequence[float]
 Scalar = int | float | Fraction | Decimal
 EXACT = AtomDomain(Fraction)
@@ -352,35 +258,7 @@ class SnappingMechanism(Expectations):
         )
         return cls(epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma)
 
-    @staticmethod
-    def epsilon_for_accuracy(
-        accuracy: Number,
-        alpha: Number,
-        *,
-        sensitivity: Number = 1.0,
-        lower: Number,
-        upper: Number,
-        gamma: Number = 0.05,
-    ) -> float:
-        """Return the smallest float epsilon whose `accuracy(alpha)` is at most `accuracy`.
-
-        Args:
-            accuracy: greater than 0, in the statistic's unit.
-            alpha: probability, in (0, 1], of a larger error.
-            sensitivity, lower, upper, gamma: as for `SnappingMechanism`.
-        Returns:
-            epsilon, a float; the float below it does not reach the accuracy.
-        Raises:
-            ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
-        Source:
-            Covington 2020, (6.4).
-
-        >>> round(SnappingMechanism.epsilon_for_accuracy(2, 0.05, lower=0, upper=10), 3)
-        1.997
-        """
-        return snapping_law.epsilon_for_accuracy(
-            accuracy, alpha, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma
-        )
+    epsilon_for_accuracy = staticmethod(snapping_law.epsilon_for_accuracy)
 
     def __repr__(self) -> str:
         found = self._found

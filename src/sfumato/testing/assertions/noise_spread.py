@@ -84,7 +84,7 @@ def check_discrete(noises: Mapping[str, float], law: DiscreteLaw, k: float) -> N
     log10 = law._log10_total(values, total, wide=wide)
     if log10 <= -each:
         seen = (total / (values * usual)) ** (1 / law._power)
-        raise AssertionError(_spread_text("wide" if wide else "narrow", seen, values, log10))
+        raise AssertionError(_spread_text("wide" if wide else "narrow", "spread", seen, values, log10))
 
 
 def require_power(check: Callable[[list[Residue]], None], residues: Sequence[Residue], k: float) -> None:
@@ -151,11 +151,9 @@ def _check_missing(residues: Sequence[Residue], each: float) -> None:
 def _check_narrow(residues: Sequence[Residue], each: float) -> None:
     """Fail where the spread of noises is too narrow: their sum or square sum is above a Gamma variable."""
     shape, total, seen = _gamma(residues, 1.0)
-    if total >= shape:
-        return
-    log10 = log10_gamma_deviation(shape, total)
+    log10 = log10_gamma_deviation(shape, min(total, shape))
     if log10 <= -each:
-        raise AssertionError(_spread_text("narrow", seen, len(residues), log10))
+        raise AssertionError(_spread_text("narrow", "spread", seen, len(residues), log10))
 
 
 def _check_wide(residues: Sequence[Residue], each: float) -> None:
@@ -163,11 +161,9 @@ def _check_wide(residues: Sequence[Residue], each: float) -> None:
     if not alone:
         return
     shape, total, seen = _gamma(alone, -1.0)
-    if total <= shape:
-        return
-    log10 = log10_gamma_deviation(shape, total)
+    log10 = log10_gamma_deviation(shape, max(total, shape))
     if log10 <= -each:
-        raise AssertionError(_spread_text("wide", seen, len(alone), log10))
+        raise AssertionError(_spread_text("wide", "spread", seen, len(alone), log10))
 
 
 def _gamma(residues: Sequence[Residue], side: float) -> tuple[float, float, float]:
@@ -207,9 +203,9 @@ def missing_text(zeros: int, values: int, log10: float) -> str:
     )
 
 
-def _spread_text(kind: str, seen: float, values: int, log10: float) -> str:
+def _spread_text(kind: str, what: str, seen: float, values: int, log10: float) -> str:
     return (
-        f"noise is too {kind}: over {values} values its spread is {seen:.3g} times that of the law; "
+        f"noise is too {kind}: over {values} values its {what} is {seen:.3g} times that of the law; "
         f"probability at most {probability_text(log10)}"
     )
 
@@ -289,7 +285,7 @@ def _check_norm_narrow(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], 
         seen, rounding = _norm(law, _solved(own)), _rounding(law, own)
         log10 = log10_gamma_deviation(len(own), min(seen + rounding, len(own)))
         if log10 <= -(each + math.log10(len(by_name) + 1)):
-            raise AssertionError(_text("narrow", len(own), seen / len(own), log10))
+            raise AssertionError(_spread_text("narrow", "norm", seen / len(own), len(own), log10))
 
 
 def _check_norm_wide(
@@ -311,7 +307,7 @@ def _check_norm_wide(
     seen = _norm(law, _solved(everything))
     log10 = log10_gamma_deviation(shape, max(seen - _rounding(law, everything), shape))
     if log10 <= -each:
-        raise AssertionError(_text("wide", len(everything), seen / shape, log10))
+        raise AssertionError(_spread_text("wide", "norm", seen / shape, len(everything), log10))
 
 
 def _check_norm_missing(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], each: float) -> None:
@@ -383,10 +379,3 @@ def _rounding(law: KNormLaw, residues: Iterable[Residue]) -> float:
         apart = isinstance(law.noise, SeparateNoise)
         sides.append((both, Fraction(0)) if apart else (largest, largest))
     return float(law.metric.norm(sides))
-
-
-def _text(kind: str, values: int, seen: float, log10: float) -> str:
-    return (
-        f"noise is too {kind}: over {values} values its norm is {seen:.3g} times that of the law; "
-        f"probability at most {probability_text(log10)}"
-    )

@@ -136,7 +136,7 @@ class Place:
         if e.whole and float(truth).is_integer():
             tolerance = float(math.floor(tolerance))
         off = abs(actual - truth)
-        return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
+        return _judgement(tolerance, off, noise, off - slack)
 
     def proportion(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Return the tolerance of a proportion of strata, which is cut to [0, 1]."""
@@ -145,7 +145,7 @@ class Place:
         noise = self._noise(weights)
         slack = _FLOATS * sum(abs(w * self.values[n]) for n, w in given.weights.items())
         tolerance, off = noise.tolerance(k) + slack, abs(actual - truth)
-        return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
+        return _judgement(tolerance, off, noise, off - slack)
 
     def total(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Return the tolerance of a total of time steps, by the error bars of any confidence."""
@@ -171,10 +171,8 @@ class Place:
         reach = noise.tolerance(k) + slack
         ends = [(base + side * reach) / count + e.centre for side in (-1, 1)]
         tolerance = _farthest(truth, ends, e.lower, e.upper) + _FLOATS * abs(truth)
-        if abs(actual - truth) <= tolerance:
-            return Judgement(tolerance, 0.0)
         shown = abs((actual - e.centre) * count - base)
-        return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
+        return _judgement(tolerance, abs(actual - truth), noise, shown - slack)
 
     def ratio(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Return the tolerance of a ratio of two sums: the first less `truth` times the second is noise."""
@@ -189,12 +187,11 @@ class Place:
         if below <= 0:
             return Judgement(math.inf, 0.0)
         used = {n: w * self.steps[n] for n, w in weights.items() if w}
-        noise = self._noise(used) if used else None
-        tolerance = ((noise.tolerance(k) if noise else 0.0) + slack) / below
-        if abs(actual - truth) <= tolerance:
-            return Judgement(tolerance, 0.0)
-        shown = abs(actual - truth) * below
-        return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)) if noise else -math.inf)
+        off = abs(actual - truth)
+        if not used:  # a multiple of itself
+            return Judgement(slack / below, -math.inf if off > slack / below else 0.0)
+        noise = self._noise(used)
+        return _judgement((noise.tolerance(k) + slack) / below, off, noise, off * below - slack)
 
     def _clipping(self, e: Estimate) -> float:
         """Return what counting no less than 0 missing values may move a sum of noisy numbers."""
@@ -218,10 +215,8 @@ class Place:
         used, reach = max(whole, e.least), noise.tolerance(k) + slack
         ends = [(truth * whole + side * reach) / used for side in (-1, 1)]
         tolerance = _farthest(truth, ends, 0.0, 1.0) + _FLOATS
-        if abs(actual - truth) <= tolerance:
-            return Judgement(tolerance, 0.0)
         shown = abs(actual * used - truth * whole)
-        return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
+        return _judgement(tolerance, abs(actual - truth), noise, shown - slack)
 
     def variance(self, e: Estimate, truth: float, mean: float | None, actual: float, k: float) -> Judgement:
         """Return the tolerance of a variance or standard deviation; a known true mean makes it smaller."""
@@ -354,6 +349,11 @@ class Place:
             return self._agreed(e)
         on_grid = all((w % 1) == 0 for w, _ in noise.terms) and float(truth).is_integer()
         return 0.0 if on_grid else 0.5
+
+
+def _judgement(tolerance: float, off: float, noise: Any, seen: float) -> Judgement:
+    """Return the judgement of an output that is `off` from the truth by noise of at least `seen`."""
+    return Judgement(tolerance, noise.log10_tail(max(0.0, seen)) if off > tolerance else 0.0)
 
 
 def _farthest(truth: float, ends: Sequence[float], lower: float, upper: float) -> float:

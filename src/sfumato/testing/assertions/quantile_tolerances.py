@@ -133,28 +133,16 @@ def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
         ParameterError: it is neither.
         AssertionError: a value is outside the bounds, which are thus not those that the test means.
     """
-    entries = listed(given)
-    if entries is None:
-        raise ParameterError(name, given, VALUES)
     steps: Counter[int] = Counter()
-    for entry in entries:
+    for entry in _entries(given, name):
         if isinstance(entry, Mapping):
             leaf, weight = entry.get("leaf", -1), entry.get("weight", -1)
             if not (is_count(leaf) and leaf < LEAVES and is_count(weight)):
                 raise ParameterError(name, entry, f'a leaf from 0 to {LEAVES - 1} with a "weight" in steps')
             steps[int(leaf)] += int(weight)
-        elif entry is None or is_number(entry) or isinstance(entry, bool):
-            place = tree.leaf(entry)
-            if place is None:
-                continue
-            if not tree.lower <= float(entry) <= tree.upper:  # type: ignore[arg-type]
-                raise AssertionError(
-                    f"{name} has the value {entry}, and the release's bounds are [{tree.lower:.10g}, "
-                    f"{tree.upper:.10g}]: clamp the values to the bounds that should be there"
-                )
+        elif (place := tree.leaf(entry)) is not None:
+            _check_bounds(entry, tree.lower, tree.upper, name)
             steps[place] += 1 << -tree.exponent
-        else:
-            raise ParameterError(name, entry, VALUES)
     leaves = sorted(steps)
     before = np.cumsum([0, *(steps[leaf] for leaf in leaves)], dtype=np.int64)
     return LeafCounts(np.array(leaves, np.int64), before, 1)
@@ -168,15 +156,28 @@ def is_count(value: Any) -> bool:
     return is_whole(value) and value >= 0
 
 
-def listed(given: Any) -> list[object] | None:
-    """Return a quantile's expected values as a list; None where they are no list, array or column."""
+def _entries(given: Any, name: str) -> list[Any]:
+    """Return a quantile's expected values or leaf counts as a list, and refuse all else."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(given, method):
             given = getattr(given, method)()
             break
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        return None
-    return list(given)
+        raise ParameterError(name, given, VALUES)
+    entries = list(given)
+    for entry in entries:
+        if not (entry is None or isinstance(entry, (Mapping, bool)) or is_number(entry)):
+            raise ParameterError(name, entry, VALUES)
+    return entries
+
+
+def _check_bounds(value: Any, lower: float, upper: float, name: str) -> None:
+    """Raise where an expected value of a quantile is outside the release's bounds."""
+    if not lower <= float(value) <= upper:
+        raise AssertionError(
+            f"{name} has the value {value}, and the release's bounds are [{lower:.10g}, {upper:.10g}]: "
+            "clamp the values to the bounds that should be there"
+        )
 
 
 def _lowest(children: Children, share: Fraction, reach: int, empty: Fraction) -> Fraction:
@@ -324,26 +325,15 @@ class Chosen:
 
 def _counts(choice: Choice, given: Any, name: str) -> Counter[int]:
     lattice, exponent = choice.leaves.lattice, choice.leaves.exponent
-    entries = listed(given)
-    if entries is None:
-        raise ParameterError(name, given, VALUES)
     counts: Counter[int] = Counter()
-    for entry in entries:
+    for entry in _entries(given, name):
         value, weight = entry, 1 << -exponent
         if isinstance(entry, Mapping):
             value, weight = entry.get("leaf"), entry.get("weight", -1)
             if not (is_number(value) and is_count(weight)):
                 raise ParameterError(name, entry, 'the value of a place with a "weight" in steps')
-        elif not (entry is None or is_number(entry) or isinstance(entry, bool)):
-            raise ParameterError(name, entry, VALUES)
         place = lattice.place(value)
-        if place is None:
-            continue
-        number = float(value)  # type: ignore[arg-type]
-        if not lattice.lower <= number <= lattice.upper:
-            raise AssertionError(
-                f"{name} has the value {value}, and the release's bounds are [{lattice.lower:.10g}, "
-                f"{lattice.upper:.10g}]: clamp the values to the bounds that should be there"
-            )
-        counts[place] += int(weight)
+        if place is not None:
+            _check_bounds(value, lattice.lower, lattice.upper, name)
+            counts[place] += int(weight)
     return +counts
