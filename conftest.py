@@ -35,7 +35,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import none
 
-import sfumato.client.remote
+import sfumato.client.remote_tables
 import sfumato.measurements
 import sfumato.release.release  # noqa: F401
 
@@ -278,18 +278,18 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sql.md": (100, "noise of scale 0.1 or less against thousands, in a ratio that is rounded to a tenth"),
     "totals.md": "keys are shown, and that whole or dyadic numbers add up, whatever they are",
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
-    "sfumato.client.remote.RemoteQuestion.release": "its columns, groups and cost are shown",
-    "sfumato.client.remote.RemoteTop.release": (
+    "sfumato.client.remote_tables.RemoteQuestion.release": "its columns, groups and cost are shown",
+    "sfumato.client.remote_tables.RemoteTop.release": (
         100,
         "e^-262 that the end is drawn before 428 units, 393 below them",
     ),
-    "sfumato.client.released.RemoteRelease": "its columns and cost are shown",
-    "sfumato.client.released.RemoteRelease.errors": "widths alone are shown",
-    "sfumato.client.released.RemoteRelease.explain": "what is done is shown",
-    "sfumato.client.released.RemoteRelease.frame": "names of columns are shown",
-    "sfumato.client.released.RemoteRelease.receipt": "whether digests agree is shown",
-    "sfumato.client.released.RemoteRelease.to_arrow": "types of columns are shown",
-    "sfumato.client.service.Client.sql": "its columns, groups and cost are shown",
+    "sfumato.client.remote_release.RemoteRelease": "its columns and cost are shown",
+    "sfumato.client.remote_release.RemoteRelease.errors": "widths alone are shown",
+    "sfumato.client.remote_release.RemoteRelease.explain": "what is done is shown",
+    "sfumato.client.remote_release.RemoteRelease.frame": "names of columns are shown",
+    "sfumato.client.remote_release.RemoteRelease.receipt": "whether digests agree is shown",
+    "sfumato.client.remote_release.RemoteRelease.to_arrow": "types of columns are shown",
+    "sfumato.client.client.Client.sql": "its columns, groups and cost are shown",
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.combinators.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.group_selection.select_groups": (19, "a group of one person, at 1e-20"),

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import sfumato as sf
 from sfumato.client import connect
 from sfumato.errors import EngineError
-from sfumato.service.tokens import Tokens
+from sfumato.service.access_tokens import Tokens
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _START = "import sys\nfrom sfumato.cli.main import app\nif __name__ == '__main__':\n    app()\n"

@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from fractions import Fraction as F
 
-from sfumato.budget import Budget, Loss, pld
+from sfumato.budget import Budget, Loss, loss_distributions
 
 DELTA = 1e-6
 
@@ -115,8 +115,8 @@ def compositions():
     print("|---|---|---|---|---|---|---|---|")
     ratios, mine, others = [], 0.0, 0.0
     for loss, delta in COMPOSITIONS:
-        pld.pld_deltas.cache_clear()
-        pld._composed.cache_clear()
+        loss_distributions.pld_deltas.cache_clear()
+        loss_distributions._composed.cache_clear()
         start = time.process_time()
         ours = float(loss.epsilon(delta))
         between = time.process_time()

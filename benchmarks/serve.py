@@ -21,7 +21,7 @@ from _service import registry, served
 
 import sfumato as sf
 from sfumato.client import connect
-from sfumato.service.analysts import AnalystsCatalog
+from sfumato.service.analyst_catalog import AnalystsCatalog
 
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_rows_per_group = 1)"
 QUESTIONS = [

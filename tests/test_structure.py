@@ -221,7 +221,7 @@ def test_most_releases_need_no_scipy() -> None:
     """It would take a third of the time in which a process is there to answer."""
     code = """
 import sys
-import pyarrow as pa, sfumato as sf, sfumato.service.desk
+import pyarrow as pa, sfumato as sf, sfumato.service.query_service
 table = sf.scan(pa.table({"unit": [1, 2, 2], "x": [1, 0, 5]}), privacy_unit="unit")
 table.group_by("x", keys=range(3)).bound(groups=2, rows=1).agg(n=sf.count()).release(epsilon=1).to_arrow()
 print(sorted(name for name in sys.modules if name.startswith("scipy")))

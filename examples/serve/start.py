@@ -22,8 +22,8 @@ from urllib.request import urlopen
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.service.serving import Settings, listening, run
-from sfumato.service.tokens import Tokens
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.server import Settings, listening, run
 
 HERE = Path(__file__).parent
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import mpmath as mp
 import pytest
 
-from sfumato.budget import pld
+from sfumato.budget import loss_distributions
 from sfumato.budget.closed_forms import gaussian_delta
 from sfumato.exact.outward_rounding import exactly, log_bounds
 
-ONE = 1 << pld.BITS
+ONE = 1 << loss_distributions.BITS
 BENCHMARK = Path(__file__).parents[2] / "benchmarks/budget.py"
 
 
@@ -125,7 +125,7 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_no_composition_is_below_the_truth(check):
-    check(pld)
+    check(loss_distributions)
 
 
 FAULTS = {
@@ -153,7 +153,7 @@ FAULTS = {
 
 
 def with_fault(old, new):
-    source = inspect.getsource(pld)
+    source = inspect.getsource(loss_distributions)
     assert source.count(old) == 1
     faulty = types.ModuleType("faulty")
     exec(source.replace(old, new), vars(faulty))
@@ -197,8 +197,10 @@ def test_parameters_at_the_edge():
         (((F(1000), 2),), F(30)),
         (((F(1, 10**50), 40),), F(0)),
     ]:
-        deltas = pld.pld_deltas((F(-(10**9)), F(-1), F(0), F(1, 10**60), F(1), F(10**9)), laplace, gaussian)
+        deltas = loss_distributions.pld_deltas(
+            (F(-(10**9)), F(-1), F(0), F(1, 10**60), F(1), F(10**9)), laplace, gaussian
+        )
         assert deltas[0] == 1 and list(deltas) == sorted(deltas, reverse=True)
         assert deltas[-1] < F(1, 2**70)
-    assert pld.pld_deltas((F(1),), ((F(1, 10**80), 5),), F(0)) is None
-    assert pld.pld_deltas((F(1),), ((F(10**400), 5),), F(0)) is None
+    assert loss_distributions.pld_deltas((F(1),), ((F(1, 10**80), 5),), F(0)) is None
+    assert loss_distributions.pld_deltas((F(1),), ((F(10**400), 5),), F(0)) is None

@@ -194,7 +194,7 @@ def test_an_adversary_that_chooses_by_answers_stays_within_each_sum(seed):
 
 def test_the_deltas_of_all_sums_come_to_that_of_the_budget():
     """Each sum has a delta of its own: with all of it in each, a strategy could lose several times as much."""
-    named, (rho, events), (square, others) = (each.limit for each in Budget(1, "1e-6")._account.cap.filters)
+    named, (rho, events), (square, others) = (each.limit for each in Budget(1, "1e-6")._account.cap._filters)
     assert events == others
     used = named[1] + events + zcdp_delta(rho, F(1)) + gaussian_delta(F(1), square)
     assert F("0.999e-6") < used <= F("1e-6")

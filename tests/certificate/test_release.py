@@ -15,9 +15,9 @@ import pytest
 import sfumato as sf
 from sfumato.api import largest_groups
 from sfumato.budget import Loss
-from sfumato.budget import proved_loss as checking
-from sfumato.budget.amounts import ExactCost
-from sfumato.budget.proved_loss import proved
+from sfumato.budget import certified_loss as checking
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey

@@ -155,7 +155,7 @@ def test_a_reader_who_has_gone_does_not_cost_what_is_paid(ledger, run, monkeypat
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("sfumato.cli.answer.print_explanation", gone)
+    monkeypatch.setattr("sfumato.cli.table_printer.print_explanation", gone)
     done = run("sql", COUNT, *PAID, "--explain", "-o", "a.csv")  # whose explanation needs no row
     assert done.exit_code == 1 and spent(ledger) == [] and not Path("a.csv").exists()
     done = run("sql", LOOKS, *PAID, "--explain", "-o", "a.csv")

@@ -13,8 +13,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import EngineError, QueryError
-from sfumato.service.serving import Settings, listening
-from sfumato.service.tokens import Caller, Tokens
+from sfumato.service.access_tokens import Caller, Tokens
+from sfumato.service.server import Settings, listening
 
 
 @pytest.fixture

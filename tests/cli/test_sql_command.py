@@ -292,7 +292,7 @@ class TestErrors:
         def gone(*_, **__):
             raise BrokenPipeError(32, "Broken pipe")
 
-        monkeypatch.setattr("sfumato.cli.answer.print_table", gone)
+        monkeypatch.setattr("sfumato.cli.table_printer.print_table", gone)
         done = run("sql", COUNT, "-o", "out.csv")
         assert done.exit_code == 1
         assert "Broken pipe" in done.stderr and "1984" in Path("out.csv").read_text()

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import sfumato as sf
-from sfumato.cli.answer import check_processed, print_table
+from sfumato.cli.table_printer import check_processed, print_table
 from sfumato.errors import QueryError
 from sfumato.query.error_bars import Bars
 from sfumato.release.chart import Chart, bar_chart

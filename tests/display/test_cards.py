@@ -137,7 +137,7 @@ def stratified() -> sf.StratifiedProportion:
 
 
 def far() -> Any:
-    from sfumato.service.answers import answer, pack
+    from sfumato.service.answer_formats import answer, pack
 
     made = replace(answer(drawn(), 0.95, False, False))
     return RemoteRelease(pack(replace(made, about={**made.about, "repeats": 3})))

@@ -58,7 +58,7 @@ FAULTS = [
           "harmless: what is solved is checked, and searched for where it is not within epsilon"),
     Fault("the calibrated noise has 98% of its scales", "budget/calibration.py",
           "        return _power(x)\n\n    def by_sums", "        return _power(x) * Fraction(98, 100)\n\n    def by_sums"),
-    Fault("privacy-loss distributions have half their masses", "budget/pld.py",
+    Fault("privacy-loss distributions have half their masses", "budget/loss_distributions.py",
           "above.append(above[-1] + mass)", "above.append(above[-1] + mass // 2)"),
     Fault("mu of Gaussian noise is 1% too large", "budget/closed_forms.py",
           "return round_bits(begin * (1 - Fraction(rest)), 56, up=False)",

@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.amounts import ExactCost
-from sfumato.budget.proved_loss import proved
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.errors import RefusalError
 from sfumato.plan.plan_description import Claim, certified, describe
 from tests.changed_plans import scaled

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.display.formatting import guarded, unguarded
 from sfumato.release.release_files import with_formulas, without_formulas
-from sfumato.service.answers import CSV, Answer, encoded
+from sfumato.service.answer_formats import CSV, Answer, encoded
 
 pytestmark = pytest.mark.noise_cannot_matter("texts are compared, whatever the numbers are")
 

@@ -160,7 +160,7 @@ def test_a_release_on_spark_has_one_too():
 
 
 def test_answers_of_a_service_have_them():
-    from sfumato.service.answers import answer
+    from sfumato.service.answer_formats import answer
 
     made = answer(KINDS["groups"](), 0.95, False, False)
     receipt = Receipt.of_dict(json.loads(json.dumps(made.about["receipt"])))

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import sfumato as sf
-from sfumato.cli.answer import print_explanation
+from sfumato.cli.table_printer import print_explanation
 
 TABLE = pa.table(
     {

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
-from sfumato.service.analysts import AnalystsCatalog
-from sfumato.service.app import Limits, Service
-from sfumato.service.desk import Desk
-from sfumato.service.serving import Settings, server
-from sfumato.service.tokens import Tokens
-from sfumato.service.worker import Inline
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.analyst_catalog import AnalystsCatalog
+from sfumato.service.http_app import Limits, Service
+from sfumato.service.query_service import QueryService
+from sfumato.service.server import Settings, server
+from sfumato.service.worker_processes import Inline
 
 with warnings.catch_warnings():
     warnings.simplefilter(
@@ -90,7 +90,7 @@ class Asked:
         self.tokens = Tokens(folder / "tokens.db")
         self.catalog = AnalystsCatalog.of(sf.catalog({"tables": declared}))
         self.budgets = Budgets(epsilon)
-        self.desk = Desk(self.catalog, self.budgets, {"threads": 1})
+        self.desk = QueryService(self.catalog, self.budgets, {"threads": 1})
         self.service = Service(Inline(lambda: self.desk), self.tokens, Limits(**limits), PAGE)
         self.http = TestClient(self.service, base_url="http://service")
         roles = {"ann": "analyst", "bob": "analyst", "olga": "owner"}

@@ -8,7 +8,7 @@ import threading
 import time
 
 from sfumato.errors import EngineError, QueryError
-from sfumato.service.desk import Job, Outcome, failed
+from sfumato.service.query_service import QueryRequest, QueryResponse, failed
 
 
 class Odd:
@@ -22,7 +22,7 @@ class Odd:
         if begins == "dies":
             os._exit(3)
 
-    def answer(self, job: Job) -> Outcome:
+    def answer(self, job: QueryRequest) -> QueryResponse:
         match job.text:
             case "hang":
                 time.sleep(600)
@@ -43,4 +43,4 @@ class Odd:
                 raise KeyError("a value of a row")
             case "refuse":
                 return failed(QueryError("not so"))
-        return Outcome(200, "text/plain", str(os.getpid()).encode())
+        return QueryResponse(200, "text/plain", str(os.getpid()).encode())

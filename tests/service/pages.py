@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import sfumato as sf
-from sfumato.service.analysts import AnalystsCatalog
-from sfumato.service.app import Limits, Service
-from sfumato.service.desk import Desk
-from sfumato.service.serving import PAGE, Settings, opened_budgets, server
-from sfumato.service.tokens import Tokens
-from sfumato.service.worker import Inline
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.analyst_catalog import AnalystsCatalog
+from sfumato.service.http_app import Limits, Service
+from sfumato.service.query_service import QueryService
+from sfumato.service.server import PAGE, Settings, opened_budgets, server
+from sfumato.service.worker_processes import Inline
 
 from .browser import Browser, Tab
 
@@ -47,7 +47,7 @@ def serving(folder: Path, catalog: Path, epsilon: int | None = None) -> Iterator
         ledger.grant("registry", name, epsilon=own if epsilon is None else epsilon, delta="1e-5")
     tokens = Tokens(folder / "tokens.db")
     budgets = opened_budgets(str(folder / "budget.db"), "registry")
-    desk = Desk(AnalystsCatalog.of(sf.catalog(str(catalog))), budgets, {"threads": 1})
+    desk = QueryService(AnalystsCatalog.of(sf.catalog(str(catalog))), budgets, {"threads": 1})
     secrets = {name: tokens.create(name) for name in PEOPLE}
     made = server(
         Service(Inline(lambda: desk), tokens, Limits(), PAGE), Settings(catalog=str(catalog), port=0)

@@ -17,11 +17,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import CatalogError, EngineError
-from sfumato.service.analysts import AnalystsCatalog
-from sfumato.service.answers import ABOUT, ARROW, CSV, JSON
-from sfumato.service.app import Service, _accepted
-from sfumato.service.desk import Job
-from sfumato.service.watching import LOG, Lines, digest
+from sfumato.service.analyst_catalog import AnalystsCatalog
+from sfumato.service.answer_formats import ABOUT, ARROW, CSV, JSON
+from sfumato.service.http_app import Service, _accepted
+from sfumato.service.monitoring import LOG, Lines, digest
+from sfumato.service.query_service import QueryRequest
 
 from .asking import DECLARED, PAGE, QUESTION, VISITS, Asked, TestClient
 
@@ -233,7 +233,7 @@ def test_an_error_says_where(asked: Asked) -> None:
 def test_what_nobody_expected_is_told_by_a_number_alone(
     asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(job: Job) -> None:
+    def fails(job: QueryRequest) -> None:
         secret = "a value of a row"
         raise KeyError(secret)
 
@@ -328,7 +328,7 @@ class Slow:
         self.go = threading.Event()
         self.begun = threading.Semaphore(0)
 
-    async def run(self, job: Job) -> Any:
+    async def run(self, job: QueryRequest) -> Any:
         self.begun.release()
         await asyncio.to_thread(self.go.wait)
         return await self.inner.run(job)
@@ -395,7 +395,7 @@ def test_what_others_log_is_not_quoted() -> None:
 
 
 def test_errors_of_the_engine_hide_their_words() -> None:
-    from sfumato.service.desk import failed
+    from sfumato.service.query_service import failed
 
     outcome = failed(EngineError("/data/rows.parquet is not there"))
     assert (

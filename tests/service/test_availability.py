@@ -22,11 +22,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import EngineError
-from sfumato.service import app
-from sfumato.service.desk import Desk, Job
-from sfumato.service.serving import Settings, opened_budgets, run
-from sfumato.service.tokens import Tokens
-from sfumato.service.watching import LinesQueue
+from sfumato.service import http_app
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.monitoring import LinesQueue
+from sfumato.service.query_service import QueryRequest, QueryService
+from sfumato.service.server import Settings, opened_budgets, run
 
 from .asking import QUESTION, Asked, served
 
@@ -96,7 +96,7 @@ def test_tokens_that_cannot_be_read_are_no_fault_of_whoever_asks(asked: Asked) -
 
 def test_nothing_in_the_event_loop_reads_a_file() -> None:
     """Tokens are looked up in threads, and jobs run there: no coroutine calls either by itself."""
-    tree = ast.parse(inspect.getsource(app))
+    tree = ast.parse(inspect.getsource(http_app))
     inside = [one for one in ast.walk(tree) if isinstance(one, ast.AsyncFunctionDef)]
     calls = [one for function in inside for one in ast.walk(function) if isinstance(one, ast.Call)]
     names = [ast.unparse(one.func) for one in calls]
@@ -131,10 +131,10 @@ def test_accounts_do_not_wait_for_own_questions(asked: Asked, many: int) -> None
     """One place, and her own questions in it: a budget, tables and a history are there at once."""
     go, begun = threading.Event(), threading.Event()
 
-    def slow(job: Job) -> Any:
+    def slow(job: QueryRequest) -> Any:
         begun.set()
         assert go.wait(60)
-        return Desk._release(asked.desk, job)
+        return QueryService._release(asked.desk, job)
 
     asked.desk._release = slow  # type: ignore[method-assign]
     with served(asked) as url, ThreadPoolExecutor(many) as threads:

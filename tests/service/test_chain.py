@@ -28,9 +28,16 @@ from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.aggregate import call_of
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.canonical_form import canonical, canonical_top
-from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP, asked_by_chain
-from sfumato.service.desk import Job
-from sfumato.service.wire import told, told_question
+from sfumato.service.analyst_catalog import (
+    OF_PUBLIC,
+    OF_QUESTIONS,
+    OF_RELEASE,
+    OF_TABLES,
+    OF_TOP,
+    read_chain_query,
+)
+from sfumato.service.query_service import QueryRequest
+from sfumato.service.wire_format import told, told_question
 
 from .asking import Asked
 from .chains import CHAINS, LEFT, MONTHS, ONE, TABLES, Chain
@@ -100,7 +107,7 @@ def same(far: Direct, near: Near, chain: Chain) -> None:
     (ask, options), catalog = chain, far._asked_of.catalog
     there, here = ask(far), ask(near)
     body = json.loads(json.dumps(there._sent(options)))
-    arrived = asked_by_chain(body["chain"], body["options"], catalog, {"threads": 1})
+    arrived = read_chain_query(body["chain"], body["options"], catalog, {"threads": 1})
     assert arrived.release_options == options
     assert form(arrived.question, arrived.release_options) == form(here, options)
     shown = [str(one.plan(**options)) for one in (there, arrived.question, here)]
@@ -266,15 +273,20 @@ def test_a_chain_and_a_text_are_one_question(tmp_path: Path) -> None:
         "calls": [["group_by", ["town"], {}], ["agg", [], {"n": {"asks": "count", "args": [], "named": {}}}]],
     }
     options = {"epsilon": 1, "delta": "1e-6"}
-    job = Job("release", "ann", "a chain", chain=chain, options=options)
+    job = QueryRequest("release", "ann", "a chain", chain=chain, options=options)
     again = service.desk.answer(job)
     assert again.headers and json.loads(again.body)["repeats"] and service.paid == 1
     assert json.loads(again.body)["rows"] == json.loads(first.body)["rows"]
-    service.desk.answer(Job("release", "bob", "a chain", chain=chain, options=options))
-    service.desk.answer(Job("release", "ann", "a chain", chain=chain, options=options | {"epsilon": 2}))
+    service.desk.answer(QueryRequest("release", "bob", "a chain", chain=chain, options=options))
+    service.desk.answer(
+        QueryRequest("release", "ann", "a chain", chain=chain, options=options | {"epsilon": 2})
+    )
     assert service.paid == 3  # another analyst's, and another question
     refused = {"table": "visits", "calls": [["filter", ["no = 1"], {}], ["agg", [], {}]]}
-    assert service.desk.answer(Job("release", "ann", "{}", chain=refused, options=options)).status == 400
+    assert (
+        service.desk.answer(QueryRequest("release", "ann", "{}", chain=refused, options=options)).status
+        == 400
+    )
     log = [line.detail for line in service.ledger.journal.lines() if line.kind == "refused"]
     assert "table('visits').filter('no = 1').agg().release(epsilon=1, delta='1e-6')" in str(log[-1])
 

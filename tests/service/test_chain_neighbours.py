@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import QueryError
-from sfumato.service.desk import Desk, Job, Outcome, refused
+from sfumato.service.query_service import QueryRequest, QueryResponse, QueryService, refused
 
 from .asking import Asked
 from .chains import CHAINS, LEFT, PRIVATE, TABLES, neighbours
@@ -74,35 +74,35 @@ def test_hostile_chains_of_neighbouring_tables(services: Pair, step: int) -> Non
     assert set(seen) <= {200, 400, 402, 413} and seen[400] > 0.5 * seen.total()
 
 
-def refuses(desk: Desk, job: Job, outcome: Outcome) -> Outcome:
+def refuses(desk: QueryService, job: QueryRequest, outcome: QueryResponse) -> QueryResponse:
     """Refuse what odd rows do not fit, as a cast that fails on one row would."""
     return refused(QueryError("no such number"), 400)
 
 
-def drops(desk: Desk, job: Job, outcome: Outcome) -> Outcome:
+def drops(desk: QueryService, job: QueryRequest, outcome: QueryResponse) -> QueryResponse:
     """Leave a group out, as one that is made of the rows that there are would."""
     made = json.loads(outcome.body)
-    return Outcome(200, outcome.media, json.dumps(made | {"rows": made["rows"][:-1]}).encode())
+    return QueryResponse(200, outcome.media, json.dumps(made | {"rows": made["rows"][:-1]}).encode())
 
 
-def explains(desk: Desk, job: Job, outcome: Outcome) -> Outcome:
+def explains(desk: QueryService, job: QueryRequest, outcome: QueryResponse) -> QueryResponse:
     """Plan by the rows."""
     made = json.loads(outcome.body)
-    return Outcome(200, outcome.media, json.dumps(made | {"explanation": "905 rows"}).encode())
+    return QueryResponse(200, outcome.media, json.dumps(made | {"explanation": "905 rows"}).encode())
 
 
 @pytest.mark.parametrize("defect", [refuses, drops, explains])
 def test_answers_that_follow_from_an_odd_row_are_found(
     services: Pair, anns: tuple[Direct, Direct], monkeypatch: pytest.MonkeyPatch, defect: Any
 ) -> None:
-    answer = Desk.answer
+    answer = QueryService.answer
 
-    def planted(desk: Desk, job: Job) -> Outcome:
+    def planted(desk: QueryService, job: QueryRequest) -> QueryResponse:
         found = answer(desk, job)
         odd = job.kind == "release" and desk is services[0].desk
         return defect(desk, job, found) if odd else found
 
-    monkeypatch.setattr(Desk, "answer", planted)
+    monkeypatch.setattr(QueryService, "answer", planted)
     with pytest.raises(AssertionError):
         test_chains_of_neighbouring_tables(services, anns, "domain")
 

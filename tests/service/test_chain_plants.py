@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import sfumato.service.analysts as chain
-import sfumato.service.desk as desk
-import sfumato.service.wire as recorded
+import sfumato.service.analyst_catalog as chain
+import sfumato.service.query_service as desk
+import sfumato.service.wire_format as recorded
 from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import QueryError, SfumatoError
-from sfumato.service.wire import Reading, SentCall
+from sfumato.service.wire_format import Reading, SentCall
 
 from . import test_chain
 from .asking import Asked
@@ -102,9 +102,9 @@ def a_domain_is_forgotten(patch: Patch) -> str:
 
 def a_cost_is_less(patch: Patch) -> str:
     """What is told before is less than what is paid."""
-    ask = desk.asked_by_chain
+    ask = desk.read_chain_query
     patch.setattr(
-        desk, "asked_by_chain", lambda data, options, *rest: ask(data, options | {"delta": 0}, *rest)
+        desk, "read_chain_query", lambda data, options, *rest: ask(data, options | {"delta": 0}, *rest)
     )
     return "vectors"
 
@@ -186,10 +186,10 @@ def test_functions_that_are_no_aggregates_are_found(asked: Asked, monkeypatch: P
 
     ask = {"table": "visits", "calls": [["agg", [], {"n": {"asks": "Budget", "args": [3], "named": {}}}]]}
     with pytest.raises(QueryError, match="an aggregate has no"):
-        chain.asked_by_chain(ask, {"epsilon": 1}, asked.catalog, {})
+        chain.read_chain_query(ask, {"epsilon": 1}, asked.catalog, {})
     monkeypatch.setattr(chain, "_aggregate", lambda name, args, named: getattr(sf, name)(*args, **named))
     with pytest.raises(QueryError) as error:
-        chain.asked_by_chain(ask, {"epsilon": 1}, asked.catalog, {})
+        chain.read_chain_query(ask, {"epsilon": 1}, asked.catalog, {})
     assert "an aggregate has no" not in str(error.value)
 
 
@@ -217,13 +217,13 @@ def test_a_plan_that_is_asked_of_the_service_is_found(asked: Asked, monkeypatch:
 
 
 def test_an_answer_to_another_question_is_found(tmp_path: Path, monkeypatch: Patch) -> None:
-    same_as = desk.Desk._same
+    same_as = desk.QueryService._same
 
     def planted(self: Any, asked: Any, trial: Any, job: Any) -> Any:
         found = same_as(self, asked, trial, job)
         return None if found is None else found | {"asks": "always the same"}
 
-    monkeypatch.setattr(desk.Desk, "_same", planted)
+    monkeypatch.setattr(desk.QueryService, "_same", planted)
     with pytest.raises(AssertionError):
         test_chain.test_a_chain_and_a_text_are_one_question(tmp_path)
 

@@ -24,7 +24,7 @@ from sfumato.errors import (
     SfumatoError,
     SqlError,
 )
-from sfumato.service.wire import KINDS, as_data, of_data
+from sfumato.service.wire_format import KINDS, as_data, of_data
 
 from .asking import DECLARED, QUESTION, Asked, served
 

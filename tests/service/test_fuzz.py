@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import QueryError
-from sfumato.service.desk import Desk, Job, Outcome, refused
+from sfumato.service.query_service import QueryRequest, QueryResponse, QueryService, refused
 
 from .fuzz import MANY, Fuzz, fuzzed, pair
 from .fuzz_chains import ChainFuzz
@@ -53,15 +53,15 @@ def test_requests_that_nobody_would_write(tmp_path: Path, kind: str, usual: str)
 def test_a_service_that_refuses_what_an_odd_row_does_not_fit_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, word: str
 ) -> None:
-    answer = Desk.answer
+    answer = QueryService.answer
 
-    def planted(desk: Desk, job: Job) -> Outcome:
+    def planted(desk: QueryService, job: QueryRequest) -> QueryResponse:
         rows = desk.catalog.tables["visits"].source
         if word in job.text and len(rows) > MANY:  # as a cast that fails on one row would
             return refused(QueryError("no such number"), 400)
         return answer(desk, job)
 
-    monkeypatch.setattr(Desk, "answer", planted)
+    monkeypatch.setattr(QueryService, "answer", planted)
     wrong = list[str]()
     fuzzed(pair(tmp_path), KINDS[kind](random.Random(1), tmp_path), 60, wrong.append)
     assert wrong and "statuses 400 and 200" in "".join(wrong)

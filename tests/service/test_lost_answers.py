@@ -13,10 +13,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.client import connect
-from sfumato.client.service import Client
+from sfumato.client.client import Client
 from sfumato.errors import EngineError, QueryError
-from sfumato.service.desk import Desk, Job
-from sfumato.service.serving import opened_budgets
+from sfumato.service.query_service import QueryRequest, QueryService
+from sfumato.service.server import opened_budgets
 
 from .asking import QUESTION, Asked, served
 
@@ -101,22 +101,22 @@ def test_a_request_that_is_under_way_is_not_paid_twice(
     paying: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where both are planned before either is paid."""
-    planned, real = threading.Barrier(2, timeout=60), Desk._asked
+    planned, real = threading.Barrier(2, timeout=60), QueryService._asked
 
-    def together(desk: Desk, job: Job) -> Any:
+    def together(desk: QueryService, job: QueryRequest) -> Any:
         found = real(desk, job)
         planned.wait()
         return found
 
-    monkeypatch.setattr(Desk, "_asked", together)
-    other = Desk(paying.catalog, paying.desk.budgets, {"threads": 1})
-    job = Job("release", "ann", text=QUESTION, key=KEY)
+    monkeypatch.setattr(QueryService, "_asked", together)
+    other = QueryService(paying.catalog, paying.desk.budgets, {"threads": 1})
+    job = QueryRequest("release", "ann", text=QUESTION, key=KEY)
     with ThreadPoolExecutor(2) as threads:
         outcomes = list(threads.map(lambda desk: desk.answer(job), (paying.desk, other)))
     statuses = sorted(one.status for one in outcomes)
     assert statuses == [200, 409] and spent(paying) == 1.0
     assert next(one for one in outcomes if one.status == 409).headers == {"retry-after": "1"}
-    monkeypatch.setattr(Desk, "_asked", real)
+    monkeypatch.setattr(QueryService, "_asked", real)
     assert json.loads(paying.desk.answer(job).body)["repeats"] and spent(paying) == 1.0
 
 
@@ -126,12 +126,12 @@ def test_one_that_was_stopped_is_named_and_not_paid_again(
     def dies(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    from sfumato.service import desk
+    from sfumato.service import query_service
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk, "answer", dies)
+        patch.setattr(query_service, "answer", dies)
         with pytest.raises(KeyboardInterrupt):
-            paying.desk.answer(Job("release", "ann", text=QUESTION, key=KEY))
+            paying.desk.answer(QueryRequest("release", "ann", text=QUESTION, key=KEY))
     assert spent(paying) == 1.0
     answer = sends(paying)
     assert answer.status_code == 409 and "has no answer yet" in answer.text and spent(paying) == 1.0
@@ -194,7 +194,7 @@ def test_the_client_sends_a_lost_question_again_and_pays_once(
         with pytest.raises(QueryError, match="no answer of yours"):
             ann.answer(10**6)
         lost.clear()
-        monkeypatch.setattr("sfumato.client.service._SENT", 1)
+        monkeypatch.setattr("sfumato.client.client._SENT", 1)
         with pytest.raises(EngineError, match="lost on the way"):
             ann.sql(QUESTION)
         assert ann.answer(ann.history[-1].entry or 0).to_arrow().num_rows == 3

@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato.release.release_files import _metadata
-from sfumato.service.answers import CSV, JSON, Answer, encoded
-from sfumato.service.serving import PAGE
+from sfumato.service.answer_formats import CSV, JSON, Answer, encoded
+from sfumato.service.server import PAGE
 
 from .browser import Browser, program
 from .browser import running as browsing

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.service.desk import Desk, Job
-from sfumato.service.tokens import Tokens
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.query_service import QueryRequest, QueryService
 
 from .asking import VISITS
 from .browser import Browser, program
@@ -94,9 +94,9 @@ def test_an_answer_is_shown_again_from_the_history(browser: Browser, clinic: Cli
 def test_an_answer_that_a_reload_lost_comes_and_is_paid_once(
     browser: Browser, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, begun, real = threading.Event(), threading.Event(), Desk._release
+    go, begun, real = threading.Event(), threading.Event(), QueryService._release
 
-    def slow(desk: Desk, job: Job) -> Any:
+    def slow(desk: QueryService, job: QueryRequest) -> Any:
         done = real(desk, job)  # it is paid, and its answer is kept
         begun.set()
         assert go.wait(60)
@@ -106,7 +106,7 @@ def test_an_answer_that_a_reload_lost_comes_and_is_paid_once(
     write(tab, COUNT.format(1))
     priced(tab)
     with monkeypatch.context() as patch:
-        patch.setattr(Desk, "_release", slow)
+        patch.setattr(QueryService, "_release", slow)
         tab.click("#release")
         assert begun.wait(60)
         tab.reload()  # before the answer comes

@@ -9,8 +9,8 @@ import pytest
 
 from sfumato.client import connect
 from sfumato.errors import SqlError
-from sfumato.service.app import words
-from sfumato.service.wire import as_data, of_data
+from sfumato.service.http_app import words
+from sfumato.service.wire_format import as_data, of_data
 
 from .asking import PAGE, QUESTION, SECRET, Asked
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.service.app import words
+from sfumato.service.http_app import words
 
 from .browser import Browser, Tab, program
 from .browser import running as browsing

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.budget.ledger import Again, journal, stores
+from sfumato.budget.ledger import PriorAnswer, journal, ledger_databases
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError
-from sfumato.service.analysts import AnalystsCatalog
-from sfumato.service.answers import ARROW, CSV, JSON, unpacked
-from sfumato.service.desk import Desk, Job
-from sfumato.service.serving import LedgerBudgets
+from sfumato.service.analyst_catalog import AnalystsCatalog
+from sfumato.service.answer_formats import ARROW, CSV, JSON, unpacked
+from sfumato.service.query_service import QueryRequest, QueryService
+from sfumato.service.server import LedgerBudgets
 
 pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each other, or what they cost")
 
@@ -40,10 +40,10 @@ class Service:
             for analyst in ("ann", "bob"):
                 self.ledger.grant(dataset, analyst, epsilon=50, period="month")
         tables = AnalystsCatalog.of(sf.catalog(folder / "catalog.toml"))
-        self.desk = Desk(tables, LedgerBudgets(self.ledger, dataset), {"threads": 1})
+        self.desk = QueryService(tables, LedgerBudgets(self.ledger, dataset), {"threads": 1})
 
     def asks(self, text: str = ASK, analyst: str = "ann", media: str = JSON, **given: Any) -> Any:
-        return self.desk.answer(Job("release", analyst, text=text, media=media, **given))
+        return self.desk.answer(QueryRequest("release", analyst, text=text, media=media, **given))
 
     @property
     def paid(self) -> int:
@@ -224,9 +224,9 @@ def test_tables_without_an_address_are_not_known_again(service):
     tables = sf.catalog(
         {"tables": {"visits": {"source": rows, "privacy_unit": "id", "max_groups": 1, "max_rows": 1}}}
     )
-    desk = Desk(AnalystsCatalog.of(tables), service.desk.budgets, {})
+    desk = QueryService(AnalystsCatalog.of(tables), service.desk.budgets, {})
     for _ in range(2):
-        assert json.loads(desk.answer(Job("release", "ann", text=ASK)).body)["repeats"] is None
+        assert json.loads(desk.answer(QueryRequest("release", "ann", text=ASK)).body)["repeats"] is None
     assert service.paid == 2
 
 
@@ -244,7 +244,9 @@ def test_an_answer_of_a_period_that_is_over_is_given_still(service, monkeypatch)
     from datetime import datetime
 
     first = service.asks()
-    monkeypatch.setattr(stores, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00"))
+    monkeypatch.setattr(
+        ledger_databases, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00")
+    )
     assert but_for(service.asks().body)[1] == but_for(first.body)[1]
     assert service.ledger.budget("shop", "ann").spent == (0.0, 0.0) and service.paid == 1
 
@@ -276,7 +278,7 @@ def test_an_analyst_is_not_told_what_came_of_a_question(service, monkeypatch):
     with monkeypatch.context() as now:
         now.setattr(DuckDBEngine, "statistics", failing)
         assert service.asks(confidence=0.9).status == 503
-    told = json.loads(service.desk.answer(Job("history", "ann")).body)["history"]
+    told = json.loads(service.desk.answer(QueryRequest("history", "ann")).body)["history"]
     answered, failed = ({name: one[name] for name in one if name not in ("at", "entry")} for one in told)
     assert answered == failed and set(told[0]) == {"what", "epsilon", "delta", "at", "analyst", "entry"}
 
@@ -299,7 +301,7 @@ def test_a_question_that_is_refused_is_written_down_with_why(service):
 
 def asking(service: Service, text: str = ASK, analyst: str = "ann", **given: Any) -> Any:
     """Return what is told of a question before it is asked."""
-    told = service.desk.answer(Job("ask", analyst, text=text, **given))
+    told = service.desk.answer(QueryRequest("ask", analyst, text=text, **given))
     assert told.status == 200, told.body
     return json.loads(told.body)["repeats"]
 
@@ -365,15 +367,17 @@ def test_the_same_name_in_another_folder_is_another_table(service, tmp_path_fact
         monkeypatch.chdir(folder)
         Path("visits.csv").write_text(ROWS)
         Path("catalog.toml").write_text(CATALOG)
-        desk = Desk(AnalystsCatalog.of(sf.catalog("catalog.toml")), service.desk.budgets, {"threads": 1})
-        found.append(json.loads(desk.answer(Job("release", "ann", text=ASK)).body)["repeats"])
+        desk = QueryService(
+            AnalystsCatalog.of(sf.catalog("catalog.toml")), service.desk.budgets, {"threads": 1}
+        )
+        found.append(json.loads(desk.answer(QueryRequest("release", "ann", text=ASK)).body)["repeats"])
     assert found == [None, None] and service.paid == 2
 
 
 def test_two_processes_that_ask_at_once_pay_twice_and_one_answer_is_given_on(service, monkeypatch):
-    again = journal.Journal.again
+    again = journal.Journal._repeat_answer
     with monkeypatch.context() as now:
-        now.setattr(journal.Journal, "again", lambda self, *given: Again(again(self, *given).question, data="2026-11"))  # fmt: skip
+        now.setattr(journal.Journal, "_repeat_answer", lambda self, *given: PriorAnswer(again(self, *given).question, data="2026-11"))  # fmt: skip
         first, second = service.asks(), service.asks()
     assert but_for(first.body)[1] != but_for(second.body)[1] and service.paid == 2
     for _ in range(2):
@@ -384,11 +388,11 @@ def test_it_is_said_over_http_and_far_away(service):
     from starlette.testclient import TestClient
 
     from sfumato.client import RemoteRelease, connect
-    from sfumato.service.app import Limits
-    from sfumato.service.app import Service as App
-    from sfumato.service.serving import PAGE
-    from sfumato.service.tokens import Tokens
-    from sfumato.service.worker import Inline
+    from sfumato.service.access_tokens import Tokens
+    from sfumato.service.http_app import Limits
+    from sfumato.service.http_app import Service as App
+    from sfumato.service.server import PAGE
+    from sfumato.service.worker_processes import Inline
 
     tokens = Tokens(service.folder / "tokens.db")
     headers = {"authorization": f"Bearer {tokens.create('ann', role='analyst')}"}
@@ -412,8 +416,10 @@ def test_made_up_rows_are_in_no_journal(service):
     (service.folder / "catalog.toml").write_text(
         CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
     )
-    desk = Desk(AnalystsCatalog.of(sf.catalog(service.folder / "catalog.toml")), service.desk.budgets, {})
-    outcome = desk.answer(Job("release", "ann", text=ASK, dummy=True))
+    desk = QueryService(
+        AnalystsCatalog.of(sf.catalog(service.folder / "catalog.toml")), service.desk.budgets, {}
+    )
+    outcome = desk.answer(QueryRequest("release", "ann", text=ASK, dummy=True))
     assert json.loads(outcome.body)["repeats"] is None and len(service.ledger.journal.lines()) == 4
 
 
@@ -447,9 +453,11 @@ def test_an_answer_that_was_changed_is_not_given(service, statement):
 @pytest.mark.parametrize("planted", ["bars", "tables", "asks"])
 def test_a_question_that_is_known_by_less_would_be_found(service, monkeypatch, planted):
     """The planted defects: an answer is given where the confidence, the tables or the question are others."""
-    again = journal.Journal.again
+    again = journal.Journal._repeat_answer
     monkeypatch.setattr(
-        journal.Journal, "again", lambda self, d, a, asked: again(self, d, a, {**asked, planted: None})
+        journal.Journal,
+        "_repeat_answer",
+        lambda self, d, a, asked: again(self, d, a, {**asked, planted: None}),
     )
     service.asks()
     (service.folder / "other.csv").write_text(ROWS)

@@ -25,7 +25,7 @@ import pytest
 import sfumato as sf
 from sfumato.client import Client, connect
 from sfumato.errors import EngineError
-from sfumato.service.tokens import Tokens
+from sfumato.service.access_tokens import Tokens
 
 from .asking import SECRET, VISITS
 
@@ -36,8 +36,8 @@ FOR_EVER = f"WITH a AS ({COUNT}) SELECT count(*) AS n FROM {', '.join(f'a AS a{i
 ARRIVAL, SECONDS = 1.0, 3.0
 START = """
 import sys
-from sfumato.service.app import Limits
-from sfumato.service.serving import Settings, run
+from sfumato.service.http_app import Limits
+from sfumato.service.server import Settings, run
 if __name__ == "__main__":
     run(Settings(**eval(sys.argv[1])), Limits(arrival={arrival}, waiting=16, each=8))
 """

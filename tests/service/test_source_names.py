@@ -22,11 +22,11 @@ from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
-from sfumato.service.app import Limits, Service
-from sfumato.service.desk import Desk, Job
-from sfumato.service.serving import opened_budgets
-from sfumato.service.worker import Inline
+from sfumato.service.analyst_catalog import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
+from sfumato.service.http_app import Limits, Service
+from sfumato.service.query_service import QueryRequest, QueryService
+from sfumato.service.server import opened_budgets
+from sfumato.service.worker_processes import Inline
 
 from .asking import PAGE, TOWNS, VISITS, Asked, TestClient
 from .hostile import STATEMENTS, texts
@@ -34,7 +34,7 @@ from .hostile import STATEMENTS, texts
 pytestmark = pytest.mark.flakiness(
     k=14, because="fewer than 3000 answers, each of which may show a group of one person, at delta 1e-18"
 )
-NET = Desk._names_a_source
+NET = QueryService._names_a_source
 MARK = "zzq9mark"  # in the name of each source, and in no name that the catalog gives
 COUNT: dict[str, Any] = {"asks": "count", "args": [], "named": {}}
 ASK = ["agg", [], {"n": COUNT}]
@@ -96,7 +96,7 @@ class Marked(Asked):
         ledger.create("registry", epsilon=10**9, delta="1e-3")
         for name in self.secrets:
             ledger.grant("registry", name, epsilon=10**8, delta="1e-3")
-        self.desk = Desk(self.catalog, opened_budgets(place, "registry"), {"threads": 1})
+        self.desk = QueryService(self.catalog, opened_budgets(place, "registry"), {"threads": 1})
         self.service = Service(Inline(lambda: self.desk), self.tokens, Limits(each=100), PAGE)
         self.http = TestClient(self.service, base_url="http://service")
 
@@ -107,7 +107,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Marked]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         # What is held to the rule are the messages themselves, not the net below them.
-        patch.setattr(Desk, "_names_a_source", lambda *_: False)
+        patch.setattr(QueryService, "_names_a_source", lambda *_: False)
         yield Marked(folder, declared(folder))
 
 
@@ -212,7 +212,7 @@ def test_types_that_were_guessed_are_noted_without_the_name_of_a_file(
 ) -> None:
     """The note of a CSV without declared types named its path, in /v1/tables and in explanations."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Desk, "_names_a_source", lambda *_: False)
+    monkeypatch.setattr(QueryService, "_names_a_source", lambda *_: False)
     of, kinds = {"privacy_unit": "id", "max_groups": 3, "max_rows": 3}, declared(tmp_path)
     folder = Path(kinds["visits"]["source"]).parent
     pyarrow.csv.write_csv(VISITS, folder / f"{MARK}more.csv")
@@ -278,12 +278,12 @@ def test_the_net_below_all_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Should a message name a source after all, the owner alone reads it, and the tables are not blamed."""
     monkeypatch.chdir(tmp_path)
     asked = Asked(tmp_path, declared={"again": declared(tmp_path)["again"]})
-    monkeypatch.setattr(Desk, "_names_a_source", NET)
-    assert NET(asked.desk, QueryError(f"no such {MARK}again.csv"), Job("ask", "ann", "x"))
+    monkeypatch.setattr(QueryService, "_names_a_source", NET)
+    assert NET(asked.desk, QueryError(f"no such {MARK}again.csv"), QueryRequest("ask", "ann", "x"))
     assert not NET(
-        asked.desk, QueryError(f"no such {MARK}again.csv"), Job("ask", "ann", f"'{MARK}again.csv'")
+        asked.desk, QueryError(f"no such {MARK}again.csv"), QueryRequest("ask", "ann", f"'{MARK}again.csv'")
     )
-    assert not NET(asked.desk, QueryError("no such column in again"), Job("ask", "ann", "x"))
+    assert not NET(asked.desk, QueryError("no such column in again"), QueryRequest("ask", "ann", "x"))
 
     def names_it(*_: Any) -> Any:
         raise QueryError(f"{MARK}again.csv is not so")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.service.tokens import Caller, Tokens
+from sfumato.service.access_tokens import Caller, Tokens
 
 
 @pytest.fixture

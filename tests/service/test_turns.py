@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sfumato.service import app
-from sfumato.service.app import Turns
-from sfumato.service.desk import Job, Outcome
+from sfumato.service import http_app
+from sfumato.service.http_app import Turns
+from sfumato.service.query_service import QueryRequest, QueryResponse
 
 from .asking import Asked
 
@@ -42,7 +42,7 @@ class Held:
         self.began: list[str] = []
         self._ends: list[tuple[str, asyncio.Event]] = []
 
-    async def run(self, job: Job) -> Outcome:
+    async def run(self, job: QueryRequest) -> QueryResponse:
         assert len(self._ends) < self.places, "more jobs at once than places"
         one = (job.analyst, asyncio.Event())
         self.began.append(job.analyst)
@@ -51,7 +51,7 @@ class Held:
             await one[1].wait()
         finally:
             self._ends.remove(one)
-        return Outcome(200, "text/plain", b"done")
+        return QueryResponse(200, "text/plain", b"done")
 
     def end(self, who: str) -> None:
         next(event for name, event in self._ends if name == who and not event.is_set()).set()
@@ -68,7 +68,7 @@ class Web:
     def __init__(self, folder: Path, places: int, **limits: Any) -> None:
         self.asked, self.held = Asked(folder, **limits), Held(places)
         made = self.asked.service
-        self.service = app.Service(self.held, made.tokens, made.limits, folder)
+        self.service = http_app.Service(self.held, made.tokens, made.limits, folder)
         self.service._in_thread = at_once  # type: ignore[method-assign]
 
     def ask(self, who: str, path: str = "/v1/ask") -> Request:
@@ -141,7 +141,7 @@ def test_many_questions_of_one_make_nobody_else_wait(places: int, tmp_path: Path
 def test_they_did_where_the_first_who_came_was_the_first(
     places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "Turns", FirstCome)
+    monkeypatch.setattr(http_app, "Turns", FirstCome)
 
     async def test() -> None:
         assert "bob" not in await eight_and_one(tmp_path, places)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sfumato.errors import EngineError
-from sfumato.service.desk import Job, Outcome
-from sfumato.service.worker import Inline, Pace, Unexpected, Workers
+from sfumato.service.query_service import QueryRequest, QueryResponse
+from sfumato.service.worker_processes import Inline, Pace, Unexpected, Workers
 
 pytestmark = pytest.mark.long
 
@@ -29,12 +29,12 @@ def desk(begins: str = "") -> Any:
     return partial(importlib.import_module("odd_desk").Odd, begins)
 
 
-def told(workers: Any, *texts: str, kind: str = "ask") -> list[Outcome | BaseException]:
+def told(workers: Any, *texts: str, kind: str = "ask") -> list[QueryResponse | BaseException]:
     """Return what comes of jobs that are asked at once."""
 
-    async def all_of_them() -> list[Outcome | BaseException]:
+    async def all_of_them() -> list[QueryResponse | BaseException]:
         return await asyncio.gather(
-            *(workers.run(Job(kind, "ann", text)) for text in texts), return_exceptions=True
+            *(workers.run(QueryRequest(kind, "ann", text)) for text in texts), return_exceptions=True
         )
 
     return asyncio.run(all_of_them())
@@ -44,7 +44,7 @@ def test_what_hangs_or_dies_is_replaced() -> None:
     workers = Workers(desk(), 2, 1.0)
     try:
         found = told(workers, "hang", "spin", "", "die", "exit", "", "refuse", kind="release")
-        assert [one.status for one in found if isinstance(one, Outcome)] == [
+        assert [one.status for one in found if isinstance(one, QueryResponse)] == [
             504,
             504,
             200,
@@ -66,10 +66,12 @@ def test_accounts_have_a_process_of_their_own() -> None:
     workers = Workers(desk(), 1, 60.0)
 
     async def beside() -> list[Any]:
-        slow = asyncio.ensure_future(workers.run(Job("release", "ann", "hang")))
-        found = [await workers.run(Job(kind, "ann")) for kind in ("budget", "history", "tables", "ready")]
+        slow = asyncio.ensure_future(workers.run(QueryRequest("release", "ann", "hang")))
+        found = [
+            await workers.run(QueryRequest(kind, "ann")) for kind in ("budget", "history", "tables", "ready")
+        ]
         os.kill(workers._workers[workers.places]._process.pid or 0, signal.SIGKILL)
-        found.append(await workers.run(Job("budget", "ann")))  # and it is replaced
+        found.append(await workers.run(QueryRequest("budget", "ann")))  # and it is replaced
         assert not slow.done()
         slow.cancel()
         os.kill(workers._workers[0]._process.pid or 0, signal.SIGKILL)
@@ -86,11 +88,15 @@ def test_seconds_count_what_is_computed_and_not_what_others_do() -> None:
     workers = Workers(desk(), 1, 1.0)
     try:
         (waits,) = told(workers, "wait", kind="release")
-        assert isinstance(waits, Outcome) and waits.status == 200 and workers.killed == 0
+        assert isinstance(waits, QueryResponse) and waits.status == 200 and workers.killed == 0
         (spins,) = told(workers, "spin", kind="release")
-        assert isinstance(spins, Outcome) and spins.status == 504 and b"1 seconds of computing" in spins.body
+        assert (
+            isinstance(spins, QueryResponse)
+            and spins.status == 504
+            and b"1 seconds of computing" in spins.body
+        )
         (both,) = told(workers, "spin on two threads", kind="release")
-        assert isinstance(both, Outcome) and both.status == 504
+        assert isinstance(both, QueryResponse) and both.status == 504
         assert workers.killed == 2
     finally:
         workers.stop()
@@ -104,7 +110,10 @@ def test_one_that_is_killed_with_nothing_to_do_loses_no_question() -> None:
                 : workers.places
             ]:  # some have begun and wait, others are still beginning
                 os.kill(one._process.pid or 0, signal.SIGKILL)
-            assert [one.status for one in told(workers, "", "") if isinstance(one, Outcome)] == [200, 200]
+            assert [one.status for one in told(workers, "", "") if isinstance(one, QueryResponse)] == [
+                200,
+                200,
+            ]
         assert workers.killed == 10
     finally:
         workers.stop()
@@ -126,17 +135,17 @@ def test_whatever_happens_an_answer_comes_at_its_pace() -> None:
         for text, status in (("hang", 504), ("die", 503), ("exit", 503)):
             workers._workers[0].ready(300)
             (one,) = told(workers, text, kind="release")
-            assert isinstance(one, Outcome) and one.status == status and b"stays spent" in one.body
+            assert isinstance(one, QueryResponse) and one.status == status and b"stays spent" in one.body
         assert slept == [0.5] * 6
         workers._workers[0].ready(300)
         (one,) = told(workers, "die", kind="ask")  # which costs nothing
-        assert isinstance(one, Outcome) and b"nothing was spent" in one.body and len(slept) == 6
+        assert isinstance(one, QueryResponse) and b"nothing was spent" in one.body and len(slept) == 6
         assert told(workers, "", kind="ask")
         workers._replace(0)
         now[0] = 7.0
         workers._pace = Pace(1e-9, lambda: now[0], sleep)  # the process that begins is not there in time
         (one,) = told(workers, "", kind="release")
-        assert isinstance(one, Outcome) and one.status == 503 and b"Nothing was spent" in one.body
+        assert isinstance(one, QueryResponse) and one.status == 503 and b"Nothing was spent" in one.body
         assert len(slept) == 7
     finally:
         workers.stop()
@@ -168,7 +177,7 @@ def test_jobs_wait_for_their_turn() -> None:
     workers = Workers(desk(), 2, 30.0)
     try:
         found = told(workers, *[""] * 40)
-        assert {one.status for one in found if isinstance(one, Outcome)} == {200} and len(found) == 40
-        assert len({one.body for one in found if isinstance(one, Outcome)}) == 2
+        assert {one.status for one in found if isinstance(one, QueryResponse)} == {200} and len(found) == 40
+        assert len({one.body for one in found if isinstance(one, QueryResponse)}) == 2
     finally:
         workers.stop()

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.api.question import Question
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.exact import as_fraction, as_written

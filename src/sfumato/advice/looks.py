@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sfumato.advice.budgeted import Asked
 from sfumato.api.question import Question
-from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.guidance.expected_error import SeenUnits
 from sfumato.guidance.histogram_tail import Floats

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.budget import Budget
-from sfumato.budget.amounts import admissible_epsilon, released_delta
 from sfumato.budget.calibration import ROOM, threshold_delta
 from sfumato.budget.closed_forms import zcdp_rho
+from sfumato.budget.epsilon_delta import admissible_epsilon, released_delta
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Sentences, Steps, Told
 from sfumato.display.formatting import price, visible

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.budget import Budget
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.display.formatting import visible

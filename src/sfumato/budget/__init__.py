@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
+    from sfumato.budget.budget import Budget, Remaining
     from sfumato.budget.calibration import calibrate, gaussian_mu, gaussian_sigma, split_delta
     from sfumato.budget.filters import Spent
     from sfumato.budget.loss import Loss
-    from sfumato.budget.spending import Budget, Remaining
 
 __all__ = [
     "Budget",
@@ -26,7 +26,7 @@ _HOMES = {
     "budget.calibration": "calibrate gaussian_mu gaussian_sigma split_delta",
     "budget.filters": "Spent",
     "budget.loss": "Loss",
-    "budget.spending": "Budget Remaining",
+    "budget.budget": "Budget Remaining",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

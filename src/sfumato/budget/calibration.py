@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from sfumato.budget.amounts import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.budget.closed_forms import gaussian_mu, gaussian_sigma, joined_delta
+from sfumato.budget.epsilon_delta import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.budget.loss import Loss
 from sfumato.errors import BudgetError
 from sfumato.exact import root_up

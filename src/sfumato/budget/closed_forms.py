@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, root_up, round_up
 from sfumato.exact.library_settings import isolated

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Sentences, Told
 from sfumato.display.formatting import exact

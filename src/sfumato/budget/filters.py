@@ -186,7 +186,7 @@ def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Frac
 
 
 @lru_cache(1024)  # a ledger asks at each payment
-def filters(epsilon: Fraction, delta: Fraction, tight: bool) -> tuple[PrivacyFilter, ...]:
+def privacy_filters(epsilon: Fraction, delta: Fraction, tight: bool) -> tuple[PrivacyFilter, ...]:
     """Return the ways to add up, with limits whose deltas come to delta together."""
     if not tight:
         return (Added((epsilon, delta)),)

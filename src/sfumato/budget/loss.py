@@ -9,14 +9,14 @@ from math import expm1
 from math import log2 as float_log2
 from typing import Any
 
-from sfumato.budget.amounts import (
+from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
+from sfumato.budget.epsilon_delta import (
     admissible_amount,
     admissible_count,
     admissible_delta,
     admissible_epsilon,
 )
-from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
-from sfumato.budget.pld import pld_deltas
+from sfumato.budget.loss_distributions import pld_deltas
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import BudgetError

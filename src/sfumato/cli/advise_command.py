@@ -89,7 +89,7 @@ def _questions(
     """Return the questions of all texts by name; each table is opened once."""
     from sfumato.advice.budgeted import free_name
     from sfumato.api.question import Question
-    from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+    from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.sql import asking
 
@@ -193,7 +193,7 @@ def _release(console: Console, advice: Advice) -> None:
     """Ask all questions as they were advised, and print their tables."""
     from rich.text import Text
 
-    from sfumato.cli.answer import print_any
+    from sfumato.cli.table_printer import print_any
     from sfumato.cli.terminal import Watch
     from sfumato.display.formatting import visible
     from sfumato.query.error_bars import Bars

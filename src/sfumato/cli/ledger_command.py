@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sfumato.budget.ledger import Entry, Ledger, LedgerBudget
-    from sfumato.budget.ledger.book import Kept
     from sfumato.budget.ledger.journal_lines import Line
+    from sfumato.budget.ledger.ledger_accounts import LedgerAccount
 
 _CODES = "Exit codes: 0 done; 1 {}; 2 the command line must be fixed."
 budget: typer.Typer = commands(
@@ -49,8 +49,7 @@ _OPTIONS = ("epsilon", "delta", "composition", "period")
 
 def opened_ledger(place: str) -> Ledger:
     """Open a ledger, which takes some time to import."""
-    from sfumato.budget.ledger import Ledger
-    from sfumato.budget.ledger.transactions import IN_COMMANDS
+    from sfumato.budget.ledger.ledger import IN_COMMANDS, Ledger
 
     ledger = Ledger(place)
     ledger._terms = IN_COMMANDS
@@ -189,7 +188,7 @@ def export(
         tell_written(console, [path])
 
 
-def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
+def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
     """Print a table of caps, the lifetime beside each period, and which caps can never be used up."""
     from rich.table import Table
 
@@ -216,9 +215,9 @@ def _print_accounts(console: Console, found: Sequence[Kept]) -> None:
             )
 
 
-def _is_above(kept: Kept, whole: Kept) -> bool:
+def _is_above(kept: LedgerAccount, whole: LedgerAccount) -> bool:
     """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
-    from sfumato.budget.ledger.entries import PERIODS
+    from sfumato.budget.ledger.ledger_entries import PERIODS
 
     cap, over = kept.account.cap, whole.account.cap
     longer = (*PERIODS, None)

@@ -16,7 +16,6 @@ from sfumato.cli.advise_command import advise
 from sfumato.cli.analyze import analyze
 from sfumato.cli.audit_command import audit
 from sfumato.cli.check_command import check, verify
-from sfumato.cli.job import Job
 from sfumato.cli.ledger_command import budget, journal, payer
 from sfumato.cli.options import (
     answering,
@@ -28,7 +27,8 @@ from sfumato.cli.options import (
     sources,
     text_of,
 )
-from sfumato.cli.serve import serve, token
+from sfumato.cli.serve_command import serve, token
+from sfumato.cli.sql_command import Job
 from sfumato.errors import ParameterError, QueryError
 
 app: typer.Typer = commands(

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
-from sfumato.client.remote import RemotePublicTable, RemoteQuestion, RemoteTable, RemoteTop
-from sfumato.client.service import Client, connect
+from sfumato.client.client import Client, connect
+from sfumato.client.remote_release import Asked, Cost, Left, Paid, RemoteRelease
+from sfumato.client.remote_tables import RemotePublicTable, RemoteQuestion, RemoteTable, RemoteTop
 from sfumato.names import face
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.budget import Budget
-from sfumato.budget.amounts import ExactCost, admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import ExactCost, admissible_delta, admissible_epsilon
 from sfumato.budget.ledger import LedgerBudget
 from sfumato.catalogs.declarations import Declarations
 from sfumato.dataclass import dataclass
@@ -236,7 +236,7 @@ class Asked:
             EngineError: the ledger cannot be read.
         """
         asked = None if self.looks else self._same(trial.canonical)()
-        return None if asked is None else budget.known(asked).entry
+        return None if asked is None else budget._find_answer(asked).entry
 
     def _same(self, form: CanonicalForm) -> QuestionKey:
         """Return by what the text is known again, as `Question.release` knows one question."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.budget import Loss
-from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Budget
-from sfumato.budget.amounts import ExactCost, admissible_delta
+from sfumato.budget.epsilon_delta import ExactCost, admissible_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_written

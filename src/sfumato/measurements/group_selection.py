@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.budget.amounts import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.budget.closed_forms import joined_delta
+from sfumato.budget.epsilon_delta import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.budget.loss import Loss, PrivacyLoss
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.amounts import admissible_delta
 from sfumato.budget.closed_forms import zcdp_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta
 from sfumato.budget.loss import Loss, PrivacyLoss
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.framework import (

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.amounts import admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_epsilon
 from sfumato.errors import ParameterError
 from sfumato.exact.outward_rounding import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP

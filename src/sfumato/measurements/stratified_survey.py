@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.budget import gaussian_mu
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
 from sfumato.budget.calibration import ROOM
-from sfumato.budget.proved_loss import proved
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article

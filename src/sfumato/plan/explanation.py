@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.budget.epsilon_meaning import EpsilonMeaning, explain_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Part, Rows, Sentences, Steps, Told

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from sfumato.budget import Loss
-from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Sentences
 from sfumato.display.formatting import price, visible

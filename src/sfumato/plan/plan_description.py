@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from sfumato.budget import Loss
-from sfumato.budget.amounts import ExactCost
-from sfumato.budget.proved_loss import proved
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.certificate import Certificate
 
 VERSION = 1  # of descriptions

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from sfumato.budget.amounts import admissible_epsilon, released_delta
 from sfumato.budget.calibration import ROOM
+from sfumato.budget.epsilon_delta import admissible_epsilon, released_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int

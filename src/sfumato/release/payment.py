@@ -11,7 +11,7 @@ from operator import add
 from typing import Any
 
 from sfumato.budget import Budget
-from sfumato.budget.ledger import Again, Entry, LedgerBudget
+from sfumato.budget.ledger import Entry, LedgerBudget, PriorAnswer
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.plan.plan_description import Described, certified, total
 from sfumato.query.engine_protocol import Evaluator
@@ -27,7 +27,7 @@ NOT_CHARGED = "This release is not charged to a budget, so nothing tracks the to
 NO_BUDGET = f"{NOT_CHARGED} Pass budget=sf.Budget(epsilon=...) to track and cap it."
 
 
-_NEW = Again(None)
+_NEW = PriorAnswer(None)
 
 
 class Charge:
@@ -40,7 +40,7 @@ class Charge:
             entry is the one that paid for it then.
     """
 
-    def __init__(self, budget: LedgerBudget, entry: Entry, again: Again = _NEW) -> None:
+    def __init__(self, budget: LedgerBudget, entry: Entry, again: PriorAnswer = _NEW) -> None:
         self.budget = budget
         self.entry = entry
         self.again = again
@@ -56,7 +56,7 @@ class Charge:
             return
         self._recorded, written = kind, False
         with suppress(SfumatoError):
-            self.budget.came(self.entry, kind, **said)
+            self.budget._record_outcome(self.entry, kind, **said)
             written = True
         if not written:
             LOG.warning("what came of entry %d of the ledger could not be written there", self.entry.number)
@@ -147,9 +147,9 @@ def payment(
             budget.spend(epsilon, delta, loss=loss, what=what)
             return ()
         asked = None if same is None else same()
-        again = _NEW if asked is None else budget.again(asked)
+        again = _NEW if asked is None else budget._repeat_answer(asked)
         if again.body is not None:
-            return (Charge(budget, budget.entry(again.entry or 0), again),)
+            return (Charge(budget, budget._entry(again.entry or 0), again),)
         plan = None if form is None else form()
         return (Charge(budget, budget.spend(epsilon, delta, loss=loss, what=what, plan=plan), again),)
 

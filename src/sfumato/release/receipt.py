@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato import __version__
-from sfumato.budget.amounts import ExactCost
-from sfumato.budget.proved_loss import proved
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.certificate import Certificate
 from sfumato.certificate.checking import as_certified, checked
 from sfumato.dataclass import dataclass

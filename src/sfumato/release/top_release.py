@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.budget.amounts import ExactCost
+from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words

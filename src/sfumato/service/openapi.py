@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sfumato import __version__
-from sfumato.service.analysts import OF_PUBLIC, OF_QUESTIONS, OF_TABLES
-from sfumato.service.answers import ARROW, CSV, JSON
-from sfumato.service.wire import KINDS, MOST_CALLS, is_shallow
+from sfumato.service.analyst_catalog import OF_PUBLIC, OF_QUESTIONS, OF_TABLES
+from sfumato.service.answer_formats import ARROW, CSV, JSON
+from sfumato.service.wire_format import KINDS, MOST_CALLS, is_shallow
 
 _DECLARED: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_name("openapi.toml").read_text(encoding="utf-8")

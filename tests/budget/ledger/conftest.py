@@ -37,8 +37,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Return what sets the clock of ledgers in files to noon of a day."""
     from datetime import datetime
 
-    from sfumato.budget.ledger import stores
+    from sfumato.budget.ledger import ledger_databases
 
     return lambda day: monkeypatch.setattr(
-        stores, "_clock", lambda: datetime.fromisoformat(f"{day}T12:00:00+00:00")
+        ledger_databases, "_clock", lambda: datetime.fromisoformat(f"{day}T12:00:00+00:00")
     )

@@ -90,13 +90,13 @@ def fill(ledger: sf.Ledger) -> tuple[sf.Ledger, str]:
     ledger.journal.declare("shop", "1")
     budget = ledger.budget("shop", "ann")
     asked: dict[str, Any] = {"asks": "statistics"}
-    known = budget.again(asked)
+    known = budget._repeat_answer(asked)
     paid = budget.spend(1, "1e-8", loss=Loss(gaussian="1/7", additive_delta="1e-9"), plan=asked)  # type: ignore[arg-type]
-    budget.came(paid, "answered", question=known.question, data=known.data, body=b"body", rows=1)
-    budget.again(asked)
+    budget._record_outcome(paid, "answered", question=known.question, data=known.data, body=b"body", rows=1)
+    budget._repeat_answer(asked)
     ledger.journal.publish(paid.number)
-    budget.came(budget.spend("1/3"), "failed", error="EngineError")
-    budget.came(ledger.budget("shop", "Jörg Müller").spend("1/2"), "handed")
+    budget._record_outcome(budget.spend("1/3"), "failed", error="EngineError")
+    budget._record_outcome(ledger.budget("shop", "Jörg Müller").spend("1/2"), "handed")
     ledger.budget("school").spend("1/4")
     with pytest.raises(BudgetError):
         budget.spend(9)
@@ -293,17 +293,17 @@ def test_spenders_of_a_server_pay_and_change_nothing_else(database):
     spender = sf.Ledger(database.replace("ann:hunter2%25", role))
     budget = spender.budget("shop", "ann")
     asked: dict[str, Any] = {"asks": "more"}
-    known = budget.again(asked)
-    budget.came(
+    known = budget._repeat_answer(asked)
+    budget._record_outcome(
         budget.spend("1/8", plan=asked), "answered", question=known.question, data=known.data, body=b"b"
     )
-    assert budget.again(asked).body == b"b"
+    assert budget._repeat_answer(asked).body == b"b"
     with pytest.raises(BudgetError):
         budget.spend(9)
     # A question may have what JSON of PostgreSQL does not hold, and backslashes.
     odd = {"asks": '\0 \\ \\u0000 \ud800 " \\" ü'}
-    budget.came(budget.spend("1/8", plan=odd), "failed", error="EngineError")
-    budget.came(budget.spend("1/8"), "handed")
+    budget._record_outcome(budget.spend("1/8", plan=odd), "failed", error="EngineError")
+    budget._record_outcome(budget.spend("1/8"), "handed")
     spender.journal._turned_away("shop", "ann", "SELECT '\0\\u0000'", "QueryError")
     assert ledger.journal.verify().ok and ledger.check() is None
     for refused in (
@@ -399,7 +399,7 @@ ASKS: dict[str, Any] = {
     "audit": lambda ledger: str(ledger.journal.audit()),
     "budget": lambda ledger: repr(ledger.budget("shop", "ann")),
     "spend": lambda ledger: ledger.budget("shop", "ann").spend("1/100"),
-    "again": lambda ledger: ledger.budget("shop", "ann").again({"asks": "statistics"}),
+    "again": lambda ledger: ledger.budget("shop", "ann")._repeat_answer({"asks": "statistics"}),
     "grant": lambda ledger: ledger.grant("shop", "ann", 6),
     "declare": lambda ledger: ledger.journal.declare("shop", "2"),
 }

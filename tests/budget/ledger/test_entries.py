@@ -166,16 +166,16 @@ def test_a_receipt_keeps_its_entries_in_a_file(file, tmp_path):
 @pytest.mark.parametrize("dummy", [False, True])
 def test_answers_of_a_service_have_it_too(file, dummy):
     pytest.importorskip("starlette", reason="needs the extra serve")
-    from sfumato.service.analysts import AnalystsCatalog
-    from sfumato.service.desk import Desk, Job
-    from sfumato.service.serving import LedgerBudgets
+    from sfumato.service.analyst_catalog import AnalystsCatalog
+    from sfumato.service.query_service import QueryRequest, QueryService
+    from sfumato.service.server import LedgerBudgets
 
     ledger, budget = opened(file)
     visits = {"source": ROWS, "privacy_unit": "id", "max_groups": 1, "max_rows": 1}
     tables = AnalystsCatalog.of(sf.catalog({"tables": {"visits": visits}}))
     text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits"
-    desk = Desk(tables, LedgerBudgets(ledger, "hospital"), {})
-    outcome = desk.answer(Job("release", "ann", text=text, dummy=dummy))
+    desk = QueryService(tables, LedgerBudgets(ledger, "hospital"), {})
+    outcome = desk.answer(QueryRequest("release", "ann", text=text, dummy=dummy))
     receipt = sf.Receipt.of_dict(json.loads(outcome.body)["receipt"])
     assert receipt.ledger == ([entry.row() for entry in budget.history[1:]] or None)
     assert len(budget.history) == (1 if dummy else 2) and file not in outcome.body.decode()

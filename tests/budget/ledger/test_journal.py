@@ -22,7 +22,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 import sfumato as sf
-from sfumato.budget.ledger import book, journal, stores
+from sfumato.budget.ledger import journal, ledger_accounts, ledger_databases
 from sfumato.budget.ledger import journal_audit as audit
 from sfumato.budget.ledger import journal_lines as chain
 from sfumato.budget.ledger.journal_audit import Question, equalities, names, template
@@ -163,7 +163,7 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
     monkeypatch.setattr(journal, "MOST_REFUSALS", 3)
 
     def refused(analyst: str = "ann") -> None:
-        ledger.journal._turned_away("shop", analyst, "SELECT * FROM v", "SqlError")
+        ledger.journal._record_rejected_text("shop", analyst, "SELECT * FROM v", "SqlError")
         with pytest.raises(BudgetError, match="more than is left"):
             ledger.budget("shop", "ann" if analyst == "ann" else "bob").spend(60)
 
@@ -186,7 +186,7 @@ def test_each_day_has_its_refusals_and_a_clock_that_goes_back_brings_none_anew(o
     for day in ("2030-01-01", "2030-01-02", "2030-01-01"):
         clock(day)
         for _ in range(5):
-            of_file.journal._turned_away("shop", "ann", "SELECT * FROM v", "SqlError")
+            of_file.journal._record_rejected_text("shop", "ann", "SELECT * FROM v", "SqlError")
         counts.append(kinds(of_file).count("refused"))
     assert counts == [3, 6, 6]
 
@@ -196,7 +196,7 @@ def test_what_a_refusal_writes_is_short(of_file):
     for _ in range(20):
         with pytest.raises(BudgetError, match="more than is left"):
             budget.spend(60, plan={"asks": "x", "keys": ["y" * 100] * 2000}, what="\u1e9e" * 10_000)
-    of_file.journal._turned_away("shop", "ann", "\ud800" * 10**6, "SqlError")
+    of_file.journal._record_rejected_text("shop", "ann", "\ud800" * 10**6, "SqlError")
     sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
     assert max(sizes) < 32 * 1024 and Path(of_file._store._path).stat().st_size - before < 21 * 64 * 1024
 
@@ -269,7 +269,7 @@ def test_a_long_answer_has_no_digest_of_its_receipt(of_file, monkeypatch, most):
 def test_what_came_is_answered_or_failed(of_file):
     budget = of_file.budget("shop", "ann")
     with pytest.raises(ParameterError, match="answered"):
-        budget.came(budget.spend(1), "cap")
+        budget._record_outcome(budget.spend(1), "cap")
     assert kinds(of_file) == ["asked"] and of_file.journal.verify().ok
 
 
@@ -299,8 +299,8 @@ def asked(ledger: sf.Ledger) -> str:
     for epsilon in (1, 2, 3):
         budget = ledger.budget("shop", "ann")
         entry = budget.spend(epsilon, plan={"asks": "statistics"}, what=f"question {epsilon}")
-        known = ledger.journal.again("shop", "ann", {"asks": epsilon})
-        budget.came(
+        known = ledger.journal._repeat_answer("shop", "ann", {"asks": epsilon})
+        budget._record_outcome(
             entry, "answered", question=known.question, data=known.data, body=b"body" * epsilon, rows=1
         )
     return ledger.journal.head
@@ -406,11 +406,11 @@ def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, line
         connection.commit()
     engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
     with engine.begin() as connection:  # accounts as they were then
-        kept: book.Accounts = {}
-        assert not list(book._replayed(book.entries(connection, copy), kept))
+        kept: ledger_accounts.Accounts = {}
+        assert not list(ledger_accounts._replayed(ledger_accounts.entries(connection, copy), kept))
         for (dataset, analyst), one in kept.items():
             its = ACCOUNTS.c.dataset == dataset, ACCOUNTS.c.analyst == analyst
-            cells = book.cap_cells(one) | book.paid_cells(one)
+            cells = ledger_accounts.cap_cells(one) | ledger_accounts.paid_cells(one)
             connection.execute(ACCOUNTS.update().where(*its).values(**cells))
     found = ledger.journal.verify(head)
     assert "the end was cut off" in str(found)
@@ -433,39 +433,6 @@ def test_a_clock_that_goes_back_is_noted_and_breaks_nothing(of_file, clock):
     found = of_file.journal.verify()
     assert found.ok and "The clock went back before lines 5" in str(found)
     assert [line.number for line in of_file.journal.lines()] == [1, 2, 3, 4, 5]
-
-
-def test_a_ledger_from_before_there_was_a_journal_gets_one_that_covers_it(tmp_path):
-    path = tmp_path / "budget.db"
-    shutil.copy(VERSIONS / "version_1.db", path)
-    os.chmod(path, 0o600)
-    ledger = sf.Ledger(path)
-    assert (
-        ledger.journal.verify().ok and ledger.journal.lines() == () and ledger.journal.head.startswith("0:")
-    )
-    ledger.budget("hospital").spend("0.1")
-    assert ledger.journal.verify().ok and len(ledger.journal.lines()) == 1
-    changed(ledger, "UPDATE sfumato_entries SET epsilon = '1/9' WHERE id = 6")
-    assert "entries up to 7, from before there was a journal, are not what they were" in str(
-        ledger.journal.verify()
-    )
-
-
-@pytest.mark.long
-def test_a_server_from_before_there_was_a_journal_gets_one(database):
-    psycopg = pytest.importorskip("psycopg", reason="needs the extra ledger")
-    made(database).budget("shop", "ann").spend("1/3")
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("DROP TABLE sfumato_journal, sfumato_answers")
-        connection.execute("ALTER TABLE sfumato_ledger DROP COLUMN begins, DROP COLUMN journal")
-        connection.execute("UPDATE sfumato_ledger SET version = 1")
-    ledger = sf.Ledger(database)
-    assert ledger.journal.verify().ok and ledger.journal.lines() == ()
-    asked(ledger)
-    assert ledger.journal.verify().ok and ledger.budget("shop", "ann").spent[0] == pytest.approx(19 / 3)
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("UPDATE sfumato_entries SET epsilon = '1/9' WHERE id = 4")
-    assert "from before there was a journal" in str(ledger.journal.verify())
 
 
 # Kills, disks.
@@ -500,7 +467,7 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, wh
             monkeypatch.setattr(chain, "append", end)
         else:
             monkeypatch.setattr(
-                "sfumato.budget.ledger.stores._check_same",
+                "sfumato.budget.ledger.ledger_databases._check_same",
                 lambda _, seen=[]: seen.append(1) or len(seen) < 9 or end(),
             )
         release.to_arrow()
@@ -535,7 +502,7 @@ def test_kills_at_any_call_leave_a_whole_journal(of_file, count):
 
             sys.setprofile(counted)
             entry = budget.spend("1/1000", plan={"asks": "statistics"})
-            budget.came(entry, "answered", rows=1)
+            budget._record_outcome(entry, "answered", rows=1)
             sys.setprofile(None)
 
         ended += bool(os.WIFSIGNALED(in_child(work)))
@@ -577,7 +544,7 @@ def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
 
 def test_that_an_outcome_was_not_written_is_in_the_log(of_file, monkeypatch, caplog):
     release = COUNT.release(epsilon=1, budget=of_file.budget("shop", "ann"))
-    monkeypatch.setattr(stores.SqliteStore, "begin_change", failing)
+    monkeypatch.setattr(ledger_databases.SqliteStore, "begin_change", failing)
     assert release.to_arrow().num_rows == 1
     assert "what came of entry 4 of the ledger could not be written there" in caplog.text
 
@@ -696,7 +663,9 @@ def test_refusals_are_listed_with_who_and_why(of_file):
     for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
         with pytest.raises(BudgetError):
             COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
-    of_file.journal._turned_away("shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError")
+    of_file.journal._record_rejected_text(
+        "shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError"
+    )
     told = of_file.journal.audit()
     assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
         ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
@@ -715,7 +684,7 @@ def test_refusals_are_listed_with_who_and_why(of_file):
 def test_the_list_of_refusals_is_short_however_many_there_were(of_file):
     for i in range(audit._LISTED + 3):
         for _ in range(2):
-            of_file.journal._turned_away("shop", f"analyst {i}", "x" * 9_000, "SqlError")
+            of_file.journal._record_rejected_text("shop", f"analyst {i}", "x" * 9_000, "SqlError")
     text = str(of_file.journal.audit())
     assert text.count("2 questions (2 SqlError)") == audit._LISTED and "and of 3 more who asked" in text
     assert len(text) < 6_000
@@ -764,8 +733,8 @@ def test_a_question_that_is_published_must_have_an_answer(ledger):
         with pytest.raises(BudgetError, match=f"no answer to the question of entry {entry} is kept"):
             ledger.journal.publish(entry)
     ledger.journal.publish(5)
-    assert ledger.journal.again("shop", "bob", {"asks": 2}).body == b"bodybody"
-    assert ledger.journal.again("shop", "bob", {"asks": 1}).body is None
+    assert ledger.journal._repeat_answer("shop", "bob", {"asks": 2}).body == b"bodybody"
+    assert ledger.journal._repeat_answer("shop", "bob", {"asks": 1}).body is None
     with pytest.raises(BudgetError, match="no budget of 'shp'"):
         ledger.journal.declare("shp", "2")
     for wrong in ("", " x", "a\nb", 3):
@@ -792,7 +761,7 @@ def test_a_file_of_version_2_opens_for_ever(tmp_path):
         "published",
     ]
     assert lines[8].detail["plan"]["where"] == ["(id = 3)"] and lines[8].detail["data"] == "2026-11"
-    assert ledger.journal.again("hospital", None, {"asks": 1}).body == b"an answer"
+    assert ledger.journal._repeat_answer("hospital", None, {"asks": 1}).body == b"an answer"
     ledger.budget("hospital").spend("0.1")
     assert ledger.journal.verify(HEAD_OF_VERSION_2).ok
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.ledger import Entry, Ledger, book, entries
-from sfumato.budget.ledger.entries import PERIODS, period_of
+from sfumato.budget.ledger import Entry, Ledger, ledger_accounts, ledger_entries
+from sfumato.budget.ledger.ledger_entries import PERIODS, period_of
 from sfumato.errors import BudgetError, EngineError, ParameterError, RefusalError
 from sfumato.release import payment
 
@@ -138,8 +138,8 @@ def test_what_is_written_is_what_was_asked_or_more(gaussian, laplace, delta):
     asked = sf.budget.Spent(
         "q", F(1), delta % 1, Loss(gaussian=gaussian, laplace=tuple(laplace), additive_delta=delta)
     )
-    paid = entries.as_written(asked)
-    again = entries.read_loss(entries.loss_text(paid.loss))
+    paid = ledger_entries.as_written(asked)
+    again = ledger_entries.read_loss(ledger_entries.loss_text(paid.loss))
     assert again == paid.loss
     assert paid.delta >= asked.delta and again.gaussian >= gaussian and again.additive_delta >= delta
     small = all(n.denominator.bit_length() <= 4096 for n in (gaussian, delta, *(r for r, _ in laplace)))
@@ -238,14 +238,14 @@ def test_a_ledger_that_believed_the_clock_would_be_found(file, clock, monkeypatc
     """The planted defect: any other period is a new one."""
 
     def believing(self, day):
-        empty = book.Account.empty(self.account.cap)
+        empty = ledger_accounts.Account._empty(self.account.cap)
         since = period_of(clocked[0], self.period)
-        return self if since == self.since else book.replace(self, since=since, account=empty)
+        return self if since == self.since else ledger_accounts.replace(self, since=since, account=empty)
 
     clocked = [date(2026, 3, 1)]
     clock("2026-03-01")
     ledger = made(file, period="month")
-    monkeypatch.setattr(book.Kept, "on", believing)
+    monkeypatch.setattr(ledger_accounts.LedgerAccount, "on", believing)
 
     def both(day):
         clocked[0] = date.fromisoformat(day)

@@ -125,7 +125,7 @@ def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
 
     The journal, in which two lines of one number cannot be, would find that by itself, and is left out.
     """
-    from sfumato.budget.ledger import book, ledger_tables, stores
+    from sfumato.budget.ledger import ledger_accounts, ledger_databases, ledger_tables
     from sfumato.budget.ledger.journal import Journal
 
     monkeypatch.setattr(Journal, "asked", lambda *_: None)
@@ -138,14 +138,14 @@ def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
             lambda c, where, *, lock, real=ledger_tables.head: real(c, where, lock=False),
         )
     else:
-        monkeypatch.setattr(stores.SqliteStore, "begin_change", lambda self, connection: None)
-    save = book.save
+        monkeypatch.setattr(ledger_databases.SqliteStore, "begin_change", lambda self, connection: None)
+    save = ledger_accounts.save
 
     def slow(*given: Any, **named: Any) -> None:
         time.sleep(0.02)
         save(*given, **named)
 
-    monkeypatch.setattr(book, "save", slow)
+    monkeypatch.setattr(ledger_accounts, "save", slow)
     at_once(*(spending(place, analyst, 6) for analyst in ANALYSTS))
     monkeypatch.undo()
     assert len(sf.Ledger(place).budget("hospital").history) > 30
@@ -315,7 +315,7 @@ def test_a_server_is_killed_in_the_middle_of_its_own_writes(servers):
 @pytest.mark.long
 def test_a_ledger_that_does_not_wait_for_its_server_would_be_found(servers, monkeypatch):
     """The planted defect: a commit that the server tells of before it has written it."""
-    from sfumato.budget.ledger.stores import PostgresqlStore
+    from sfumato.budget.ledger.ledger_databases import PostgresqlStore
 
     begin = PostgresqlStore.begin_change
 
@@ -334,11 +334,12 @@ def test_a_ledger_that_does_not_wait_for_its_server_would_be_found(servers, monk
 @pytest.mark.parametrize("again", [False, True])
 def test_a_fork_in_the_middle_of_a_spend_pays_once_and_for_one(place, fork, monkeypatch, where, again):
     """The child stands in the middle of its parent's transaction, and neither ends it nor shows anything."""
-    from sfumato.budget.ledger import book
 
     made(place, 1000, 1000)
     ledger = sf.Ledger(place)
-    real, left = getattr(book, where), [1]
+    from sfumato.budget.ledger import ledger_accounts
+
+    real, left = getattr(ledger_accounts, where), [1]
 
     def forking(*arguments: Any, **named: Any) -> Any:
         done = real(*arguments, **named) if again else None
@@ -348,7 +349,7 @@ def test_a_fork_in_the_middle_of_a_spend_pays_once_and_for_one(place, fork, monk
         return done if again else real(*arguments, **named)
 
     budget = ledger.budget("hospital", ANALYSTS[0])
-    monkeypatch.setattr(book, where, forking)
+    monkeypatch.setattr(ledger_accounts, where, forking)
     assert fork.told(lambda: budget.spend(1), BudgetError) == ("refused", "went on")
     assert len(ledger.budget("hospital").history) == 1 and budget.spent[0] == 1
     ledger.check()
@@ -377,9 +378,9 @@ def test_an_interrupt_in_the_middle_leaves_the_ledger_to_others(file, monkeypatc
     class Interrupt(BaseException):
         pass
 
-    from sfumato.budget.ledger import stores
+    from sfumato.budget.ledger import ledger_databases
 
-    monkeypatch.setattr(stores, "WAIT", 0.3)
+    monkeypatch.setattr(ledger_databases, "WAIT", 0.3)
     made(file, 1000, 1000)
     budget, kept = sf.Ledger(file).budget("hospital"), []
     other = sf.Ledger(file).budget("hospital", ANALYSTS[0])

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from sfumato.names import face
 
 if TYPE_CHECKING:
-    from sfumato.budget.ledger.entries import Again, Entry
     from sfumato.budget.ledger.ledger import Ledger
-    from sfumato.budget.ledger.shared import LedgerBudget
+    from sfumato.budget.ledger.ledger_budget import LedgerBudget
+    from sfumato.budget.ledger.ledger_entries import Entry, PriorAnswer
 
-__all__ = ["Again", "Entry", "Ledger", "LedgerBudget"]
+__all__ = ["Entry", "Ledger", "LedgerBudget", "PriorAnswer"]
 
 # The names of each module, which is loaded when one of them is first used.
 _HOMES = {
-    "budget.ledger.entries": "Again Entry",
+    "budget.ledger.ledger_entries": "PriorAnswer Entry",
     "budget.ledger.ledger": "Ledger",
-    "budget.ledger.shared": "LedgerBudget",
+    "budget.ledger.ledger_budget": "LedgerBudget",
 }
 
 if not TYPE_CHECKING:  # a checker of types says which names are none

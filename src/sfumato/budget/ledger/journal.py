@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, select
 
 from sfumato.budget.ledger import journal_lines
-from sfumato.budget.ledger.entries import Again, Entry, check_name, damaged, plain_text, understood
 from sfumato.budget.ledger.journal_audit import Audit, audited
 from sfumato.budget.ledger.journal_verify import Verified, differences, head_of
+from sfumato.budget.ledger.ledger_entries import (
+    Entry,
+    PriorAnswer,
+    check_name,
+    damaged,
+    plain_text,
+    understood,
+)
 from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import one_of, positive_int
@@ -216,7 +223,7 @@ class Journal:
 
     # For questions.
 
-    def asked(
+    def _record_query(
         self,
         connection: Connection,
         at: datetime,
@@ -238,7 +245,7 @@ class Journal:
             entry=entry.number, entered=entry.row(), question=key, **asked,
         )  # fmt: skip
 
-    def refused(
+    def _record_refusal(
         self,
         connection: Connection,
         at: datetime,
@@ -261,7 +268,7 @@ class Journal:
         elif today == 1:
             journal_lines.append(connection, self._where, "refused", at, dataset, analyst, why=why, more=True)
 
-    def _turned_away(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
+    def _record_rejected_text(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
         """Write that a text was refused before there was a plan, or because there is no safe answer.
 
         Args:
@@ -272,11 +279,11 @@ class Journal:
         """
 
         def work(connection: Connection, at: datetime, day: date) -> None:
-            self.refused(connection, at, dataset, analyst, why, text=plain_text(text))
+            self._record_refusal(connection, at, dataset, analyst, why, text=plain_text(text))
 
         self._ledger._change(work)
 
-    def came(
+    def _record_outcome(
         self,
         entry: int,
         kind: str,
@@ -318,7 +325,7 @@ class Journal:
 
         self._ledger._change(work)
 
-    def known(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
+    def _find_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
         """Return the answer to the same question before, if there is one.
 
         It is one of the same analyst, or one that the owner has published, of the version of the data that is
@@ -330,10 +337,10 @@ class Journal:
             EngineError: the journal cannot be read, or was changed.
         """
 
-        def look(connection: Connection, day: date) -> Again:
+        def look(connection: Connection, day: date) -> PriorAnswer:
             version = version_of(connection, dataset)
             if version is None:
-                return Again(None)
+                return PriorAnswer(None)
             content = {"asked": asked, "dataset": dataset, "data": version}
             question = hashlib.sha256(canonical_bytes(content)).hexdigest()
             same = (JOURNAL.c.question == question) & (JOURNAL.c.kind == "answered")
@@ -341,25 +348,25 @@ class Journal:
             mine = (JOURNAL.c.analyst == (analyst or "")) | JOURNAL.c.entry.in_(published)
             first = connection.execute(select(JOURNAL).where(same & mine).order_by(JOURNAL.c.id)).first()
             if first is None:
-                return Again(question, data=version)
-            return Again(question, first.entry, self._body(connection, first), version)
+                return PriorAnswer(question, data=version)
+            return PriorAnswer(question, first.entry, self._body(connection, first), version)
 
         return self._ledger._read(look)
 
-    def again(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> Again:
-        """Return what `known` does, and enter that an answer is given again.
+    def _repeat_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
+        """Return what `_find_answer` does, and enter that an answer is given again.
 
         Raises:
             EngineError: the journal cannot be read or written, or was changed.
         """
-        found = self.known(dataset, analyst, asked)
+        found = self._find_answer(dataset, analyst, asked)
         if found.body is not None:
-            self._repeated(dataset, analyst, found.entry)
+            self._record_repeat(dataset, analyst, found.entry)
         return found
 
-    def paid(
+    def _paid_answer(
         self, dataset: str, analyst: str | None, *, key: str | None = None, entry: int | None = None
-    ) -> Again:
+    ) -> PriorAnswer:
         """Return an answer that an analyst has paid for, and enter that it is given again.
 
         Args:
@@ -373,21 +380,21 @@ class Journal:
         mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
         of = JOURNAL.c.question == key if entry is None else JOURNAL.c.entry == entry
 
-        def look(connection: Connection, day: date) -> Again:
+        def look(connection: Connection, day: date) -> PriorAnswer:
             asked = select(JOURNAL.c.entry).where(mine & of & (JOURNAL.c.kind == "asked"))
             entries = connection.execute(asked.order_by(JOURNAL.c.id)).scalars().all()
             if not entries:
-                return Again(None)
+                return PriorAnswer(None)
             answered = mine & (JOURNAL.c.kind == "answered") & JOURNAL.c.entry.in_(entries)
             kept = select(JOURNAL).join(ANSWERS, ANSWERS.c.id == JOURNAL.c.id).where(answered)
             line = connection.execute(kept.order_by(JOURNAL.c.id)).first()
             if line is None:
-                return Again(None, entries[0])
-            return Again(None, line.entry, self._body(connection, line))
+                return PriorAnswer(None, entries[0])
+            return PriorAnswer(None, line.entry, self._body(connection, line))
 
         found = self._ledger._read(look)
         if found.body is not None:
-            self._repeated(dataset, analyst, found.entry)
+            self._record_repeat(dataset, analyst, found.entry)
         return found
 
     def _is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
@@ -396,7 +403,7 @@ class Journal:
         of = mine & (JOURNAL.c.question == key) & (JOURNAL.c.kind == "asked")
         return connection.execute(select(JOURNAL.c.id).where(of).limit(1)).first() is not None
 
-    def _repeated(self, dataset: str, analyst: str | None, entry: int | None) -> None:
+    def _record_repeat(self, dataset: str, analyst: str | None, entry: int | None) -> None:
         """Enter that an answer is given again."""
 
         def work(connection: Connection, at: datetime, day: date) -> None:
@@ -433,7 +440,7 @@ def version_of(connection: Connection, dataset: str) -> str | None:
     return None if line is None else str(journal_lines.read(line).detail["version"])
 
 
-def short(plan: Mapping[str, Any] | None, most: int = _MOST_ASKED) -> Mapping[str, Any] | None:
+def shortened(plan: Mapping[str, Any] | None, most: int = _MOST_ASKED) -> Mapping[str, Any] | None:
     """Return a plan, or a digest of one that is very long.
 
     Raises:

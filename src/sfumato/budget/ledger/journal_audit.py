@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from sfumato.budget.ledger.book import Kept
 from sfumato.budget.ledger.journal_lines import Line
 from sfumato.budget.ledger.journal_verify import listed
+from sfumato.budget.ledger.ledger_accounts import LedgerAccount
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
 from sfumato.exact.parameters import canonical_bytes
@@ -347,7 +347,7 @@ class Audit(Told):
         return "\n".join([*said, *(f"- {one}" for one in self.losses)])
 
 
-def audited(lines: Sequence[Line], accounts: Iterable[Kept]) -> Audit:
+def audited(lines: Sequence[Line], accounts: Iterable[LedgerAccount]) -> Audit:
     """Return what is to be looked at in the lines of a journal.
 
     Args:

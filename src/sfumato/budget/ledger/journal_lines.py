@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from sfumato.budget.ledger.book import Kept, called, cap_cells
-from sfumato.budget.ledger.entries import damaged
-from sfumato.budget.ledger.ledger_tables import ENTRIES, JOURNAL, LEDGER
+from sfumato.budget.ledger.ledger_accounts import LedgerAccount, called, cap_cells
+from sfumato.budget.ledger.ledger_entries import damaged
+from sfumato.budget.ledger.ledger_tables import JOURNAL, LEDGER
 from sfumato.dataclass import dataclass
 from sfumato.exact.parameters import canonical_bytes
 
@@ -159,7 +159,7 @@ def lines(
     return [read(row) for row in connection.execute(asked)]
 
 
-def check_cap(connection: Connection, where: str, kept: Kept) -> None:
+def check_cap(connection: Connection, where: str, kept: LedgerAccount) -> None:
     """Refuse an account whose cap is not the last one that was set.
 
     Raises:
@@ -186,13 +186,8 @@ def _last_cap(connection: Connection, dataset: str, analyst: str | None) -> Mapp
         (JOURNAL.c.kind == "cap") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
     )
     line = connection.execute(select(JOURNAL).where(of_cap).order_by(JOURNAL.c.id.desc()).limit(1)).first()
-    if line is not None:
-        entered: Mapping[str, Any] = read(line).detail["entered"]
-        return entered
-    of_entry = (ENTRIES.c.kind != "spend") & (ENTRIES.c.dataset == dataset)  # from before there was a journal
-    entries = select(ENTRIES).where(of_entry & (ENTRIES.c.analyst == (analyst or "")))
-    last = connection.execute(entries.order_by(ENTRIES.c.id.desc()).limit(1)).first()
-    return {} if last is None else dict(last._mapping)
+    entered: Mapping[str, Any] = {} if line is None else read(line).detail["entered"]
+    return entered
 
 
 def read(row: Row[*tuple[Any, ...]]) -> Line:

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from sfumato.budget.ledger import book, journal_lines
-from sfumato.budget.ledger.entries import loss_text
-from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, before_journal, digest
+from sfumato.budget.ledger import journal_lines, ledger_accounts
+from sfumato.budget.ledger.ledger_entries import loss_text
+from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, digest
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
@@ -94,10 +94,10 @@ def differences(connection: Connection, where: str, since: str | None, broken: s
     lines: list[journal_lines.Line] = []
     if not wrong:  # else what lines say is not what was written
         lines = journal_lines.lines(connection, where)
-        wrong = [*_before(connection, begins), *_entries(connection, lines, begins)]
-        wrong += [*_days(connection, lines, begins, day), *_answers(connection, lines)]
+        wrong = [*_name(connection, begins), *_entries(connection, lines)]
+        wrong += [*_days(lines, begins, day), *_answers(connection, lines)]
         # Entries are those of the journal now, so that what they come to is what the journal says.
-        wrong += book.differences(connection, where) if not wrong else ()
+        wrong += ledger_accounts.differences(connection, where) if not wrong else ()
         notes = list(_odd(lines))
     count = connection.execute(select(func.count()).select_from(JOURNAL)).scalar_one()
     return Verified(where, head_of(connection, where), count, tuple(wrong), tuple(notes), since)
@@ -119,23 +119,17 @@ def _since(connection: Connection, since: str | None, begins: str) -> Iterator[s
         yield f"lines up to {number} are not those of the head that was kept: they were written anew"
 
 
-def _before(connection: Connection, begins: str) -> Iterator[str]:
-    """Yield what is wrong with what was entered before there was a journal."""
-    name = connection.execute(select(LEDGER.c.name)).scalar_one()
-    said = json.loads(begins)
-    ledger, last, sha256 = said["ledger"], said["entries"], said["sha256"]
-    if ledger != name:
+def _name(connection: Connection, begins: str) -> Iterator[str]:
+    """Yield that the start of a journal names another ledger."""
+    if json.loads(begins)["ledger"] != connection.execute(select(LEDGER.c.name)).scalar_one():
         yield "it is the journal of another ledger"
-    if before_journal(connection, last) != sha256:
-        yield f"entries up to {last}, from before there was a journal, are not what they were"
 
 
-def _entries(connection: Connection, lines: list[journal_lines.Line], begins: str) -> Iterator[str]:
+def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
     """Yield what differs between lines and the ledger's entries, cell for cell."""
-    first = json.loads(begins)["entries"]
     entries = {row.id: _row(dict(row._mapping)) for row in connection.execute(select(ENTRIES))}
     told: set[int | None] = set()
-    last = first
+    last = 0
     for line in lines:
         if line.kind in ("cap", "asked"):
             entry = entries.get(line.entry or 0)
@@ -149,9 +143,9 @@ def _entries(connection: Connection, lines: list[journal_lines.Line], begins: st
                 yield f"line {line.number} tells of entry {line.entry}, which is older than the one before it"
             told.add(line.entry)
             last = line.entry or 0
-        elif line.entry is not None and line.entry > first and line.entry not in told:
+        elif line.entry is not None and line.entry not in told:
             yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
-    for number in sorted(number for number in entries if number > first and number not in told):
+    for number in sorted(entries.keys() - told):
         yield f"entry {number} of the ledger has no line"
 
 
@@ -164,11 +158,9 @@ def _row(cells: dict[str, Any]) -> dict[str, Any]:
     return cells
 
 
-def _days(connection: Connection, lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[str]:
+def _days(lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[str]:
     """Yield which days, by which periods go, do not follow from when lines were written."""
-    said = json.loads(begins)
-    before = select(func.max(ENTRIES.c.day)).where(ENTRIES.c.id <= said["entries"])
-    day = said.get("day") or connection.execute(before).scalar() or ""  # an old journal names no day
+    day = json.loads(begins).get("day", "")  # early journals do not state it
     for line in lines:
         day = max(day, line.at.date().isoformat())
         if "entered" in line.detail and line.detail["entered"]["day"] != day:

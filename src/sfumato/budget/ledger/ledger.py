@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from sfumato.budget.budget import Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.entries import PERIODS, Entry, as_written, check_name, inward
-from sfumato.budget.ledger.shared import LedgerBudget
-from sfumato.budget.ledger.transactions import Transactions
-from sfumato.budget.spending import Cap
+from sfumato.budget.ledger.ledger_budget import LedgerBudget
+from sfumato.budget.ledger.ledger_entries import PERIODS, Entry, as_written, check_name, inward
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import exact
-from sfumato.errors import BudgetError, EngineError, nearest, shown
+from sfumato.errors import BudgetError, EngineError, ParameterError, nearest, shown
 from sfumato.exact import one_of, truth_value
+from sfumato.names import Helpful, helpful
+from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from sfumato.budget.ledger.book import Kept
     from sfumato.budget.ledger.journal import Journal
+    from sfumato.budget.ledger.ledger_accounts import LedgerAccount
+    from sfumato.budget.ledger.ledger_databases import Store
 
 
 _MOST = 40  # budgets that are shown
+T = TypeVar("T")
 
 
-def ledger_card(place: str, kept: Sequence[Kept], trouble: str = "") -> Card:
+class Advice(NamedTuple):
+    """What messages tell an owner to write: in Python, or on the command line.
+
+    Args:
+        create, grant: what makes a budget, and what grants a part of it.
+        replace: what changes a cap.
+        use: how to go on with a budget that is there.
+    """
+
+    create: str
+    grant: str
+    replace: str
+    use: str
+
+
+IN_PYTHON = Advice(
+    "ledger.create({0!r}, epsilon=...)",
+    "ledger.grant({0!r}, {1!r}, epsilon=...)",
+    "Pass replace=True",
+    "ledger.budget({0!r})",
+)
+IN_COMMANDS = Advice(
+    "sfumato budget create {2} --epsilon NUMBER --ledger PLACE",
+    "sfumato budget grant {2} {3} --epsilon NUMBER --ledger PLACE",
+    "Add --replace",
+    "sfumato sql --dataset {2} --ledger PLACE",
+)
+
+
+def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") -> Card:
     """Return the budgets of a ledger.
 
     Args:
@@ -55,7 +89,7 @@ def ledger_card(place: str, kept: Sequence[Kept], trouble: str = "") -> Card:
     return Card(title, [Rows(names, rows, left=2, beyond=more)])
 
 
-class Ledger(Displayed, Transactions):
+class Ledger(Displayed, Helpful, Owned):
     """A file, or a database of PostgreSQL, that holds budgets and all that was ever spent of them.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
@@ -84,6 +118,19 @@ class Ledger(Displayed, Transactions):
         docs/proofs/budget.md, for each cap.
     """
 
+    _elsewhere = "open it there, by sf.Ledger(...) of the same place"
+    _refusal = BudgetError
+
+    @helpful
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self._store = _store(place)
+        self._terms = IN_PYTHON
+        self._turn = Turn()
+        self._there = False
+        self._is_there()
+        # By which a file that takes the place of this one is told: its name, and its last entry.
+        self._known: tuple[str, int] | None = None
+
     # For the owner.
 
     def create(
@@ -110,23 +157,23 @@ class Ledger(Displayed, Transactions):
             ParameterError: another argument is not.
             EngineError: the ledger cannot be written.
         """
-        cap = _written(Cap.of(epsilon, delta, composition))
+        cap = _written(Cap._checked(epsilon, delta, composition))
         check_name(dataset, "dataset")
         _period(period)
         replace = truth_value(replace, "replace")
 
         def work(connection: Connection, at: datetime, day: date) -> None:
-            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger import ledger_accounts
 
-            found = book.accounts(connection, self._store.shown, dataset)
+            found = ledger_accounts.accounts(connection, self._where, dataset)
             if found and not replace:
                 raise BudgetError(
-                    f"{self._store.shown} has a budget of {dataset!r} already; "
+                    f"{self._where} has a budget of {dataset!r} already; "
                     f"{self._advised('use', dataset)} spends from it. {self._terms.replace} to change its "
                     "cap: what was spent stays spent"
                 )
             if not found and replace:
-                raise self._unknown(dataset, book.accounts(connection, self._store.shown))
+                raise self._unknown(dataset, ledger_accounts.accounts(connection, self._where))
             self._set(connection, "create", dataset, None, cap, period, at, day, new=not found)
 
         with self._turn():
@@ -160,17 +207,19 @@ class Ledger(Displayed, Transactions):
         check_name(analyst, "analyst")
         _period(period)
         _written(
-            Cap.of(epsilon, 0 if delta is None else delta, "tight" if composition is None else composition)
+            Cap._checked(
+                epsilon, 0 if delta is None else delta, "tight" if composition is None else composition
+            )
         )
 
         def work(connection: Connection, at: datetime, day: date) -> None:
-            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger import ledger_accounts
 
-            found = book.accounts(connection, self._store.shown, dataset)
+            found = ledger_accounts.accounts(connection, self._where, dataset)
             if not found:
-                raise self._unknown(dataset, book.accounts(connection, self._store.shown))
+                raise self._unknown(dataset, ledger_accounts.accounts(connection, self._where))
             whole = found[0].account.cap
-            cap = Cap.of(
+            cap = Cap._checked(
                 epsilon,
                 whole.delta if delta is None else delta,
                 whole.composition if composition is None else composition,
@@ -181,7 +230,7 @@ class Ledger(Displayed, Transactions):
         with self._turn():
             self._change(work)
 
-    def accounts(self, dataset: str | None = None) -> tuple[Kept, ...]:
+    def accounts(self, dataset: str | None = None) -> tuple[LedgerAccount, ...]:
         """Return all caps with what was paid of them, of one dataset or of all.
 
         Args:
@@ -202,10 +251,12 @@ class Ledger(Displayed, Transactions):
         <Budget of 'hospital' for ann: epsilon=1, delta=0, 75.0% left>
         """
 
-        def work(connection: Connection, day: date) -> tuple[Kept, ...]:
-            from sfumato.budget.ledger import book
+        def work(connection: Connection, day: date) -> tuple[LedgerAccount, ...]:
+            from sfumato.budget.ledger import ledger_accounts
 
-            found = tuple(kept.on(day) for kept in book.accounts(connection, self._store.shown, dataset))
+            found = tuple(
+                kept._on(day) for kept in ledger_accounts.accounts(connection, self._where, dataset)
+            )
             if not found:
                 self._check_known(connection, dataset, None)
             return found
@@ -232,9 +283,9 @@ class Ledger(Displayed, Transactions):
         """
 
         def work(connection: Connection, day: date) -> tuple[Entry, ...]:
-            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger import ledger_accounts
 
-            found = tuple(book.entries(connection, self._store.shown, dataset, analyst))
+            found = tuple(ledger_accounts.entries(connection, self._where, dataset, analyst))
             if not found:
                 self._check_known(connection, dataset, analyst)
             return found
@@ -258,11 +309,11 @@ class Ledger(Displayed, Transactions):
         """
 
         def work(connection: Connection, day: date) -> None:
-            from sfumato.budget.ledger import book
-            from sfumato.budget.ledger.entries import damaged
+            from sfumato.budget.ledger import ledger_accounts
+            from sfumato.budget.ledger.ledger_entries import damaged
 
-            where = self._store.shown
-            wrong = self._store.broken(connection) or next(book.differences(connection, where), "")
+            where = self._where
+            wrong = self._store.broken(connection) or next(ledger_accounts.differences(connection, where), "")
             if wrong:
                 raise damaged(where, wrong)
 
@@ -298,22 +349,24 @@ class Ledger(Displayed, Transactions):
 
     # For the budgets that it gave.
 
-    def _kept(self, dataset: str, analyst: str | None) -> tuple[Kept, ...]:
+    def _kept(self, dataset: str, analyst: str | None) -> tuple[LedgerAccount, ...]:
         """Return the accounts that a question must fit: over all analysts, then the analyst's own."""
         return self._read(lambda connection, day: self._of(connection, dataset, analyst, day))
 
-    def _of(self, connection: Connection, dataset: str, analyst: str | None, day: date) -> tuple[Kept, ...]:
-        from sfumato.budget.ledger import book, journal_lines
+    def _of(
+        self, connection: Connection, dataset: str, analyst: str | None, day: date
+    ) -> tuple[LedgerAccount, ...]:
+        from sfumato.budget.ledger import journal_lines, ledger_accounts
 
-        rows = book.accounts(connection, self._store.shown, dataset, ("", analyst or ""))
-        found = {kept.analyst: kept.on(day) for kept in rows}
+        rows = ledger_accounts.accounts(connection, self._where, dataset, ("", analyst or ""))
+        found = {kept.analyst: kept._on(day) for kept in rows}
         for whose in (None, analyst):
             if whose not in found:
-                journal_lines.check_absent(connection, self._store.shown, dataset, whose)
+                journal_lines.check_absent(connection, self._where, dataset, whose)
         if None not in found:
-            raise self._unknown(dataset, book.accounts(connection, self._store.shown))
+            raise self._unknown(dataset, ledger_accounts.accounts(connection, self._where))
         for kept in found.values():
-            journal_lines.check_cap(connection, self._store.shown, kept)
+            journal_lines.check_cap(connection, self._where, kept)
         if analyst is None:
             return (found[None],)
         if analyst not in found:
@@ -338,34 +391,34 @@ class Ledger(Displayed, Transactions):
             key: the digest of a request, which pays once.
             first: whether the request has paid nothing yet.
         """
-        from sfumato.budget.ledger.journal import MOST_REFUSED, short
+        from sfumato.budget.ledger.journal import MOST_REFUSED, shortened
 
-        paid, journal, told = as_written(asked), self.journal, short(plan)
+        paid, journal, told = as_written(asked), self.journal, shortened(plan)
 
         def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
-            from sfumato.budget.ledger import book
+            from sfumato.budget.ledger import ledger_accounts
 
             if first and key is not None and journal._is_paid(connection, dataset, analyst, key):
                 return BudgetError(
                     "idempotency-key: the request with this key is paid already; send it again for its answer"
                 )
             before = self._of(connection, dataset, analyst, day)
-            after = [kept.after(paid) for kept in before]
-            full = [was for was, kept in zip(before, after, strict=True) if not kept.account.fits]
+            after = [kept._after(paid) for kept in before]
+            full = [was for was, kept in zip(before, after, strict=True) if not kept.account._fits]
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
                 cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
-                brief = short(told, MOST_REFUSED)
-                journal.refused(
+                brief = shortened(told, MOST_REFUSED)
+                journal._record_refusal(
                     connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=brief, **cost
                 )
-                refusal = least.refusal(paid, epsilon, delta)
+                refusal = least._refusal(paid, epsilon, delta)
                 refusal.journaled = True
                 return refusal
             for kept in after:
-                book.save(connection, self._store.shown, kept)
-            entry = book.append(connection, "spend", dataset, analyst, paid, at, day)
-            journal.asked(connection, at, entry, told, key)
+                ledger_accounts.save(connection, self._where, kept)
+            entry = ledger_accounts.append(connection, "spend", dataset, analyst, paid, at, day)
+            journal._record_query(connection, at, entry, told, key)
             return entry
 
         entered = self._change(work)
@@ -379,20 +432,117 @@ class Ledger(Displayed, Transactions):
 
     def _entry(self, number: int) -> Entry:
         """Return one entry."""
-        from sfumato.budget.ledger import book
+        from sfumato.budget.ledger import ledger_accounts
 
-        found = self._read(lambda connection, _: book.entries(connection, self._store.shown, number=number))
+        found = self._read(
+            lambda connection, _: ledger_accounts.entries(connection, self._where, number=number)
+        )
         if not found:
-            raise EngineError(f"{self._store.shown} has no entry {number}, of which its journal tells")
+            raise EngineError(f"{self._where} has no entry {number}, of which its journal tells")
         return found[0]
+
+    @property
+    def _where(self) -> str:
+        """What messages call the ledger."""
+        return self._store.shown
+
+    # Transactions.
+
+    def _change(self, work: Callable[[Connection, datetime, date], T]) -> T:
+        """Run work in the ledger's one writing transaction, on a day that is never before an earlier one."""
+        self._check_home()
+
+        def all_of(connection: Connection, known: tuple[str, int] | None) -> tuple[T, tuple[str, int]]:
+            from sfumato.budget.ledger import ledger_accounts, ledger_tables
+
+            head = ledger_tables.head(connection, self._where, lock=True)
+            self._check_same((head.name, ledger_accounts.newest(connection)), known)
+            at = self._store.now(connection)
+            # A clock that goes back gives nobody a period anew.
+            day = max(at.date(), head.day)
+            done = work(connection, at, day)
+            if day > head.day:
+                connection.execute(ledger_tables.LEDGER.update().values(day=day.isoformat()))
+            return done, (head.name, ledger_accounts.newest(connection))
+
+        done = self._within(self._store.change, all_of)
+        self._check_home()  # one that was forked meanwhile has paid nothing
+        return done
+
+    def _read(self, work: Callable[[Connection, date], T]) -> T:
+        """Run work in a reading transaction of the ledger, given the day that decides on periods."""
+
+        def all_of(connection: Connection, known: tuple[str, int] | None) -> tuple[T, tuple[str, int]]:
+            from sfumato.budget.ledger import ledger_accounts, ledger_tables
+
+            head = ledger_tables.head(connection, self._where, lock=False)
+            found = head.name, ledger_accounts.newest(connection)
+            self._check_same(found, known)
+            return work(connection, max(self._store.now(connection).date(), head.day)), found
+
+        return self._within(self._store.read, all_of)
+
+    def _within(self, transaction: Callable[[Any], Any], work: Callable[..., tuple[T, tuple[str, int]]]) -> T:
+        """Run work in a transaction of the ledger; errors are marked as the ledger's, not a table's."""
+        try:
+            if not self._is_there():
+                raise self._missing()
+            known = self._known
+            done: T
+            done, self._known = transaction(lambda connection: work(connection, known))
+        except EngineError as error:
+            error.of_ledger = True
+            raise
+        return done
+
+    def _check_same(self, found: tuple[str, int], known: tuple[str, int] | None) -> None:
+        """Refuse another ledger in the place of the one that was read before, or an older copy of it."""
+        if known is not None and (found[0] != known[0] or found[1] < known[1]):
+            raise EngineError(
+                f"{self._where} is not what it was: another ledger, or an older copy of this one, was "
+                "put in its place; enter what was spent since, and open it anew, by sf.Ledger(...)"
+            )
+
+    def _is_there(self) -> bool:
+        """Return whether the database holds a ledger by now."""
+        from sfumato.budget.ledger import ledger_tables
+
+        self._there = self._there or (self._store.exists() and self._store.read(ledger_tables.has_ledger))
+        return self._there
+
+    def _make(self) -> None:
+        """Make an empty ledger where there is none."""
+        self._check_home()
+        if self._is_there():
+            return
+
+        def work(connection: Connection) -> None:
+            from sfumato.budget.ledger import ledger_tables
+
+            self._store.check_empty(connection)
+            if not ledger_tables.has_ledger(connection):
+                ledger_tables.make(connection, self._store.now(connection).date())
+
+        self._store.prepare()
+        self._store.change(work)
+
+    def _advised(self, what: str, dataset: str, analyst: str = "") -> str:
+        """Return what an owner is to write, with names in it."""
+        return str(getattr(self._terms, what)).format(dataset, analyst, quote(dataset), quote(analyst))
+
+    def _missing(self) -> EngineError:
+        return EngineError(
+            f"there is no ledger {self._where} yet. Its owner makes one, with a first budget, by "
+            + self._advised("create", "NAME")
+        )
 
     # For both.
 
     def _card(self) -> Card:
         try:
-            return ledger_card(self._store.shown, self.accounts())
+            return ledger_card(self._where, self.accounts())
         except EngineError as error:
-            return ledger_card(self._store.shown, (), str(error))
+            return ledger_card(self._where, (), str(error))
 
     def _set(
         self,
@@ -408,31 +558,31 @@ class Ledger(Displayed, Transactions):
         new: bool,
     ) -> None:
         """Write a cap, and what its sums are of all that was spent."""
-        from sfumato.budget.ledger import book
+        from sfumato.budget.ledger import ledger_accounts
 
-        kept = book.Kept.empty(dataset, analyst, cap, period, day)
-        paid = book.entries(connection, self._store.shown, dataset, analyst, "spend")
+        kept = ledger_accounts.LedgerAccount._empty(dataset, analyst, cap, period, day)
+        paid = ledger_accounts.entries(connection, self._where, dataset, analyst, "spend")
         if new:
-            book.add(connection, kept.replayed(paid))
+            ledger_accounts.add(connection, kept._replayed(paid))
         else:
-            book.save(connection, self._store.shown, kept.replayed(paid), cap=True)
-        entered = book.nothing(kind, cap)
-        entry = book.append(
+            ledger_accounts.save(connection, self._where, kept._replayed(paid), cap=True)
+        entered = ledger_accounts.nothing(kind, cap)
+        entry = ledger_accounts.append(
             connection, kind, dataset, analyst, entered, at, day, composition=cap.composition, period=period
         )
-        self.journal.asked(connection, at, entry, None)
+        self.journal._record_query(connection, at, entry, None)
 
-    def _unknown(self, dataset: str, known: list[Kept]) -> BudgetError:
+    def _unknown(self, dataset: str, known: list[LedgerAccount]) -> BudgetError:
         near = nearest(dataset, [kept.dataset for kept in known])
         hint = f"; did you mean {near!r}? Else its" if near else ". Its"
         return BudgetError(
-            f"{self._store.shown} has no budget of {shown(dataset)}{hint} owner makes one by "
+            f"{self._where} has no budget of {shown(dataset)}{hint} owner makes one by "
             + self._advised("create", dataset)
         )
 
     def _nothing_granted(self, dataset: str, analyst: str) -> BudgetError:
         return BudgetError(
-            f"{self._store.shown} grants nothing of {dataset!r} to {shown(analyst)}. Its owner does, by "
+            f"{self._where} grants nothing of {dataset!r} to {shown(analyst)}. Its owner does, by "
             + self._advised("grant", dataset, analyst)
         )
 
@@ -442,16 +592,19 @@ class Ledger(Displayed, Transactions):
         Raises:
             BudgetError: there is no such dataset, or no such analyst.
         """
-        from sfumato.budget.ledger import book
+        from sfumato.budget.ledger import ledger_accounts
 
-        known = book.accounts(connection, self._store.shown)
+        known = ledger_accounts.accounts(connection, self._where)
         if dataset is not None and dataset not in [kept.dataset for kept in known]:
             raise self._unknown(dataset, known)
         analysts = {kept.analyst for kept in known if dataset in (None, kept.dataset)} - {None}
         if analyst is not None and analyst not in analysts:
             near = nearest(analyst, [str(one) for one in analysts])
             hint = f"; did you mean {near!r}?" if near else ""
-            raise BudgetError(f"{self._store.shown} grants nothing to {shown(analyst)}{hint}")
+            raise BudgetError(f"{self._where} grants nothing to {shown(analyst)}{hint}")
+
+    def __repr__(self) -> str:
+        return f"<Ledger {self._where}>"
 
 
 def _written(cap: Cap) -> Cap:
@@ -469,3 +622,19 @@ def _written(cap: Cap) -> Cap:
 def _period(period: object) -> None:
     if period is not None:
         one_of(period, "period", PERIODS)
+
+
+def _store(place: str | os.PathLike[str]) -> Store:
+    """Return the database of a place."""
+    if not isinstance(place, str | os.PathLike):
+        raise ParameterError("place", place, "the path of a file, or postgresql://USER@HOST/DATABASE")
+    missing = False
+    try:
+        from sfumato.budget.ledger.ledger_databases import SCHEMES, PostgresqlStore, SqliteStore
+    except ImportError:
+        missing = True
+    if missing:
+        raise EngineError("install what ledgers need: pip install 'sfumato[ledger]'")
+    if isinstance(place, str) and place.lower().startswith(SCHEMES):
+        return PostgresqlStore(place)
+    return SqliteStore(place)

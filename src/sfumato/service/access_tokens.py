@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sfumato.budget.ledger.entries import check_name
+from sfumato.budget.ledger.ledger_entries import check_name
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, QueryError
 from sfumato.exact import one_of, positive_int

@@ -32,13 +32,13 @@ from sfumato.dialect.options_clause import OPTION_NAMES
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.names.foreign_names import sql_example
-from sfumato.service.answers import JSON, MEDIA, as_json
-from sfumato.service.desk import Job, Outcome, refused
+from sfumato.service.access_tokens import Caller, Tokens
+from sfumato.service.answer_formats import JSON, MEDIA, as_json
+from sfumato.service.monitoring import Metrics, digest, log
 from sfumato.service.openapi import FIELDS, admits, document
 from sfumato.service.page_files import POLICY, routes
-from sfumato.service.tokens import Caller, Tokens
-from sfumato.service.watching import Metrics, digest, log
-from sfumato.service.worker import Unexpected, where
+from sfumato.service.query_service import QueryRequest, QueryResponse, refused
+from sfumato.service.worker_processes import Unexpected, where
 
 Turn = asyncio.Future[None]
 
@@ -181,7 +181,7 @@ class Runner(Protocol):
     killed: int
     places: int  # jobs that are answered at once
 
-    async def run(self, job: Job) -> Outcome:
+    async def run(self, job: QueryRequest) -> QueryResponse:
         """Return the outcome of a job."""
         ...
 
@@ -232,7 +232,7 @@ class Service:
         self._turns = {False: Turns(runner.places), True: Turns(1)}
         # No lookup in the event loop: where the file of tokens is locked, it takes seconds.
         self._lookups = ThreadPoolExecutor(_LOOKUPS, "tokens")
-        self._readiness: asyncio.Task[Outcome] | None = None
+        self._readiness: asyncio.Task[QueryResponse] | None = None
         endpoints: list[tuple[str, str, Callable[[Request, Caller], Awaitable[Response]]]] = [
             ("GET", "/v1/tables", self._tables),
             ("POST", "/v1/ask", self._ask),
@@ -259,11 +259,11 @@ class Service:
     # Endpoints.
 
     async def _tables(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, Job("tables", caller.name, role=caller.role))
+        return await self._answer(request, QueryRequest("tables", caller.name, role=caller.role))
 
     async def _ask(self, request: Request, caller: Caller) -> Response:
         given = await self._body(request, "ask")
-        job = Job(
+        job = QueryRequest(
             "ask",
             caller.name,
             **_question(given),
@@ -276,7 +276,7 @@ class Service:
 
     async def _release(self, request: Request, caller: Caller) -> Response:
         given, media = await self._body(request, "release"), _accepted(request.headers.get("accept"))
-        job = Job(
+        job = QueryRequest(
             "release",
             caller.name,
             **_question(given),
@@ -293,14 +293,18 @@ class Service:
         if not _ENTRY.fullmatch(text):
             raise _Refused(404, QueryError("answers: /v1/answers/ is followed by a number of /v1/history"))
         media = _accepted(request.headers.get("accept"))
-        return await self._answer(request, Job("answer", caller.name, media=media, entry=int(text)))
+        return await self._answer(request, QueryRequest("answer", caller.name, media=media, entry=int(text)))
 
     async def _budget(self, request: Request, caller: Caller) -> Response:
         everybody = _everybody(request, caller)
-        return await self._answer(request, Job("budget", caller.name, everybody=everybody, role=caller.role))
+        return await self._answer(
+            request, QueryRequest("budget", caller.name, everybody=everybody, role=caller.role)
+        )
 
     async def _history(self, request: Request, caller: Caller) -> Response:
-        return await self._answer(request, Job("history", caller.name, everybody=_everybody(request, caller)))
+        return await self._answer(
+            request, QueryRequest("history", caller.name, everybody=_everybody(request, caller))
+        )
 
     async def _ready(self, request: Request) -> Response:
         """Say whether questions can be paid and answered; looked at once at a time, whoever asks."""
@@ -309,13 +313,13 @@ class Service:
             self._readiness = asyncio.ensure_future(self._looked())
         return self._told(request, await asyncio.shield(self._readiness))
 
-    async def _looked(self) -> Outcome:
+    async def _looked(self) -> QueryResponse:
         try:
             await self._in_thread(self.tokens.all)
         except EngineError as error:
             log("tokens cannot be read", logging.ERROR, why=str(error))
             return refused(EngineError(_NO_TOKENS), 503)
-        return await self.runner.run(Job("ready", ""))
+        return await self.runner.run(QueryRequest("ready", ""))
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._lookups, function, *args)
@@ -414,7 +418,7 @@ class Service:
             raise _Refused(400, QueryError(_FORM), connection="close") from None
         return bytes(found)
 
-    async def _answer(self, request: Request, job: Job) -> Response:
+    async def _answer(self, request: Request, job: QueryRequest) -> Response:
         """Let a job wait for its turn, if there is room, and answer what comes of it."""
         asking = self._asking[job.is_account]
         own = asking[job.analyst]
@@ -432,7 +436,7 @@ class Service:
         # Shielded: whoever goes away gives the place back only when it is free.
         return self._told(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
 
-    async def _turn(self, request: Request, job: Job) -> None:
+    async def _turn(self, request: Request, job: QueryRequest) -> None:
         """Wait for an analyst's turn, as long as whoever asks is there, and may ask."""
         turns = self._turns[job.is_account]
         turn, left = asyncio.ensure_future(turns.take(job.analyst)), asyncio.ensure_future(_left(request))
@@ -448,19 +452,21 @@ class Service:
         finally:
             left.cancel()
 
-    async def _run(self, job: Job) -> Outcome:
+    async def _run(self, job: QueryRequest) -> QueryResponse:
         try:
             return await self.runner.run(job)
         finally:
             self._turns[job.is_account].over(job.analyst)
             self._asked(job)
 
-    def _asked(self, job: Job) -> None:
+    def _asked(self, job: QueryRequest) -> None:
         asking = self._asking[job.is_account]
         asking[job.analyst] -= 1
         asking += Counter()  # drops names at 0, in its place
 
-    def _told(self, request: Request, outcome: Outcome, headers: Mapping[str, str] | None = None) -> Response:
+    def _told(
+        self, request: Request, outcome: QueryResponse, headers: Mapping[str, str] | None = None
+    ) -> Response:
         request.state.log = outcome.log
         return Response(outcome.body, outcome.status, {**outcome.headers, **(headers or {})}, outcome.media)
 

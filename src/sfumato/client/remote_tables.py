@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.api.table import Table
-from sfumato.client.released import Asked, RemoteRelease
+from sfumato.client.remote_release import Asked, RemoteRelease
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.errors import BudgetError, QueryError
@@ -24,7 +24,7 @@ from sfumato.names import Helpful, foreign_names
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.wire import Recorded, SentCall, written
+from sfumato.service.wire_format import Recorded, SentCall, written
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sfumato.budget.budget import Account, Budget, told
 from sfumato.budget.filters import Spent
 from sfumato.budget.loss import Loss
-from sfumato.budget.spending import Account, Budget, told
 
 if TYPE_CHECKING:
-    from sfumato.budget.ledger.book import Kept
-    from sfumato.budget.ledger.entries import Again, Entry
     from sfumato.budget.ledger.ledger import Ledger
+    from sfumato.budget.ledger.ledger_accounts import LedgerAccount
+    from sfumato.budget.ledger.ledger_entries import Entry, PriorAnswer
 
 
 class LedgerBudget(Budget):
@@ -60,7 +60,7 @@ class LedgerBudget(Budget):
         """The period that counts, such as "2026-11"; "" where the budget is never renewed."""
         return self._kept()[-1].since
 
-    def _kept(self) -> tuple[Kept, ...]:
+    def _kept(self) -> tuple[LedgerAccount, ...]:
         return self._ledger._kept(self._dataset, self._analyst)
 
     def spend(
@@ -98,32 +98,32 @@ class LedgerBudget(Budget):
         made._key = key
         return made
 
-    def paid(self, *, key: str | None = None, entry: int | None = None) -> Again:
-        """Return an answer that was paid, to its payer; see `Journal.paid`."""
-        return self._ledger.journal.paid(self._dataset, self._analyst, key=key, entry=entry)
+    def _paid_answer(self, *, key: str | None = None, entry: int | None = None) -> PriorAnswer:
+        """Return an answer that was paid, to its payer; see `Journal._paid_answer`."""
+        return self._ledger.journal._paid_answer(self._dataset, self._analyst, key=key, entry=entry)
 
-    def came(self, entry: Entry, kind: str, **said: Any) -> None:
+    def _record_outcome(self, entry: Entry, kind: str, **said: Any) -> None:
         """Write in the journal what came of a question; what asks releases does so itself.
 
         Args:
             entry: of the question.
             kind: "answered", "failed" or "handed".
-            said: of it, as for `Journal.came`.
+            said: of it, as for `Journal._record_outcome`.
         Raises:
             BudgetError: this is another process than that which opened the ledger.
             EngineError: it cannot be written; the question stays spent.
         """
-        self._ledger.journal.came(entry.number, kind, **said)
+        self._ledger.journal._record_outcome(entry.number, kind, **said)
 
-    def known(self, asked: Mapping[str, Any]) -> Again:
-        """Return the answer to the same question before, if it is in the journal; see `Journal.known`."""
-        return self._ledger.journal.known(self._dataset, self._analyst, asked)
+    def _find_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
+        """Return the answer that the journal keeps to the same query; see `Journal._find_answer`."""
+        return self._ledger.journal._find_answer(self._dataset, self._analyst, asked)
 
-    def again(self, asked: Mapping[str, Any]) -> Again:
+    def _repeat_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
         """Return the same, and write in the journal that the answer is given again."""
-        return self._ledger.journal.again(self._dataset, self._analyst, asked)
+        return self._ledger.journal._repeat_answer(self._dataset, self._analyst, asked)
 
-    def entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> Entry:
         """Return an entry of the ledger, of whomever: of a question whose answer is given again.
 
         Raises:

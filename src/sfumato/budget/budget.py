@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
-from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
+from sfumato.budget.filters import PrivacyFilter, Spent, Way, privacy_filters
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Rows
@@ -22,7 +22,7 @@ from sfumato.names import Helpful, foreign_names, helpful
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
-    from sfumato.budget.ledger.entries import Entry
+    from sfumato.budget.ledger.ledger_entries import Entry
 
 
 COMPOSITIONS = ("tight", "adding")
@@ -65,7 +65,7 @@ class Cap(Spelled):
     composition: str
 
     @classmethod
-    def of(cls, epsilon: Any, delta: Any, composition: str) -> Self:
+    def _checked(cls, epsilon: Any, delta: Any, composition: str) -> Self:
         """Check what a user gives.
 
         Raises:
@@ -79,10 +79,10 @@ class Cap(Spelled):
         return cap
 
     @cached_property
-    def filters(self) -> tuple[PrivacyFilter, ...]:
+    def _filters(self) -> tuple[PrivacyFilter, ...]:
         """The sums that are kept, with their limits, which take some milliseconds to find."""
         bounded = self.delta >= _LEAST_DELTA and self.epsilon <= _MOST_EPSILON
-        return filters(self.epsilon, self.delta, self.composition == "tight" and bounded)
+        return privacy_filters(self.epsilon, self.delta, self.composition == "tight" and bounded)
 
 
 @dataclass(frozen=True)
@@ -110,18 +110,18 @@ class Account:
     called: str = "the budget"
 
     @classmethod
-    def empty(cls, cap: Cap, called: str = "the budget") -> Self:
+    def _empty(cls, cap: Cap, called: str = "the budget") -> Self:
         """Return one of which nothing was paid."""
-        return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap.filters), called)
+        return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap._filters), called)
 
-    def after(self, asked: Spent) -> Self:
+    def _after(self, asked: Spent) -> Self:
         """Return the account with a question more, whether it fits or not."""
-        prices = [each.price(asked) for each in self.cap.filters]
+        prices = [each.price(asked) for each in self.cap._filters]
         pairs = zip(self.totals, prices, strict=True)
         return replace(self, totals=tuple((a + c, b + d) for (a, b), (c, d) in pairs))
 
     @property
-    def fits(self) -> bool:
+    def _fits(self) -> bool:
         """Whether one of the sums is within its limit."""
         return any(each.fits(total) for each, total in self._sums)
 
@@ -169,7 +169,7 @@ class Account:
             )
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
 
-    def refusal(self, asked: Spent, epsilon: Any, delta: Any) -> BudgetError:
+    def _refusal(self, asked: Spent, epsilon: Any, delta: Any) -> BudgetError:
         """Say what is lacking, where sums are of what was asked for; else what may be asked.
 
         Args:
@@ -177,9 +177,9 @@ class Account:
             epsilon, delta: the same as they were given.
         """
         if len(self.totals) > 1:
-            return BudgetError(self._refused(asked))
+            return BudgetError(self._sums_refusal(asked))
         name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
-        (limit,), (total,) = (each.limit for each in self.cap.filters), self.totals
+        (limit,), (total,) = (each.limit for each in self.cap._filters), self.totals
         if total[0] + value <= limit[0]:
             name, given, value, place = "delta", delta, asked.delta, 1
         over = max(limit[place] - total[place], Fraction(0))
@@ -189,7 +189,7 @@ class Account:
             f"so that {round_up(value - limit[place] + total[place]):g} is lacking"
         )
 
-    def _refused(self, asked: Spent) -> str:
+    def _sums_refusal(self, asked: Spent) -> str:
         """Say what is lacking, and what a question may still ask for; in short, as it is read in a hurry."""
         left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
         first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} is more than is left of {self.called}"
@@ -204,7 +204,7 @@ class Account:
 
     @property
     def _sums(self) -> list[tuple[PrivacyFilter, tuple[Fraction, Fraction]]]:
-        return list(zip(self.cap.filters, self.totals, strict=True))
+        return list(zip(self.cap._filters, self.totals, strict=True))
 
 
 def _share(share: Fraction) -> str:
@@ -281,7 +281,7 @@ class Budget(Helpful, Displayed, Owned):
 
     @helpful
     def __init__(self, epsilon: Any, delta: Any = 0, *, composition: str = "tight") -> None:
-        self._account = Account.empty(Cap.of(epsilon, delta, composition))
+        self._account = Account._empty(Cap._checked(epsilon, delta, composition))
         self._history: list[Spent] = []
         self._turn = Turn()
 
@@ -367,9 +367,9 @@ class Budget(Helpful, Displayed, Owned):
 
     def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry | None:
         """Pay, or refuse in words that quote epsilon and delta as they were given."""
-        after = self._account.after(asked)
-        if not after.fits:
-            raise self._account.refusal(asked, epsilon, delta)
+        after = self._account._after(asked)
+        if not after._fits:
+            raise self._account._refusal(asked, epsilon, delta)
         self._account = after
         self._history.append(asked)
         return None

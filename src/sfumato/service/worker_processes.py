@@ -23,7 +23,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, SfumatoError
-from sfumato.service.desk import Desk, Job, Outcome, failed, refused
+from sfumato.service.query_service import QueryRequest, QueryResponse, QueryService, failed, refused
 
 _SPARE = 0.1  # of a pace is left to end what takes too long, and to begin anew
 
@@ -82,7 +82,7 @@ class Slot:
 
 _COUNTED = hasattr(signal, "setitimer")  # whether the system counts what a process computes
 _ENDS = 5.0  # seconds for a process that has closed its connection to be gone
-MakeDesk = Callable[[], Desk]
+MakeQueryService = Callable[[], QueryService]
 _TOO_LONG = (
     "the question took longer than this service allows, {:g} seconds of computing or {:g} seconds in all, "
     "and was stopped; {}. Ask for less at once, or ask the owner"
@@ -95,7 +95,7 @@ _WAITS = 4
 _START = 300.0  # seconds for a worker to be there
 
 
-def _paid(job: Job) -> str:
+def _paid(job: QueryRequest) -> str:
     """Return what is to be said of the cost of a job that was stopped."""
     costs = job.kind == "release" and not job.dummy
     return "what it cost stays spent" if costs else "nothing was spent"
@@ -119,13 +119,13 @@ class Inline:
         make: gives the desk.
     """
 
-    def __init__(self, make: MakeDesk) -> None:
+    def __init__(self, make: MakeQueryService) -> None:
         self._desk = make()
         self._turns = {False: threading.Lock(), True: threading.Lock()}  # of questions, and of accounts
         self.killed: int = 0
         self.places: int = 1
 
-    async def run(self, job: Job) -> Outcome:
+    async def run(self, job: QueryRequest) -> QueryResponse:
         """Return the outcome of a job.
 
         Raises:
@@ -133,7 +133,7 @@ class Inline:
         """
         return await asyncio.to_thread(self._run, job)
 
-    def _run(self, job: Job) -> Outcome:
+    def _run(self, job: QueryRequest) -> QueryResponse:
         with self._turns[job.is_account]:
             return _answered(self._desk, job)
 
@@ -157,7 +157,7 @@ class Workers:
         EngineError: the first one does not begin, and why.
     """
 
-    def __init__(self, make: MakeDesk, count: int, seconds: float, pace: Pace = AT_ONCE) -> None:
+    def __init__(self, make: MakeQueryService, count: int, seconds: float, pace: Pace = AT_ONCE) -> None:
         self._make, self._seconds, self._pace = make, seconds, pace
         self.killed: int = 0
         self.places = count
@@ -171,7 +171,7 @@ class Workers:
         self._free: dict[bool, asyncio.Queue[int]] = {}
         self._threads = ThreadPoolExecutor(count + 1)  # of which each waits for one worker
 
-    async def run(self, job: Job) -> Outcome:
+    async def run(self, job: QueryRequest) -> QueryResponse:
         """Return the outcome of a job, when a worker is free.
 
         Raises:
@@ -185,20 +185,20 @@ class Workers:
         # Shielded: an asker who goes away gives the place back only when the worker is free.
         return await asyncio.shield(asyncio.ensure_future(self._at(place, job)))
 
-    async def _at(self, place: int, job: Job) -> Outcome:
+    async def _at(self, place: int, job: QueryRequest) -> QueryResponse:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, place, job)
         finally:
             self._free[job.is_account].put_nowait(place)
 
-    def _run(self, place: int, job: Job) -> Outcome:
+    def _run(self, place: int, job: QueryRequest) -> QueryResponse:
         slot = (self._pace if job.reads_rows else AT_ONCE).slot()
         try:
             return self._outcome(place, job, slot)
         finally:
             slot.wait()
 
-    def _outcome(self, place: int, job: Job, slot: Slot) -> Outcome:
+    def _outcome(self, place: int, job: QueryRequest, slot: Slot) -> QueryResponse:
         try:
             # Where it ended with nothing to do, nothing is lost.
             if not self._workers[place].takes(job, slot, self._seconds):
@@ -243,7 +243,7 @@ class Workers:
 class _Worker:
     """One process; it says once that it is there, and then answers."""
 
-    def __init__(self, make: MakeDesk) -> None:
+    def __init__(self, make: MakeQueryService) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would take threads' locks along
         self._here, there = context.Pipe()
         self._process = context.Process(target=_work, args=(there, make), daemon=True)
@@ -268,7 +268,7 @@ class _Worker:
             raise EngineError(said)
         self._is_ready = True
 
-    def takes(self, job: Job, slot: Slot, seconds: float) -> bool:
+    def takes(self, job: QueryRequest, slot: Slot, seconds: float) -> bool:
         """Give it a job, and return whether it begins; where it does not, nothing was read or spent.
 
         Args:
@@ -289,7 +289,7 @@ class _Worker:
             return False
         return True
 
-    def outcome(self, seconds: float) -> Outcome | str:
+    def outcome(self, seconds: float) -> QueryResponse | str:
         """Return the outcome of the job that it took; or where a fault of ours is.
 
         Raises:
@@ -298,7 +298,7 @@ class _Worker:
         """
         if not self._here.poll(seconds):
             raise TimeoutError
-        found: Outcome | str = self._here.recv()
+        found: QueryResponse | str = self._here.recv()
         return found
 
     @property
@@ -314,14 +314,14 @@ class _Worker:
         self._here.close()
 
 
-def _answered(desk: Desk, job: Job) -> Outcome:
+def _answered(desk: QueryService, job: QueryRequest) -> QueryResponse:
     try:
         return desk.answer(job)
     except Exception as error:
         raise Unexpected(where(error)) from None
 
 
-def _work(there: Connection, make: MakeDesk) -> None:
+def _work(there: Connection, make: MakeQueryService) -> None:
     """Answer until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the service; it ends its workers
     if _COUNTED:
@@ -339,7 +339,7 @@ def _work(there: Connection, make: MakeDesk) -> None:
             there.send(None)  # from here on it may have read and spent
             _compute_at_most(seconds)
             try:
-                found: Outcome | str = _answered(desk, job)
+                found: QueryResponse | str = _answered(desk, job)
             except Unexpected as error:
                 found = str(error)
             _compute_at_most(0)

@@ -17,7 +17,7 @@ from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.budget import Budget
-from sfumato.budget.amounts import admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_epsilon
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.dataclass import dataclass
@@ -27,8 +27,8 @@ from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.tables.combined_tables import UNIT_ROWS
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.payment import payment
-from sfumato.service.answers import plain
-from sfumato.service.wire import Reading
+from sfumato.service.answer_formats import plain
+from sfumato.service.wire_format import Reading
 
 _NAME = "catalog"  # in the place of the path of its file, which explanations and errors would show
 
@@ -141,7 +141,7 @@ _HERE = {
 
 
 @dataclass(frozen=True)
-class AskedByChain:
+class ChainQuery:
     """A question, with what was chosen for its release; nothing is read or spent yet.
 
     Args:
@@ -201,9 +201,9 @@ class AskedByChain:
         return self.question.release(**self.release_options, budget=budget)
 
 
-def asked_by_chain(
+def read_chain_query(
     data: Any, options: Any, catalog: AnalystsCatalog, limits: Mapping[str, Any]
-) -> AskedByChain:
+) -> ChainQuery:
     """Return the question that a chain of calls asks; no row is read.
 
     Args:
@@ -232,7 +232,7 @@ def asked_by_chain(
             raise _unknown("release", name, admitted, _HERE)
         given[name] = reading.value(value)
     admissible_epsilon(given.setdefault("epsilon", None))  # which has no default at a service
-    return AskedByChain(question, given)
+    return ChainQuery(question, given)
 
 
 def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:

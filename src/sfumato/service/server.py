@@ -25,12 +25,12 @@ from sfumato.engines.catalog import catalog
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, SfumatoError, shown
 from sfumato.exact import positive_int
 from sfumato.files import check_private
-from sfumato.service.analysts import AnalystsCatalog
-from sfumato.service.app import Limits, Service
-from sfumato.service.desk import Desk
-from sfumato.service.tokens import Tokens
-from sfumato.service.watching import LinesQueue, log
-from sfumato.service.worker import Pace, Workers
+from sfumato.service.access_tokens import Tokens
+from sfumato.service.analyst_catalog import AnalystsCatalog
+from sfumato.service.http_app import Limits, Service
+from sfumato.service.monitoring import LinesQueue, log
+from sfumato.service.query_service import QueryService
+from sfumato.service.worker_processes import Pace, Workers
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
@@ -68,7 +68,7 @@ class LedgerBudgets:
     def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
         """Write in the journal that a question was refused, and why; it is told in any case."""
         with suppress(SfumatoError):
-            self.ledger.journal._turned_away(self.dataset, analyst, text, type(error).__name__)
+            self.ledger.journal._record_rejected_text(self.dataset, analyst, text, type(error).__name__)
 
 
 def opened_budgets(place: str, dataset: str) -> LedgerBudgets:
@@ -153,7 +153,7 @@ class Settings:
         return self.dataset or Path(self.catalog).stem
 
 
-def make_desk(settings: Settings) -> Desk:
+def make_query_service(settings: Settings) -> QueryService:
     """Return what answers questions; each process makes its own.
 
     Raises:
@@ -162,7 +162,7 @@ def make_desk(settings: Settings) -> Desk:
     """
     declared = AnalystsCatalog.of(catalog(settings.catalog))
     declared.described(**settings.limits)  # what is wrong with a table is the owner's to hear, and now
-    return Desk(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
+    return QueryService(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
 
 
 # As that of localhost in IPv6, on a machine that has none.
@@ -290,7 +290,7 @@ def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.s
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended
     try:
         pace = Pace(settings.constant_time)
-        workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds, pace)
+        workers = Workers(partial(make_query_service, settings), settings.workers, settings.seconds, pace)
         try:
             server(Service(workers, tokens, limits or Limits(), PAGE), settings).run(sockets)
         except KeyboardInterrupt:

@@ -35,7 +35,7 @@ def serve(
     with answering():
         for part in ("uvicorn", "starlette"):
             require(part, "serve")
-        from sfumato.service.serving import Settings, run
+        from sfumato.service.server import Settings, run
 
         limits = {"memory_limit": memory_limit, "threads": threads}
         run(
@@ -68,7 +68,7 @@ def create(
     tokens: _TOKENS = Path("tokens.db"),
 ) -> None:
     """Make a token and print it: this once, as only its hash is kept."""
-    from sfumato.service.tokens import Tokens
+    from sfumato.service.access_tokens import Tokens
 
     with answering():
         typer.echo(Tokens(tokens).create(name, role=role, days=days))
@@ -77,7 +77,7 @@ def create(
 @token.command("list")
 def listed(tokens: _TOKENS = Path("tokens.db")) -> None:
     """Print what is known of each token, which is not the token."""
-    from sfumato.service.tokens import Tokens
+    from sfumato.service.access_tokens import Tokens
 
     with answering():
         for one in Tokens(tokens, make=False).all():
@@ -92,7 +92,7 @@ def revoke(
     tokens: _TOKENS = Path("tokens.db"),
 ) -> None:
     """Let a token be valid no more, from the next request on."""
-    from sfumato.service.tokens import Tokens
+    from sfumato.service.access_tokens import Tokens
 
     with answering():
         Tokens(tokens, make=False).revoke(known)

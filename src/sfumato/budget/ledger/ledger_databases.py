@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_u
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from sfumato.budget.ledger.entries import MISREAD, damage, damaged
+from sfumato.budget.ledger.ledger_entries import MISREAD, damage, damaged
 from sfumato.budget.ledger.ledger_tables import LEDGER
 from sfumato.errors import BudgetError, EngineError, ParameterError, in_own_words, shown
 from sfumato.ownership import process

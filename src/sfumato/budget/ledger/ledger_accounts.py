@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
+from sfumato.budget.budget import Account, Cap
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger.entries import (
+from sfumato.budget.ledger.ledger_entries import (
     KINDS,
     PERIODS,
     Entry,
@@ -27,14 +28,13 @@ from sfumato.budget.ledger.entries import (
 )
 from sfumato.budget.ledger.ledger_tables import ACCOUNTS, ENTRIES
 from sfumato.budget.loss import Loss
-from sfumato.budget.spending import Account, Cap
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import exact, visible
 from sfumato.errors import shown
 
 
 @dataclass(frozen=True, repr=False)
-class Kept:
+class LedgerAccount:
     """A cap of a dataset, over all analysts or of one, and what was paid of it.
 
     Args:
@@ -63,32 +63,34 @@ class Kept:
     lifetime: Account
 
     @classmethod
-    def empty(cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date) -> Kept:
+    def _empty(
+        cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date
+    ) -> LedgerAccount:
         """Return one of which nothing was paid."""
         since = period_of(day, period)
-        account = Account.empty(cap, called(dataset, analyst, since))
+        account = Account._empty(cap, called(dataset, analyst, since))
         return cls(dataset, analyst, period, since, account, account)
 
-    def on(self, day: date) -> Kept:
+    def _on(self, day: date) -> LedgerAccount:
         """Return it as it is on a day: renewed where that is in a later period than what was paid."""
         since = period_of(day, self.period)
         if since <= self.since:
             return self
-        empty = Account.empty(self.account.cap, called(self.dataset, self.analyst, since))
+        empty = Account._empty(self.account.cap, called(self.dataset, self.analyst, since))
         return replace(self, since=since, account=empty)
 
-    def after(self, asked: Spent) -> Kept:
+    def _after(self, asked: Spent) -> LedgerAccount:
         """Return it with a question more, whether it fits or not, in numbers that can be written."""
-        return replace(self, account=_after(self.account, asked), lifetime=_after(self.lifetime, asked))
+        return replace(self, account=_added(self.account, asked), lifetime=_added(self.lifetime, asked))
 
-    def replayed(self, entries: Iterable[Entry]) -> Kept:
+    def _replayed(self, entries: Iterable[Entry]) -> LedgerAccount:
         """Return what follows from entries, for the period that counts."""
-        found = Kept.empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
+        found = LedgerAccount._empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
         account, life = replace(found.account, called=self.account.called), found.lifetime
         for entry in entries:
-            life = _after(life, entry)
+            life = _added(life, entry)
             if period_of(entry.day, self.period) == self.since:
-                account = _after(account, entry)
+                account = _added(account, entry)
         return replace(self, account=account, lifetime=life)
 
     def __repr__(self) -> str:
@@ -100,8 +102,8 @@ class Kept:
         )
 
 
-def _after(account: Account, asked: Spent) -> Account:
-    after = account.after(asked)
+def _added(account: Account, asked: Spent) -> Account:
+    after = account._after(asked)
     return replace(after, totals=in_totals(after.totals))
 
 
@@ -118,7 +120,7 @@ def called(dataset: str, analyst: str | None, since: str = "") -> str:
 @lru_cache(maxsize=1024)
 def read_cap(epsilon: str, delta: str, composition: str) -> Cap:
     """Return one cap for all times that it is read: its limits take some milliseconds to find."""
-    return Cap.of(epsilon, delta, composition)
+    return Cap._checked(epsilon, delta, composition)
 
 
 def accounts(
@@ -126,7 +128,7 @@ def accounts(
     where: str,
     dataset: str | None = None,
     analysts: Sequence[str] | None = None,
-) -> list[Kept]:
+) -> list[LedgerAccount]:
     """Read the accounts of a dataset, or of all, that over all analysts, "", before those of each."""
     asked = select(ACCOUNTS).order_by(ACCOUNTS.c.dataset, ACCOUNTS.c.analyst)
     if dataset is not None:
@@ -138,16 +140,18 @@ def accounts(
         return [_kept(row) for row in rows]
 
 
-def _kept(row: Row[*tuple[object, ...]]) -> Kept:
+def _kept(row: Row[*tuple[object, ...]]) -> LedgerAccount:
     cap = read_cap(row.epsilon, row.delta, row.composition)
     name = called(row.dataset, row.analyst or None, row.since)
     if row.period not in (None, *PERIODS) or not isinstance(row.since, str):
         raise ValueError
-    totals, life = (Account(cap, read_totals(cap.filters, text), name) for text in (row.totals, row.lifetime))
-    return Kept(row.dataset, row.analyst or None, row.period, row.since, totals, life)
+    totals, life = (
+        Account(cap, read_totals(cap._filters, text), name) for text in (row.totals, row.lifetime)
+    )
+    return LedgerAccount(row.dataset, row.analyst or None, row.period, row.since, totals, life)
 
 
-def cap_cells(kept: Kept) -> dict[str, str | None]:
+def cap_cells(kept: LedgerAccount) -> dict[str, str | None]:
     """Return the columns of an account that only its owner may change."""
     cap = kept.account.cap
     return {
@@ -158,9 +162,9 @@ def cap_cells(kept: Kept) -> dict[str, str | None]:
     }
 
 
-def paid_cells(kept: Kept) -> dict[str, str | None]:
+def paid_cells(kept: LedgerAccount) -> dict[str, str | None]:
     """Return the columns of an account that each question changes."""
-    filters = kept.account.cap.filters
+    filters = kept.account.cap._filters
     return {
         "since": kept.since,
         "totals": totals_text(filters, kept.account.totals),
@@ -168,13 +172,13 @@ def paid_cells(kept: Kept) -> dict[str, str | None]:
     }
 
 
-def add(connection: Connection, kept: Kept) -> None:
+def add(connection: Connection, kept: LedgerAccount) -> None:
     """Write a new account."""
     key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
     connection.execute(ACCOUNTS.insert().values(**key, **cap_cells(kept), **paid_cells(kept)))
 
 
-def save(connection: Connection, where: str, kept: Kept, *, cap: bool = False) -> None:
+def save(connection: Connection, where: str, kept: LedgerAccount, *, cap: bool = False) -> None:
     """Write an account that is there.
 
     Args:
@@ -274,7 +278,7 @@ def nothing(what: str, cap: Cap) -> Spent:
     return Spent(what, cap.epsilon, cap.delta, Loss())
 
 
-Accounts = dict[tuple[str, str], Kept]
+Accounts = dict[tuple[str, str], LedgerAccount]
 
 
 def differences(connection: Connection, where: str) -> Iterator[str]:
@@ -287,7 +291,7 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
     """
     found: Accounts = {}
     with understood(where):
-        wrong = list(_replayed(entries(connection, where), found))
+        wrong = list(_replay(entries(connection, where), found))
     yield from wrong
     for row in connection.execute(select(ACCOUNTS)):
         cells = dict(row._mapping)
@@ -307,16 +311,16 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
         yield f"{kept.account.called} is missing"
 
 
-def _replayed(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
+def _replay(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
     """Fill accounts with what follows from entries; yield those that the caps of their time did not allow."""
     paid: dict[str, list[Entry]] = {}
     for entry in entries:
         who = entry.analyst or ""
         if entry.kind != "spend":
             cap = read_cap(str(entry.epsilon), str(entry.delta), str(entry.composition))
-            kept = Kept.empty(entry.dataset, entry.analyst, cap, entry.period, entry.day)
+            kept = LedgerAccount._empty(entry.dataset, entry.analyst, cap, entry.period, entry.day)
             earlier = [one for one in paid.get(entry.dataset, ()) if not who or one.analyst == who]
-            found[entry.dataset, who] = kept.replayed(earlier)
+            found[entry.dataset, who] = kept._replayed(earlier)
             continue
         paid.setdefault(entry.dataset, []).append(entry)
         for one in dict.fromkeys(("", who)):
@@ -324,7 +328,7 @@ def _replayed(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
             if before is None:
                 yield f"entry {entry.number} was paid from a budget that no entry before it has made"
                 continue
-            after = before.on(entry.day).after(entry)
-            if not after.account.fits:
+            after = before._on(entry.day)._after(entry)
+            if not after.account._fits:
                 yield f"entry {entry.number} is more than what was left of {after.account.called}"
             found[entry.dataset, one] = after

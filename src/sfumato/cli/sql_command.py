@@ -55,7 +55,7 @@ class Job:
 
     def run(self, console: Console) -> None:
         """Plan, explain, draw, print, write, plot."""
-        from sfumato.cli.answer import check_largest, check_processed
+        from sfumato.cli.table_printer import check_largest, check_processed
         from sfumato.cli.terminal import Watch
         from sfumato.release.payment import LOG
 
@@ -79,7 +79,7 @@ class Job:
         if self.explain and not asked.looks:
             self._print_explanation(console, planned)
         if self.preview:
-            from sfumato.cli.answer import print_preview
+            from sfumato.cli.table_printer import print_preview
 
             print_preview(console, planned, self.bars.confidence, self.plot)
             return
@@ -106,7 +106,7 @@ class Job:
 
     def _answer(self, console: Console, release: NoisyTable) -> None:
         """Draw, print, write, plot."""
-        from sfumato.cli.answer import answers, is_processed, print_any, print_diagnostics
+        from sfumato.cli.table_printer import answers, is_processed, print_any, print_diagnostics
         from sfumato.cli.terminal import Watch
         from sfumato.display.progress import fraction_of
 
@@ -155,7 +155,7 @@ class Job:
         return asked.diagnosed(SHARE) if self.diagnostics else asked
 
     def _print_explanation(self, console: Console, release: NoisyTable) -> None:
-        from sfumato.cli.answer import print_explanation
+        from sfumato.cli.table_printer import print_explanation
         from sfumato.release.payment import NOT_CHARGED
 
         print_explanation(console, release.explain())

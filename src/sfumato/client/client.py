@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, urlsplit
 
-from sfumato.client.released import Asked, Cost, Left, Paid, RemoteRelease
-from sfumato.client.remote import RemotePublicTable, RemoteTable
+from sfumato.client.remote_release import Asked, Cost, Left, Paid, RemoteRelease
+from sfumato.client.remote_tables import RemotePublicTable, RemoteTable
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import positive_int, truth_value
-from sfumato.service.wire import of_data
+from sfumato.service.wire_format import of_data
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog

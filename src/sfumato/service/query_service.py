@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from sfumato.api.question import Question
 from sfumato.budget import Budget
-from sfumato.budget.amounts import admissible_delta, admissible_epsilon
+from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.budget.filters import Spent
-from sfumato.budget.ledger import Again, LedgerBudget
+from sfumato.budget.ledger import LedgerBudget, PriorAnswer
 from sfumato.dataclass import dataclass
 from sfumato.engines.sql import Asked, ask
 from sfumato.errors import (
@@ -33,8 +33,8 @@ from sfumato.errors import (
 from sfumato.release.canonical_form import canonical_digest
 from sfumato.release.canonical_form import plain as canonical_data
 from sfumato.release.noisy_table import NoisyTable
-from sfumato.service.analysts import AnalystsCatalog, AskedByChain, asked_by_chain
-from sfumato.service.answers import (
+from sfumato.service.analyst_catalog import AnalystsCatalog, ChainQuery, read_chain_query
+from sfumato.service.answer_formats import (
     CSV,
     JSON,
     Answer,
@@ -46,7 +46,7 @@ from sfumato.service.answers import (
     plain_table,
     unpacked,
 )
-from sfumato.service.wire import as_data, told_question
+from sfumato.service.wire_format import as_data, told_question
 
 _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (BudgetError, 402),
@@ -81,7 +81,7 @@ _NOT_BEFORE = (
 
 
 @dataclass(frozen=True)
-class Job:
+class QueryRequest:
     """What somebody asks of the desk, as plain data.
 
     Args:
@@ -134,7 +134,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class QueryResponse:
     """What comes of a job: bytes for the one who asked, and words for the owner's log.
 
     Args:
@@ -167,7 +167,7 @@ class Budgets(Protocol):
         ...
 
 
-class Desk:
+class QueryService:
     """Answers jobs, one after the other.
 
     Args:
@@ -182,13 +182,13 @@ class Desk:
         unlimited = {"memory_limit": None, "threads": None, "temp_directory": None}
         self.limits: dict[str, Any] = unlimited | dict(limits)
 
-    def answer(self, job: Job) -> Outcome:
+    def answer(self, job: QueryRequest) -> QueryResponse:
         """Do a job; what goes wrong with it is its outcome, too.
 
         Raises:
             Exception: a fault of ours, whose text may hold anything: it is for nobody's eyes.
         """
-        kinds: dict[str, Callable[[Job], Outcome]] = {
+        kinds: dict[str, Callable[[QueryRequest], QueryResponse]] = {
             "tables": self._tables,
             "ask": self._ask,
             "release": self._release,
@@ -204,7 +204,7 @@ class Desk:
                 return _logged(refused(QueryError(_UNSAID), 400), error)
             return failed(error)
 
-    def _names_a_source(self, error: SfumatoError, job: Job) -> bool:
+    def _names_a_source(self, error: SfumatoError, job: QueryRequest) -> bool:
         """Whether a message names a source that the question does not: a net below all messages."""
         sources = [one.source for one in self.catalog.tables.values() if isinstance(one.source, str)]
         names = {name for source in sources for name in (source, source.rpartition("/")[2])}
@@ -219,18 +219,18 @@ class Desk:
         except (CatalogError, EngineError):
             raise QueryError(_NO_DUMMY) from None
 
-    def _tables(self, job: Job) -> Outcome:
+    def _tables(self, job: QueryRequest) -> QueryResponse:
         return _json({"role": job.role, "tables": self.catalog.described(**self.limits)})
 
-    def _asked(self, job: Job) -> Asked | AskedByChain:
+    def _asked(self, job: QueryRequest) -> Asked | ChainQuery:
         if not 0 < job.confidence < 1:
             raise ParameterError("confidence", job.confidence, "between 0 and 1, such as 0.95")
         catalog = self._dummy if job.dummy else self.catalog
         if job.chain is not None:
-            return asked_by_chain(job.chain, job.options, catalog, self.limits)
+            return read_chain_query(job.chain, job.options, catalog, self.limits)
         return ask(job.text, None, catalog, None, self.limits)
 
-    def _ask(self, job: Job) -> Outcome:
+    def _ask(self, job: QueryRequest) -> QueryResponse:
         """Plan, price and preview; no row is read, and nothing is spent."""
         if len(job.units) > _SIZES:
             raise ParameterError("units", len(job.units), f"at most {_SIZES} sizes of groups")
@@ -255,11 +255,11 @@ class Desk:
         same = None if job.dummy else self._same(asked, trial, job)
         told["repeats"] = None
         if same is not None and isinstance(budget, LedgerBudget):
-            told["repeats"] = budget.known(same).entry
+            told["repeats"] = budget._find_answer(same).entry
         cost = {"epsilon": epsilon, "delta": delta}
         return _json({"cost": cost, "remaining": budget.remaining._asdict(), **told})
 
-    def _previews(self, asked: Asked | AskedByChain, job: Job) -> list[dict[str, Any]]:
+    def _previews(self, asked: Asked | ChainQuery, job: QueryRequest) -> list[dict[str, Any]]:
         """Return the errors to be expected, of each private SELECT; none of the largest groups."""
         found = []
         for question, one in zip(asked.questions, asked.queries, strict=True):
@@ -271,7 +271,7 @@ class Desk:
                 found.append(plain_table(made.to_arrow()) | {"notes": list(made.notes)})
         return found
 
-    def _release(self, job: Job) -> Outcome:
+    def _release(self, job: QueryRequest) -> QueryResponse:
         """Pay, read, draw: in this order; or give the answer to the same question before."""
         if job.dummy:
             made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
@@ -285,9 +285,9 @@ class Desk:
             asked = self._asked(job)
             trial = None if asked.looks else asked.trial()
             same = self._same(asked, trial, job)
-            again = Again(None)
+            again = PriorAnswer(None)
             if same is not None and isinstance(budget, LedgerBudget):
-                again = budget.again(same)
+                again = budget._repeat_answer(same)
             if again.body is not None:
                 assert again.entry is not None
                 return _again(again.body, again.entry, job.media)
@@ -312,7 +312,7 @@ class Desk:
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
         return _given(made, job.media, log)
 
-    def _sent_before(self, job: Job) -> Outcome | None:
+    def _sent_before(self, job: QueryRequest) -> QueryResponse | None:
         """Return the answer to a request that was sent before, for nothing; None where none was paid."""
         budget = None
         if job.key is not None:
@@ -320,22 +320,24 @@ class Desk:
                 budget = self.budgets.of(job.analyst)
         if not isinstance(budget, LedgerBudget):
             return None
-        found = budget.paid(key=_digest(job))
+        found = budget._paid_answer(key=_digest(job))
         if found.body is not None and found.entry is not None:
             return _again(found.body, found.entry, job.media)
         if found.entry is None:
             return None
         return replace(refused(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"})
 
-    def _answer(self, job: Job) -> Outcome:
+    def _answer(self, job: QueryRequest) -> QueryResponse:
         """Return an answer again, to its payer."""
         budget = self.budgets.of(job.analyst)
-        found = budget.paid(entry=job.entry) if isinstance(budget, LedgerBudget) else None
+        found = budget._paid_answer(entry=job.entry) if isinstance(budget, LedgerBudget) else None
         if found is None or found.body is None or found.entry is None:
             return refused(QueryError(_NO_ANSWER.format(job.entry)), 404)
         return _again(found.body, found.entry, job.media)
 
-    def _same(self, asked: Asked | AskedByChain, trial: NoisyTable | None, job: Job) -> dict[str, Any] | None:
+    def _same(
+        self, asked: Asked | ChainQuery, trial: NoisyTable | None, job: QueryRequest
+    ) -> dict[str, Any] | None:
         """Return all that an answer depends on but the rows; None where tables are not known again.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.
@@ -362,7 +364,7 @@ class Desk:
         declared = {name: canonical_data(table) for name, table in tables.items()}
         return canonical_digest({"tables": declared, "places": places})
 
-    def _budget(self, job: Job) -> Outcome:
+    def _budget(self, job: QueryRequest) -> QueryResponse:
         analyst = None if job.everybody else job.analyst
         budget = self.budgets.of(analyst)
         pairs = {"total": budget.total, "spent": budget.spent}
@@ -370,34 +372,34 @@ class Desk:
         remaining = budget.remaining._asdict()
         return _json({"analyst": analyst, "role": job.role, **told, "remaining": remaining})
 
-    def _ready(self, _: Job) -> Outcome:
+    def _ready(self, _: QueryRequest) -> QueryResponse:
         """Read the ledger; no analyst's budget."""
         self.budgets.of(None).remaining  # noqa: B018  raises where the ledger cannot be read
         return _json({"status": "ready"})
 
-    def _history(self, job: Job) -> Outcome:
+    def _history(self, job: QueryRequest) -> QueryResponse:
         analyst = None if job.everybody else job.analyst
         budget = self.budgets.of(analyst)
         return _json({"analyst": analyst, "history": [_told(one) for one in budget.history]})
 
 
-def _digest(job: Job) -> str:
+def _digest(job: QueryRequest) -> str:
     """Return by what a request is known when it is sent again, whatever form its answer has."""
     asks = [job.text, job.confidence, job.simultaneous]
     return canonical_digest({"key": job.key, "asks": asks})
 
 
-def _again(body: bytes, entry: int, media: str) -> Outcome:
+def _again(body: bytes, entry: int, media: str) -> QueryResponse:
     """Return an answer that is given again for nothing."""
     return _given(unpacked(body), media, {"repeats": entry}, entry)
 
 
-def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None) -> Outcome:
+def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None) -> QueryResponse:
     """Return an answer as the analyst gets it; a header says of CSV what has no place in it."""
     headers = {} if repeats is None else {"sfumato-repeats": str(repeats)}
     if media == CSV and "metadata" in made.about:  # which answers of old have not
         headers["sfumato-metadata"] = as_json(made.about["metadata"]).decode()
-    return Outcome(200, media, encoded(made, media, repeats=repeats), log, headers)
+    return QueryResponse(200, media, encoded(made, media, repeats=repeats), log, headers)
 
 
 def _nobodys() -> Budget:
@@ -409,7 +411,7 @@ def _nobodys() -> Budget:
 _PLANNED = ("epsilon", "delta", "noise", "group_selection", "pre_threshold")
 
 
-def failed(error: SfumatoError) -> Outcome:
+def failed(error: SfumatoError) -> QueryResponse:
     """Return what an analyst hears of an error; of a source, only that it cannot be read."""
     if isinstance(error, _OF_OWNERS):
         # Their words name files and columns as the owner knows them, and no row: the log has them.
@@ -419,14 +421,14 @@ def failed(error: SfumatoError) -> Outcome:
     return refused(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
 
 
-def _logged(outcome: Outcome, error: SfumatoError) -> Outcome:
+def _logged(outcome: QueryResponse, error: SfumatoError) -> QueryResponse:
     """Return an outcome whose reason only the owner reads, in the log."""
     return replace(outcome, log={"error": type(error).__name__, "why": str(error)})
 
 
-def refused(error: SfumatoError, status: int) -> Outcome:
+def refused(error: SfumatoError, status: int) -> QueryResponse:
     """Return an error as it is, as the answer of a request."""
-    return Outcome(status, JSON, as_json({"error": as_data(error)}), {"error": type(error).__name__})
+    return QueryResponse(status, JSON, as_json({"error": as_data(error)}), {"error": type(error).__name__})
 
 
 def _told(one: Spent) -> dict[str, Any]:
@@ -438,5 +440,5 @@ def _told(one: Spent) -> dict[str, Any]:
     return told | {"at": plain(at), "analyst": analyst, "entry": getattr(one, "number", None)}
 
 
-def _json(data: Any) -> Outcome:
-    return Outcome(200, JSON, as_json(data))
+def _json(data: Any) -> QueryResponse:
+    return QueryResponse(200, JSON, as_json(data))

@@ -10,9 +10,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
+from sfumato.budget.budget import Totals
 from sfumato.budget.filters import PrivacyFilter, Spent
 from sfumato.budget.loss import Loss
-from sfumato.budget.spending import Totals
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import exact, visible
 from sfumato.errors import BudgetError, EngineError, ParameterError
@@ -121,7 +121,7 @@ class Entry(Spent):
 
 
 @dataclass(frozen=True)
-class Again:
+class PriorAnswer:
     """What a journal knows of a question before it is asked.
 
     Args:
