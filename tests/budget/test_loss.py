@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss
-from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
+from sfumato.budget.closed_forms import gaussian_delta, joined_delta
+from sfumato.budget.loss_distributions import average, falling_average, mixture
 from sfumato.errors import BudgetError
 
 D = F(1, 10**6)

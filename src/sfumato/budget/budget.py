@@ -34,7 +34,7 @@ Totals = tuple[tuple[Fraction, Fraction], ...]
 
 
 class Unspent(NamedTuple):
-    """What is left, exactly; `Remaining` says it in floats. Made by `Ledger.accounts`, in each account.
+    """What is left of a budget's account, as exact fractions; `Remaining` has the same as floats.
 
     Args:
         epsilon, delta: that the next question may surely have.
@@ -51,7 +51,7 @@ class Unspent(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Cap(Spelled):
-    """All that may be lost, and how it is added up.
+    """The total epsilon and delta of a budget, and the composition that adds up its queries.
 
     Args:
         epsilon, delta: as `Budget` takes them.
@@ -66,7 +66,7 @@ class Cap(Spelled):
 
     @classmethod
     def _checked(cls, epsilon: Any, delta: Any, composition: str) -> Self:
-        """Check what a user gives.
+        """Return the cap of a budget from a user's epsilon, delta and composition.
 
         Raises:
             BudgetError: epsilon or delta is not admissible.
@@ -80,14 +80,14 @@ class Cap(Spelled):
 
     @cached_property
     def _filters(self) -> tuple[PrivacyFilter, ...]:
-        """The sums that are kept, with their limits, which take some milliseconds to find."""
+        """The privacy filters of a budget's cap with their limits, which take milliseconds to find."""
         bounded = self.delta >= _LEAST_DELTA and self.epsilon <= _MOST_EPSILON
         return privacy_filters(self.epsilon, self.delta, self.composition == "tight" and bounded)
 
 
 @dataclass(frozen=True)
 class Account:
-    """A cap, and what was paid of it.
+    """A budget's cap, and the totals that its privacy filters have added up.
 
     Args:
         cap: what may be paid.
@@ -111,23 +111,23 @@ class Account:
 
     @classmethod
     def _empty(cls, cap: Cap, called: str = "the budget") -> Self:
-        """Return one of which nothing was paid."""
+        """Return the account of a budget from which nothing was spent."""
         return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap._filters), called)
 
     def _after(self, asked: Spent) -> Self:
-        """Return the account with a question more, whether it fits or not."""
+        """Return a budget's account after one more query, whether or not the query fits."""
         prices = [each.price(asked) for each in self.cap._filters]
         pairs = zip(self.totals, prices, strict=True)
         return replace(self, totals=tuple((a + c, b + d) for (a, b), (c, d) in pairs))
 
     @property
     def _fits(self) -> bool:
-        """Whether one of the sums is within its limit."""
+        """Whether a budget's account is within the limit of at least one privacy filter."""
         return any(each.fits(total) for each, total in self._sums)
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The smallest epsilon of a budget with the same delta that would have allowed this; rounded up.
+        """The smallest epsilon of a budget with the same delta that would have allowed the spending.
 
         Where no such budget has this delta, as what was paid may pass a cap that is renewed: the sums of
         epsilons and of deltas.
@@ -143,7 +143,7 @@ class Account:
 
     @property
     def left(self) -> Unspent:
-        """An epsilon and a delta that the next question may surely have, and the share that is left."""
+        """The epsilon and delta that a budget's next query can surely spend, and the share that is left."""
         left, share = [(Fraction(0), Fraction(0))], Fraction(0)
         for each, total in self._sums:
             if not each.fits(total):
@@ -154,7 +154,7 @@ class Account:
         return Unspent(*max(left), share)
 
     def _ways(self, share: Fraction) -> list[Way]:
-        """Return how a question may take a share: by sums of which the least is used up.
+        """Return the ways in which a query can take a share of a budget: by its least used privacy filters.
 
         Raises:
             BudgetError: less is left.
@@ -170,7 +170,7 @@ class Account:
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
 
     def _refusal(self, asked: Spent, epsilon: Any, delta: Any) -> BudgetError:
-        """Say what is lacking, where sums are of what was asked for; else what may be asked.
+        """Return the error for a query that costs more than is left of a budget.
 
         Args:
             asked: what does not fit.
@@ -190,7 +190,7 @@ class Account:
         )
 
     def _sums_refusal(self, asked: Spent) -> str:
-        """Say what is lacking, and what a question may still ask for; in short, as it is read in a hurry."""
+        """Return the refusal of a tight budget: what is missing, and what a query can still spend."""
         left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
         first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} is more than is left of {self.called}"
         if not left.epsilon:
@@ -208,7 +208,7 @@ class Account:
 
 
 def _share(share: Fraction) -> str:
-    """Return a share as people write it, such as 1/60 or 0.05."""
+    """Return a share of a budget as people write it, such as 1/60 or 0.05."""
     decimal = f"{float(share):.6g}"
     return decimal if Fraction(decimal) == share else str(share)
 
@@ -242,7 +242,7 @@ class Remaining(NamedTuple):
 
 
 class Budget(Helpful, Displayed, Owned):
-    """An (epsilon, delta) for all questions together, which cannot be overspent.
+    """A total (epsilon, delta) for many queries, which cannot be overspent.
 
     What is asked next, and for how much, may depend on all answers before. A question that does not fit is
     refused before anything is read, and costs nothing. Several threads may ask, of the process that made the
@@ -287,18 +287,18 @@ class Budget(Helpful, Displayed, Owned):
 
     @property
     def total(self) -> tuple[float, float]:
-        """All that may be lost: epsilon and delta."""
+        """The total epsilon and delta of the budget."""
         cap = self._accounts()[-1].cap
         return float(cap.epsilon), float(cap.delta)
 
     @property
     def history(self) -> tuple[Spent, ...]:
-        """What was paid, in order."""
+        """The queries that the budget has paid for, in order."""
         return tuple(self._history)
 
     @property
     def spent(self) -> tuple[float, float]:
-        """An (epsilon, delta) that what was asked so far stays within, rounded up.
+        """An (epsilon, delta) that all queries of this budget so far stay within, rounded up.
 
         It is the smallest epsilon of a budget with the same delta that would have allowed these questions.
         What is promised of later questions too is `total`.
@@ -307,7 +307,7 @@ class Budget(Helpful, Displayed, Owned):
 
     @property
     def remaining(self) -> Remaining:
-        """What is left, rounded down."""
+        """What is left of the budget, rounded down."""
         return Remaining(*map(round_down, self._left()))
 
     def spend(
@@ -319,7 +319,7 @@ class Budget(Helpful, Displayed, Owned):
         what: str = "a question",
         plan: Mapping[str, Any] | None = None,
     ) -> Entry | None:
-        """Pay for a question; what asks releases does so itself.
+        """Charge one query to the budget; releases do this themselves.
 
         Args:
             epsilon, delta: what the question stays within.
@@ -348,7 +348,7 @@ class Budget(Helpful, Displayed, Owned):
         return entry
 
     def _ways(self, share: Fraction) -> list[Way]:
-        """Return how a question may take a share: by sums of which the least is used up.
+        """Return the ways in which a query can take a share of this budget.
 
         Once a question has taken a share by one of them, so do those after it: their shares add up.
 
@@ -362,11 +362,11 @@ class Budget(Helpful, Displayed, Owned):
     # What a budget that is kept elsewhere does in its own way.
 
     def _accounts(self) -> tuple[Account, ...]:
-        """Return all accounts that a question must fit; the last is the budget's own."""
+        """Return all accounts that a query must fit; the last one is the budget's own."""
         return (self._account,)
 
     def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry | None:
-        """Pay, or refuse in words that quote epsilon and delta as they were given."""
+        """Charge a query to the budget's account, or refuse it and quote epsilon and delta as given."""
         after = self._account._after(asked)
         if not after._fits:
             raise self._account._refusal(asked, epsilon, delta)
@@ -375,7 +375,7 @@ class Budget(Helpful, Displayed, Owned):
         return None
 
     def _left(self) -> Unspent:
-        """Return what fits all accounts: less of any of the three fits, where more does."""
+        """Return what every account of the budget has left."""
         return Unspent(*map(min, zip(*(account.left for account in self._accounts()), strict=True)))
 
     def _card(self) -> Card:

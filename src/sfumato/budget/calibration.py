@@ -77,7 +77,7 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
 
 
 class _Budget:
-    """An (epsilon, delta) and how far a multiplier, given by its binary logarithm, is from it."""
+    """The target (epsilon, delta) of a calibration, and how far a noise multiplier is from it."""
 
     def __init__(self, loss_at: LossAt, epsilon: Fraction, delta: Fraction) -> None:
         self.loss_at, self.epsilon, self.delta = loss_at, epsilon, delta
@@ -114,7 +114,7 @@ class _Budget:
         return _power(x)
 
     def by_sums(self, start: Fraction) -> Fraction:
-        """Solve basic_epsilon(multiplier) = epsilon, which is linear in 1/multiplier as a rule."""
+        """Calibrate by basic composition, whose epsilon is usually linear in 1/multiplier."""
         half = 1 / (2 * start)
         once, twice = self.loss_at(start).basic_epsilon, self.loss_at(2 * start).basic_epsilon
         if once > twice:
@@ -144,7 +144,7 @@ def _power(x: float) -> Fraction:
 
 @isolated
 def split_delta(delta: object, groups: object) -> Fraction:
-    """Return the largest d such that `groups` independent chances of d come to at most delta.
+    """Return the largest d such that `groups` independent events of probability d have at most delta.
 
     Args:
         delta: number in [0, 1).
@@ -176,7 +176,7 @@ def split_delta(delta: object, groups: object) -> Fraction:
 
 
 def threshold_delta(delta: Fraction, groups: int, *, union: bool = False) -> Fraction:
-    """Return the delta that a threshold gets for each group: what the certificate can prove of `split_delta`.
+    """Return the calibrated delta of one group's threshold, small enough for the certificate to prove.
 
     Args:
         delta: for all groups together, above 0 and below 1.

@@ -16,7 +16,7 @@ _LONGEST_KEPT = 2**16  # characters of a description; those of long series take 
 
 
 def proved(description: Mapping[str, Any], loss: Loss | None = None) -> Certificate:
-    """Return the certificate of a release.
+    """Return the certificate of a release, if the charged loss is at least the certified one.
 
     Args:
         description: everything that is drawn, and the claim (docs/certificate.md).
@@ -42,7 +42,7 @@ def _certified(text: str) -> Certificate:
 
 
 def _paid(loss: Loss, found: Certificate) -> tuple[tuple[str, Any, Any], ...]:
-    """Return each way in which a budget counts a loss: what it counts, and what is proved."""
+    """Return, for each measure of loss that budgets charge, the charged and the certified value."""
     one = [(epsilon, delta) for epsilon, delta, times in loss.approximate if times == 1]
     if len(one) == len(loss.approximate) == 1 and not (loss.gaussian or loss.laplace or loss.additive_delta):
         # One mechanism of any kind: budgets know its epsilon, and its delta as a chance of events.

@@ -1,12 +1,11 @@
-"""Closed forms, rounded outward: privacy of Gaussian noise, of zCDP, and of mixtures of pure mechanisms."""
+"""Closed forms, rounded outward: the privacy of Gaussian noise, zCDP and pure mechanisms."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
@@ -21,7 +20,7 @@ BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
 
 @isolated
 def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
-    """Return an upper bound on delta(epsilon; mu), tight to about 2^-50 of it.
+    """Return the delta of Gaussian noise in closed form, an upper bound tight to about 2^-50 of it.
 
     The two terms are rounded apart (the first up, the second down), at numbers epsilon' <= epsilon
     and mu' >= mu that MPFR holds exactly; both replacements only raise delta. Where the two cancel,
@@ -113,7 +112,7 @@ def _first_guess(log2_delta: float, epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def pure_mu(epsilon: Fraction) -> Fraction:
-    """Return a mu at which every epsilon-DP mechanism is mu-Gaussian-DP, rounded up.
+    """Return, in closed form, a mu at which every epsilon-DP mechanism is mu-Gaussian-DP, rounded up.
 
     No test of an epsilon-DP mechanism is better than randomized response, whose errors are both
     1/(1 + e^epsilon) at best. A Gaussian shift of mu that gets both as low is more revealing everywhere: its
@@ -145,7 +144,7 @@ def pure_mu(epsilon: Fraction) -> Fraction:
 
 
 def pure_epsilon(mu: Fraction) -> Fraction:
-    """Return an epsilon, nearly the largest, of which `pure_mu` is at most a mu.
+    """Return nearly the largest epsilon whose `pure_mu` is at most mu, in closed form.
 
     Args:
         mu: at least 0; below 2^-20 nothing is left.
@@ -213,7 +212,7 @@ def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
 
 @isolated
 def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """Return a delta at which rho-zCDP is (epsilon, delta)-DP, rounded up; 1 where there is no better one.
+    """Return a delta at which rho-zCDP is (epsilon, delta)-DP, rounded up; at most 1.
 
     Args:
         rho: greater than 0.
@@ -233,7 +232,7 @@ def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
 
 @isolated
 def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP: `zcdp_delta` says so.
+    """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP by `zcdp_delta`.
 
     Args:
         epsilon: greater than 0.
@@ -259,116 +258,13 @@ def _moderate(rho: Fraction) -> float:
 
 
 def _least_excess(slope: Callable[[float], float]) -> Fraction:
-    """Return the excess a - 1 of the best order: near to where a slope, which grows with it, is 0."""
+    """Return the best Renyi order less 1 for converting zCDP: where the slope of the bound is near 0."""
     place, _ = halve(lambda x: slope(2.0 ** float(x)) >= 0, -600.0, 600.0, 64)
     return round_bits(Fraction(2.0 ** float(place)), 53, up=True)
 
 
-MANY = 4096  # of one mechanism: beyond, the atoms are too many and basic composition must do
-
-Atoms = dict[Fraction, Any]  # privacy loss -> its probability, an upper bound in MPFR
-
-
-def two_point_atoms(epsilon: Fraction, count: int) -> list[Any]:
-    """Return the probabilities of losses (2j - count) * epsilon, j = 0 ... count, rounded up.
-
-    Args:
-        epsilon: of each of the mechanisms.
-        count: how many there are.
-    """
-    down, up = directed(BITS)
-    odds = up.exp(convert(-epsilon, up))  # of the smaller loss; those of the larger may be too large a number
-    weight = up.pow(up.div(1, down.add(1, down.exp(convert(-epsilon, down)))), count)
-    weights = []
-    for left in range(count + 1):
-        weights.append(weight)
-        weight = up.div(up.mul(weight, up.mul(odds, count - left)), left + 1)
-    return weights[::-1]
-
-
-def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
-    """Return the losses of all parts together, at most `limit` of them and perhaps one more.
-
-    Where there would be more, losses are rounded up to a coarser grid: never less private. Several
-    parts are first put on a common grid, their epsilons rounded up by less than 2^-40 of the sum.
-
-    Args:
-        parts: (epsilon, count) of pure mechanisms.
-        limit: how many atoms may be kept.
-    Returns:
-        Loss -> probability rounded up; None where one part has over 4096 mechanisms.
-    """
-    parts = [(epsilon, count) for epsilon, count in parts if epsilon]
-    if any(count > MANY for _, count in parts):
-        return None
-    up = directed(BITS).up
-    total = sum((epsilon * count for epsilon, count in parts), Fraction(0))
-    step = parts[0][0] if len(parts) == 1 else total / 2**40
-    atoms: dict[int, Any] = {0: convert(1, up)}  # losses in steps: integers are quick to add and to find
-    for epsilon, count in parts:
-        steps = -(-epsilon // step)
-        weights = two_point_atoms(steps * step, count)
-        single = _coarsen({(2 * right - count) * steps: w for right, w in enumerate(weights)}, limit)
-        joined: dict[int, Any] = {}
-        for loss, weight in atoms.items():
-            for other, factor in single.items():
-                place = loss + other
-                joined[place] = up.add(joined.get(place, 0), up.mul(weight, factor))
-        atoms = _coarsen(joined, limit)
-    return {loss * step: weight for loss, weight in atoms.items()}
-
-
-def _coarsen(atoms: dict[int, Any], limit: int) -> dict[int, Any]:
-    if len(atoms) <= limit:
-        return atoms
-    up = directed(BITS).up
-    top, bottom = max(atoms), min(atoms)
-    width = -(-(top - bottom) // limit)
-    merged: dict[int, Any] = {}
-    for loss, weight in atoms.items():
-        raised = top - (top - loss) // width * width
-        merged[raised] = up.add(merged.get(raised, 0), weight)
-    return merged
-
-
-def average(weights: Iterable[Any], deltas: Sequence[Fraction]) -> Fraction:
-    """Return the sum of weight times delta, rounded up."""
-    up = directed(BITS).up
-    total = convert(0, up)
-    for weight, delta in zip(weights, deltas, strict=True):
-        total = up.add(total, up.mul(weight, convert(delta, up)))
-    return exactly(total)
-
-
-def falling_average(atoms: Atoms, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
-    """Return the sum of weight times delta, rounded up by at most 2^-60 of it more than `average` does.
-
-    It goes from the middle to the ends, and stops where all that is left is negligible.
-
-    Args:
-        atoms: losses and their weights.
-        delta_at: takes a loss and returns a delta of at most 1, which grows with it.
-    """
-    up = directed(BITS).up
-    losses, total = sorted(atoms), convert(0, up)
-    middle = len(losses) // 2
-    for side, growing in ((losses[middle:], True), (losses[:middle][::-1], False)):
-        left = convert(0, up)
-        for loss in side:
-            left = up.add(left, atoms[loss])
-        for loss in side:
-            delta = convert(delta_at(loss), up)
-            rest = left if growing else up.mul(left, delta)
-            if rest <= up.div_2exp(total, 62):
-                total = up.add(total, rest)
-                break
-            total = up.add(total, up.mul(atoms[loss], delta))
-            left = up.sub(left, atoms[loss])
-    return exactly(total)
-
-
 def joined_delta(delta: Fraction, count: int) -> Fraction:
-    """Return 1 - (1 - delta)^count, the chance of at least one of `count` leaks, rounded up.
+    """Return 1 - (1 - delta)^count in closed form: the probability of at least one of `count` events.
 
     >>> joined_delta(Fraction(1, 4), 1)
     Fraction(1, 4)

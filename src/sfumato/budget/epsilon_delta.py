@@ -20,7 +20,7 @@ def _number(value: object, name: str, admissible: str) -> Fraction:
 
 
 def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
-    """Take an epsilon: a finite number greater than 0.
+    """Return an epsilon as a Fraction, if it is a finite number greater than 0.
 
     Args:
         value: number or text; a float is the number that was written: 0.1 is 1/10.
@@ -41,7 +41,7 @@ def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
 
 
 def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -> Fraction:
-    """Take a delta: a number in [0, 1), or in (0, 1) where zero buys nothing.
+    """Return a delta as a Fraction, if it is in [0, 1), or in (0, 1) where `zero` is false.
 
     Args:
         value: number or text; a float is the number that was written: 0.1 is 1/10.
@@ -63,7 +63,7 @@ def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -
 
 
 def released_delta(value: object) -> Fraction:
-    """Take the delta of a release: 0, or a number in [1e-300, 1) that the certificate can prove."""
+    """Return the delta of a release: 0, or a number in [1e-300, 1) that the certificate can prove."""
     number = admissible_delta(value)
     if 0 < number < SMALLEST_DELTA:
         raise BudgetError(f"delta is {shown(value)}, but must be 0 or at least 1e-300")
@@ -71,7 +71,7 @@ def released_delta(value: object) -> Fraction:
 
 
 def admissible_amount(value: object, name: str) -> Fraction:
-    """Take a part of a loss: a finite number of at least 0."""
+    """Return an amount of privacy loss such as an epsilon, if it is a finite number of at least 0."""
     admissible = "a finite number of at least 0"
     number = _number(value, name, admissible)
     if number < 0:
@@ -80,7 +80,7 @@ def admissible_amount(value: object, name: str) -> Fraction:
 
 
 def admissible_count(value: object, name: str) -> int:
-    """Take how many times a mechanism runs: a whole number of at least 1."""
+    """Return how many mechanisms of one epsilon and delta there are: a whole number of at least 1."""
     number = as_int(value)
     if number is None or number < 1:
         raise BudgetError(f"{name} is {shown(value)}, but must be a whole number of at least 1")
@@ -88,7 +88,7 @@ def admissible_count(value: object, name: str) -> int:
 
 
 class ExactCost(NamedTuple):
-    """An epsilon and a delta, exactly.
+    """An epsilon and a delta as exact fractions.
 
     Args:
         epsilon, delta: fractions, shown as one writes them.

@@ -21,7 +21,7 @@ PRIORS = (Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), 
 
 @dataclass(frozen=True)
 class Belief:
-    """What an attacker believes before and after a release, as probabilities.
+    """An attacker's belief before and after a release: what epsilon means, as probabilities.
 
     Args:
         before: that something about a person is so.
@@ -40,7 +40,7 @@ class Belief:
 
 @dataclass(frozen=True, repr=False)
 class EpsilonMeaning(Told):
-    """What a budget means for one person. Made by `explain_epsilon`.
+    """What epsilon means for one person. Made by `explain_epsilon`.
 
     Args:
         epsilon, delta: the budget.
@@ -61,7 +61,7 @@ class EpsilonMeaning(Told):
     beliefs: tuple[Belief, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data.
+        """Return what epsilon means as plain data.
 
         >>> import sfumato as sf
         >>> told = sf.explain_epsilon("0.5", priors=["0.1"]).to_dict()
@@ -77,7 +77,7 @@ class EpsilonMeaning(Told):
         }
 
     def plot(self, path: str | Path) -> None:
-        """Draw what beliefs can become, of any belief before, to .png or .svg.
+        """Draw what epsilon lets an attacker's belief become, as .png or .svg.
 
         Args:
             path: where to.
@@ -115,7 +115,7 @@ class EpsilonMeaning(Told):
         return Card(title, [Sentences(str(self).split("\n"))])
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return what epsilon means, in sentences."""
         lines = [
             f"With epsilon {float(self.epsilon):g}, whoever knows everybody else's rows, and sees the "
             f"release, changes the odds that a person is in the table by a factor of {self.odds:.3g} at "
@@ -145,7 +145,7 @@ class EpsilonMeaning(Told):
 def explain_epsilon(
     epsilon: Number, delta: Number = 0, *, priors: Sequence[Number] = PRIORS
 ) -> EpsilonMeaning:
-    """Say what a budget means: beliefs of an informed attacker before and after.
+    """Explain what epsilon means: the beliefs of an informed attacker before and after a release.
 
     Args:
         epsilon: greater than 0, and at most 700.

@@ -24,7 +24,7 @@ _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 
 @dataclass(frozen=True, repr=False)
 class Spent(Spelled):
-    """One question that was paid.
+    """One query that a budget has paid for.
 
     An entry of the `history` of a `Budget`.
 
@@ -45,7 +45,7 @@ class Spent(Spelled):
 
 @dataclass(frozen=True)
 class Way:
-    """How a question may take a share of a budget: by one of its sums.
+    """How a query can take a share of a budget in one privacy filter.
 
     Args:
         noises: with which the loss counts there for what it is; "auto" for all.
@@ -61,7 +61,7 @@ class Way:
 
 @dataclass(frozen=True)
 class PrivacyFilter(ABC):
-    """A way to add up losses, and how far that may get.
+    """A privacy filter: a rule that adds up the losses of adaptive queries, and its limit.
 
     Args:
         limit: of the sum itself, greater than 0; and of deltas beside it.
@@ -72,101 +72,101 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
-        """Return what a question adds to both."""
+        """Return what a query adds to the filter's two sums."""
 
     @abstractmethod
     def epsilon(self, left: Fraction) -> Fraction:
-        """Return an epsilon that a question may have, whatever its noise, where so much is left."""
+        """Return an epsilon that any query can spend when `left` is left in the filter."""
 
     @abstractmethod
     def enough(self, total: Fraction, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon of a budget with this delta that would have allowed a total."""
+        """Return the smallest epsilon of a budget with this delta whose filter would allow a total."""
 
     @abstractmethod
     def way(self, share: Fraction) -> Way:
-        """Return how a question takes a share by this sum."""
+        """Return how a query takes a share of the budget in this filter."""
 
     def fits(self, total: tuple[Fraction, Fraction]) -> bool:
-        """Whether a total is within both limits."""
+        """Whether a total is within both limits of the filter."""
         return total[0] <= self.limit[0] and total[1] <= self.limit[1]
 
     def used(self, total: tuple[Fraction, Fraction]) -> Fraction:
-        """Return the largest part of a limit that is used."""
+        """Return the largest used part of the filter's two limits."""
         pairs = zip(total, self.limit, strict=True)
         return max(t / limit for t, limit in pairs if limit)
 
 
 class Added(PrivacyFilter):
-    """Epsilons and deltas, as they were asked for."""
+    """The privacy filter of basic composition: adds up epsilons and deltas."""
 
     name = "epsilon"
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
-        """Return what a question adds to both."""
+        """Return the epsilon and delta that a query adds to the basic-composition filter."""
         return spent.epsilon, spent.delta
 
     def epsilon(self, left: Fraction) -> Fraction:
-        """Return an epsilon that fits, where so much is left."""
+        """Return what is left in the basic-composition filter, which any query can spend."""
         return left
 
     def enough(self, total: Fraction, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon that would have allowed a total."""
+        """Return the smallest epsilon whose basic-composition filter would allow a total."""
         return total
 
     def way(self, share: Fraction) -> Way:
-        """Return how a question takes a share."""
+        """Return how a query takes a share in the basic-composition filter."""
         limit, delta = self.limit
         return Way(("auto",), share * limit, share * delta, lambda epsilon, _: epsilon / limit)
 
 
 class Concentrated(PrivacyFilter):
-    """Rho of zero-concentrated DP, and events that tell a unit's presence."""
+    """The privacy filter of zero-concentrated DP: adds up rho, and probabilities of distinguishing events."""
 
     name = "rho"
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
-        """Return what a question adds to both."""
+        """Return the rho and the event probability that a query adds to the zCDP filter."""
         return self.rho(spent.loss), spent.loss.least_delta
 
     def epsilon(self, left: Fraction) -> Fraction:
-        """Return an epsilon that fits, where so much is left."""
+        """Return an epsilon whose rho fits what is left in the zCDP filter."""
         return root_down(2 * left)  # of any mechanism of epsilon rho is epsilon^2 / 2 at most
 
     def enough(self, total: Fraction, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon that would have allowed a total."""
+        """Return the smallest epsilon whose zCDP filter would allow a total rho."""
         return zcdp_epsilon(total, delta * _END) if total else Fraction(0)
 
     def way(self, share: Fraction) -> Way:
-        """Return how a question takes a share."""
+        """Return how a query takes a share in the zCDP filter."""
         limit, delta = self.limit
         begin = root_down(2 * share * limit)
         return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: self.rho(loss) / limit)
 
     @staticmethod
     def rho(loss: Loss) -> Fraction:
-        """Return the rho of a loss, but for its events."""
+        """Return the rho of a loss in the zCDP filter, without its distinguishing events."""
         return _of_parts(loss, loss.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
 
 
 class Squares(PrivacyFilter):
-    """mu^2 of Gaussian DP, and events that tell a unit's presence."""
+    """The privacy filter of Gaussian DP: adds up mu^2, and probabilities of distinguishing events."""
 
     name = "mu^2"
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
-        """Return what a question adds to both."""
+        """Return the mu^2 and the event probability that a query adds to the Gaussian-DP filter."""
         return self._square(spent.loss), spent.loss.least_delta
 
     def epsilon(self, left: Fraction) -> Fraction:
-        """Return an epsilon that fits, where so much is left."""
+        """Return an epsilon whose mu^2 fits what is left in the Gaussian-DP filter."""
         return pure_epsilon(root_down(left))  # no more than rho allows, where that fits too
 
     def enough(self, total: Fraction, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon that would have allowed a total."""
+        """Return the smallest epsilon whose Gaussian-DP filter would allow a total mu^2."""
         return Loss(gaussian=total).epsilon(delta * _END) if total else Fraction(0)
 
     def way(self, share: Fraction) -> Way:
-        """Return how a question takes a share."""
+        """Return how a query takes a share in the Gaussian-DP filter."""
         limit, delta = self.limit[0], share * self.limit[1]
         begin = Loss(gaussian=share * limit).epsilon(delta)
         return Way(("gaussian",), begin, delta, lambda _, loss: self._square(loss) / limit)
@@ -177,7 +177,7 @@ class Squares(PrivacyFilter):
 
 
 def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
-    """Return what all parts of a loss that no event of `least_delta` tells come to."""
+    """Return the price in a filter of all parts of a loss except its distinguishing events."""
     laplace = sum((of_pure(rate) * count for rate, count in loss.laplace), Fraction(0))
     if loss.pure is not None:  # a bound of all of them together
         laplace = min(laplace, of_pure(loss.pure))
@@ -187,7 +187,7 @@ def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Frac
 
 @lru_cache(1024)  # a ledger asks at each payment
 def privacy_filters(epsilon: Fraction, delta: Fraction, tight: bool) -> tuple[PrivacyFilter, ...]:
-    """Return the ways to add up, with limits whose deltas come to delta together."""
+    """Return the privacy filters of a budget, whose limits have deltas that sum to its delta."""
     if not tight:
         return (Added((epsilon, delta)),)
     rho, mu = zcdp_rho(epsilon, delta * _END), gaussian_mu(epsilon, delta * _END)

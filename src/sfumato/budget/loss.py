@@ -9,14 +9,14 @@ from math import expm1
 from math import log2 as float_log2
 from typing import Any
 
-from sfumato.budget.closed_forms import average, falling_average, gaussian_delta, joined_delta, mixture
+from sfumato.budget.closed_forms import gaussian_delta, joined_delta
 from sfumato.budget.epsilon_delta import (
     admissible_amount,
     admissible_count,
     admissible_delta,
     admissible_epsilon,
 )
-from sfumato.budget.loss_distributions import pld_deltas
+from sfumato.budget.loss_distributions import average, falling_average, mixture, pld_deltas
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import BudgetError
@@ -32,7 +32,7 @@ WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss d
 
 @dataclass(frozen=True, repr=False)
 class Loss(Isolated, Spelled):
-    """The composition of all that one release does, per privacy unit added or removed.
+    """The composed privacy loss of one release, for one privacy unit added or removed.
 
     Args:
         gaussian: mu^2, the sum of (L2 sensitivity / sigma)^2 over all Gaussian noises.
@@ -99,7 +99,7 @@ class Loss(Isolated, Spelled):
         )
 
     def noisier(self, multiplier: Fraction) -> Loss:
-        """Return the loss of the same noises with scales so many times as large.
+        """Return the loss after every noise scale is multiplied by `multiplier`.
 
         Args:
             multiplier: of the scales of noise, above 0.
@@ -119,16 +119,16 @@ class Loss(Isolated, Spelled):
 
     @property
     def basic_epsilon(self) -> Fraction:
-        """The sum of all epsilons without the Gaussian noise: basic composition."""
+        """The epsilon of the loss by basic composition, without Gaussian noise."""
         return self._laplace_total() + sum((e * n for e, _, n in self.approximate), Fraction(0))
 
     @property
     def least_delta(self) -> Fraction:
-        """The part of delta that no epsilon removes: additive_delta, and what approximate mechanisms leak."""
+        """The part of the loss's delta that no epsilon removes: additive_delta and approximate deltas."""
         return self.additive_delta + self._leak()
 
     def delta(self, epsilon: object) -> Fraction:
-        """Return an upper bound of the delta at which this is (epsilon, delta)-DP.
+        """Return an upper bound of the loss's delta at an epsilon.
 
         Only Gaussian noise: exact, by its closed form rounded up. Only pure and approximate
         mechanisms whose epsilons sum to at most epsilon: exactly the least delta. Gaussian noise beside
@@ -142,7 +142,7 @@ class Loss(Isolated, Spelled):
         Raises:
             BudgetError: epsilon is not a finite number greater than 0.
         Source:
-            `gaussian`, `mixture` and `pld` of this package, each with its own.
+            `closed_forms` and `loss_distributions` of this package, each with its own.
 
         >>> float(Loss(gaussian=Fraction(1)).delta(1))
         0.126936737506...
@@ -150,7 +150,7 @@ class Loss(Isolated, Spelled):
         return self._bound(admissible_epsilon(epsilon), thorough=True)
 
     def epsilon(self, delta: object) -> Fraction:
-        """Return an epsilon at which this is (epsilon, delta)-DP, the smallest that is found.
+        """Return the smallest epsilon that is found for the loss at a delta.
 
         Args:
             delta: number in [0, 1).
@@ -186,7 +186,7 @@ class Loss(Isolated, Spelled):
         return epsilon if self.gaussian else min(epsilon, basic)
 
     def _bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
-        """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone.
+        """Return the best upper bound of the loss's delta, or, not thorough, the best closed form.
 
         Args:
             epsilon: at least 0.
@@ -198,7 +198,7 @@ class Loss(Isolated, Spelled):
         return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
     def _improvable(self, epsilon: Fraction, room: Fraction) -> bool:
-        """Whether anything can beat basic composition by 1/1024 of epsilon, without Gaussian noise.
+        """Whether any bound of the loss can beat basic composition by 1/1024 of epsilon.
 
         All n losses are at their largest with probability at least 2^-n each way: delta at epsilon
         is then at least 2^-n (1 - e^(epsilon - sum)), whatever bound is used.
@@ -229,7 +229,7 @@ class Loss(Isolated, Spelled):
         return f"group selection alone takes {float(self.least_delta):.6g}"
 
     def _noise(self, epsilon: Fraction, *, thorough: bool, atoms: int) -> Fraction:
-        """Bound the delta of all above the least delta."""
+        """Return an upper bound of the loss's delta above its least delta."""
         basic = self.basic_epsilon
         if not self.gaussian and epsilon >= basic:
             return Fraction(0)
@@ -256,7 +256,7 @@ class Loss(Isolated, Spelled):
     def _by_distribution(
         self, epsilon: Fraction, known: Sequence[tuple[Fraction, int]], bounds: list[Fraction], atoms: int
     ) -> bool:
-        """Append the bound by privacy loss distributions; whether what it is rounded by is negligible."""
+        """Append the bound of the loss by loss distributions; return whether its rounding is negligible."""
         losses = mixture(known, atoms)
         if losses is None:
             return False
@@ -269,7 +269,7 @@ class Loss(Isolated, Spelled):
 
 @dataclass(frozen=True)
 class PrivacyLoss(Measure):
-    """Dominating pairs: the map gives a `Loss`, from which delta at any epsilon follows.
+    """The privacy measure whose map gives a `Loss`, from which delta follows at any epsilon.
 
     Closed forms or privacy-loss distributions give the numbers, whichever is tighter. A budget is
     (epsilon, delta).
@@ -287,7 +287,7 @@ class PrivacyLoss(Measure):
     admitted = "a Loss of sfumato.budget"
 
     def _admit(self, loss: Any) -> Loss | None:
-        """Return what a privacy map gave as a Loss, whose parts are exact and at least 0; else None.
+        """Return the Loss that a privacy map gave, or None if it gave something else.
 
         Args:
             loss: what the map gave.
@@ -295,9 +295,9 @@ class PrivacyLoss(Measure):
         return loss if isinstance(loss, Loss) else None
 
     def total(self, losses: Sequence[Loss]) -> Loss:
-        """Return the composed loss."""
+        """Return the composed loss of several losses."""
         return sum(losses, Loss())
 
     def within(self, loss: Loss, budget: tuple[Fraction, Fraction]) -> bool:
-        """Whether the loss at the budget's epsilon has at most its delta."""
+        """Whether a loss has at most the budget's delta at the budget's epsilon."""
         return loss.delta(budget[0]) <= budget[1]

@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise together: privacy-loss distributions on a grid, in whole numbers rounded up.
+"""Privacy loss distributions: on a grid for Laplace and Gaussian noise, as atoms for pure mechanisms.
 
 The privacy profile of a noise, delta as a function of e^epsilon, is convex. Chords between its values at grid
 points l_i = i log q are nowhere below it ("connect the dots"; Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
@@ -13,11 +13,12 @@ not sum to 1: a larger mass only raises delta (docs/proofs/privacy_loss.md), so 
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from math import ceil, expm1, floor, log2, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sfumato.exact.outward_rounding import Real, convert, directed, exactly, from_digits, tail, to_digits
 
@@ -33,14 +34,14 @@ Laplace = tuple[tuple[Fraction, int], ...]
 
 
 class Masses(NamedTuple):
-    """A distribution of losses: the mass of each grid point from `lowest` on, and the mass at infinity."""
+    """A privacy loss distribution: the mass of each grid point from `lowest` on, and the mass at infinity."""
 
     lowest: int
     finite: list[int]
     infinite: int
 
     def convolved(self, other: Masses) -> Masses:
-        """Return the distribution of the sum of independent losses."""
+        """Return the distribution of the sum of two independent privacy losses."""
         here, there = sum(self.finite), sum(other.finite)
         width = here.bit_length() + there.bit_length()
         product = to_digits(from_digits(self.finite, width) * from_digits(other.finite, width), width)
@@ -49,7 +50,7 @@ class Masses(NamedTuple):
         return Masses(self.lowest + other.lowest, finite, -(-infinite >> BITS)).trimmed()
 
     def trimmed(self) -> Masses:
-        """Move the tails up: the largest losses to infinity, the smallest ones to the next that is kept."""
+        """Move the tails of a loss distribution up: large losses to infinity, small ones to the lowest."""
         masses = self.finite
         low = bisect(list(accumulate(masses)), TAIL)
         end = len(masses) - bisect(list(accumulate(reversed(masses))), TAIL)
@@ -59,7 +60,7 @@ class Masses(NamedTuple):
         return Masses(self.lowest + low, kept, self.infinite + sum(masses[end:]))
 
     def power(self, count: int) -> Masses:
-        """Return the distribution of the sum of `count` independent losses."""
+        """Return the distribution of the sum of `count` independent privacy losses."""
         result = self
         for bit in bin(count)[3:]:
             result = result.convolved(result)
@@ -69,7 +70,7 @@ class Masses(NamedTuple):
 
 
 class Grid:
-    """Losses that are multiples of log q, for a rational number q.
+    """The grid of a privacy loss distribution: multiples of log q, for a rational number q.
 
     Args:
         step: log q, up to rounding, and what decides on the number of bits.
@@ -88,7 +89,7 @@ class Grid:
         self.low, self.high = (context.log(convert(q, context)) for context in (self.down, self.up))
 
     def laplace(self, rate: Fraction) -> list[int]:
-        """Return delta at the grid points from 0 on, of Laplace noise: 1 - e^((epsilon - rate) / 2).
+        """Return the privacy profile of Laplace noise at grid points from 0 on: 1 - e^((epsilon - rate)/2).
 
         Args:
             rate: sensitivity / scale.
@@ -105,7 +106,7 @@ class Grid:
         return profile[::-1]
 
     def gaussian(self, mu_squared: Fraction) -> list[int]:
-        """Return delta at the grid points from 0 on, of Gaussian noise, until it is below 2^-88.
+        """Return the privacy profile of Gaussian noise at the grid points from 0 on, until it is below 2^-88.
 
         Args:
             mu_squared: (L2 sensitivity / sigma)^2.
@@ -125,7 +126,7 @@ class Grid:
         return profile
 
     def _expand(self, mu_squared: Fraction, index: int, degree: int, bits: int) -> list[int]:
-        """Expand the profile of Gaussian noise about a grid point, in grid steps.
+        """Return the Taylor coefficients of the Gaussian privacy profile about a grid point, in grid steps.
 
         Returns:
             The coefficients in units of 2^-bits, the highest first.
@@ -147,7 +148,7 @@ class Grid:
         return coefficients[::-1]
 
     def masses(self, profile: list[int]) -> Masses:
-        """Return the distribution of losses, negative ones too, whose profile joins these values by chords.
+        """Return the privacy loss distribution whose profile joins these values by chords.
 
         Args:
             profile: at least two values of delta, at l_0 = 0, l_1, ..., rounded up to units of 2^-bits.
@@ -168,7 +169,7 @@ class Grid:
 
 
 class Profile:
-    """Upper bounds of delta at any epsilon, for a distribution of losses on a grid."""
+    """The privacy profile of a loss distribution on a grid: upper bounds of delta at any epsilon."""
 
     def __init__(self, grid: Grid, losses: Masses) -> None:
         self._grid, self._first = grid, losses.lowest - 1
@@ -180,7 +181,7 @@ class Profile:
         self._above, self._weighted = above[::-1], weighted[::-1]
 
     def delta(self, epsilon: Fraction) -> Fraction:
-        """Return an upper bound of delta.
+        """Return an upper bound of delta of the loss distribution at an epsilon.
 
         Args:
             epsilon: any number; it is rounded down.
@@ -199,7 +200,7 @@ class Profile:
 def pld_deltas(
     epsilons: tuple[Fraction, ...], laplace: Laplace, gaussian: Fraction
 ) -> tuple[Fraction, ...] | None:
-    """Return upper bounds of delta at several epsilons, for Laplace and Gaussian noise together.
+    """Return upper bounds of delta at several epsilons by privacy loss distributions.
 
     Args:
         epsilons: negative ones too.
@@ -230,12 +231,12 @@ def _composed(laplace: Laplace, gaussian: Fraction) -> Profile | None:
 
 
 def _variance(kind: tuple[Fraction | float, int]) -> float:
-    """Return roughly the variance of the loss of Laplace noises."""
+    """Return roughly the variance of the loss distribution of Laplace noises."""
     return kind[1] * min(float(kind[0]) ** 2, 3)
 
 
 def _grid_step(rates: list[tuple[float, int]], mu: float) -> tuple[float, int]:
-    """Choose a grid that adds little to the variance of the loss and does not have too many points.
+    """Choose the grid of a loss distribution: little added variance, and not too many points.
 
     With probability 1/2 the loss of a Laplace noise is its rate. For the kind with most variance, this rate
     is put on the grid: between two points its mass would be split.
@@ -258,7 +259,112 @@ def _grid_step(rates: list[tuple[float, int]], mu: float) -> tuple[float, int]:
 
 
 def _in_units(number: Real, bits: int, *, up: bool = False) -> int:
-    """Return a number in units of 2^-bits, rounded to a whole number of them."""
+    """Return a mass of a loss distribution in units of 2^-bits, rounded to a whole number."""
     context = directed(bits + 256)[up]
     scaled = context.mul_2exp(number, bits)
     return int(context.ceil(scaled) if up else context.floor(scaled))
+
+
+ATOM_BITS = 128  # of the probabilities of atoms
+MANY = 4096  # of one mechanism: beyond, the atoms are too many and basic composition must do
+
+Atoms = dict[Fraction, Any]  # privacy loss -> its probability, an upper bound in MPFR
+
+
+def two_point_atoms(epsilon: Fraction, count: int) -> list[Any]:
+    """Return the loss distribution of `count` pure mechanisms: probabilities of (2j - count) * epsilon.
+
+    Args:
+        epsilon: of each of the mechanisms.
+        count: how many there are.
+    """
+    down, up = directed(ATOM_BITS)
+    odds = up.exp(convert(-epsilon, up))  # of the smaller loss; those of the larger may be too large a number
+    weight = up.pow(up.div(1, down.add(1, down.exp(convert(-epsilon, down)))), count)
+    weights = []
+    for left in range(count + 1):
+        weights.append(weight)
+        weight = up.div(up.mul(weight, up.mul(odds, count - left)), left + 1)
+    return weights[::-1]
+
+
+def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
+    """Return the loss distribution of pure mechanisms together, with about `limit` atoms.
+
+    Where there would be more, losses are rounded up to a coarser grid: never less private. Several
+    parts are first put on a common grid, their epsilons rounded up by less than 2^-40 of the sum.
+
+    Args:
+        parts: (epsilon, count) of pure mechanisms.
+        limit: how many atoms may be kept.
+    Returns:
+        Loss -> probability rounded up; None where one part has over 4096 mechanisms.
+    """
+    parts = [(epsilon, count) for epsilon, count in parts if epsilon]
+    if any(count > MANY for _, count in parts):
+        return None
+    up = directed(ATOM_BITS).up
+    total = sum((epsilon * count for epsilon, count in parts), Fraction(0))
+    step = parts[0][0] if len(parts) == 1 else total / 2**40
+    atoms: dict[int, Any] = {0: convert(1, up)}  # losses in steps: integers are quick to add and to find
+    for epsilon, count in parts:
+        steps = -(-epsilon // step)
+        weights = two_point_atoms(steps * step, count)
+        single = _coarsen({(2 * right - count) * steps: w for right, w in enumerate(weights)}, limit)
+        joined: dict[int, Any] = {}
+        for loss, weight in atoms.items():
+            for other, factor in single.items():
+                place = loss + other
+                joined[place] = up.add(joined.get(place, 0), up.mul(weight, factor))
+        atoms = _coarsen(joined, limit)
+    return {loss * step: weight for loss, weight in atoms.items()}
+
+
+def _coarsen(atoms: dict[int, Any], limit: int) -> dict[int, Any]:
+    """Return a loss distribution with at most `limit` atoms, whose losses are rounded up."""
+    if len(atoms) <= limit:
+        return atoms
+    up = directed(ATOM_BITS).up
+    top, bottom = max(atoms), min(atoms)
+    width = -(-(top - bottom) // limit)
+    merged: dict[int, Any] = {}
+    for loss, weight in atoms.items():
+        raised = top - (top - loss) // width * width
+        merged[raised] = up.add(merged.get(raised, 0), weight)
+    return merged
+
+
+def average(weights: Iterable[Any], deltas: Sequence[Fraction]) -> Fraction:
+    """Return the average of delta over the atoms of a loss distribution, rounded up."""
+    up = directed(ATOM_BITS).up
+    total = convert(0, up)
+    for weight, delta in zip(weights, deltas, strict=True):
+        total = up.add(total, up.mul(weight, convert(delta, up)))
+    return exactly(total)
+
+
+def falling_average(atoms: Atoms, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the average of delta over a loss distribution, without its negligible tails.
+
+    It goes from the middle to the ends, and stops where all that is left is negligible.
+
+    Args:
+        atoms: losses and their weights.
+        delta_at: takes a loss and returns a delta of at most 1, which grows with it.
+    """
+    up = directed(ATOM_BITS).up
+    losses, total = sorted(atoms), convert(0, up)
+    middle = len(losses) // 2
+    for side, growing in ((losses[middle:], True), (losses[:middle][::-1], False)):
+        left = convert(0, up)
+        for loss in side:
+            left = up.add(left, atoms[loss])
+        for loss in side:
+            delta = convert(delta_at(loss), up)
+            rest = left if growing else up.mul(left, delta)
+            if rest <= up.div_2exp(total, 62):
+                total = up.add(total, rest)
+                break
+            total = up.add(total, up.mul(atoms[loss], delta))
+            left = up.sub(left, atoms[loss])
+    return exactly(total)

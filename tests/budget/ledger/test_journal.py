@@ -407,7 +407,7 @@ def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, line
     engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
     with engine.begin() as connection:  # accounts as they were then
         kept: ledger_accounts.Accounts = {}
-        assert not list(ledger_accounts._replayed(ledger_accounts.entries(connection, copy), kept))
+        assert not list(ledger_accounts._replay(ledger_accounts.entries(connection, copy), kept))
         for (dataset, analyst), one in kept.items():
             its = ACCOUNTS.c.dataset == dataset, ACCOUNTS.c.analyst == analyst
             cells = ledger_accounts.cap_cells(one) | ledger_accounts.paid_cells(one)

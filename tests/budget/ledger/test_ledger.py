@@ -245,7 +245,7 @@ def test_a_ledger_that_believed_the_clock_would_be_found(file, clock, monkeypatc
     clocked = [date(2026, 3, 1)]
     clock("2026-03-01")
     ledger = made(file, period="month")
-    monkeypatch.setattr(ledger_accounts.LedgerAccount, "on", believing)
+    monkeypatch.setattr(ledger_accounts.LedgerAccount, "_on", believing)
 
     def both(day):
         clocked[0] = date.fromisoformat(day)

@@ -37,7 +37,7 @@ _MOST_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
 
 
 class Journal:
-    """Every question to a ledger's budgets, and what came of it, in a chain of digests.
+    """The journal of a ledger: every query and its outcome, in a chain of digests.
 
     Made by `Ledger.journal`. Lines are only ever added. The line of a question that is paid is written with
     the payment, in one transaction; what came of it follows. One of which nothing follows failed, or its
@@ -53,7 +53,7 @@ class Journal:
     # For the owner.
 
     def lines(self, dataset: str | None = None, analyst: str | None = None) -> tuple[journal_lines.Line, ...]:
-        """Return all lines in order: of all, of a dataset, of an analyst.
+        """Return the lines of the journal in order: all, or those of a dataset and an analyst.
 
         Args:
             dataset, analyst: their names; None for all.
@@ -81,7 +81,7 @@ class Journal:
 
     @property
     def head(self) -> str:
-        """The number of the last line, and the digest of all, to be kept elsewhere: see `verify`.
+        """The number and digest of the journal's last line, to be kept elsewhere: see `verify`.
 
         Raises:
             EngineError: the journal cannot be read.
@@ -89,7 +89,7 @@ class Journal:
         return self._ledger._read(lambda connection, _: head_of(connection, self._where))
 
     def verify(self, head: str | None = None) -> Verified:
-        """Walk the chain, replay what it says, and compare that with entries, accounts and answers.
+        """Check the journal's chain of digests, and compare it with entries, accounts and answers.
 
         Args:
             head: that of an earlier time, as `head` gave it, of which all must still be there.
@@ -118,7 +118,7 @@ class Journal:
         return self._ledger._read(work)
 
     def audit(self, dataset: str | None = None) -> Audit:
-        """List what a person should look at: questions that are about one unit, or nearly the same as others.
+        """List journaled queries that a person should look at: about one unit, or close to other queries.
 
         Args:
             dataset: of one, or of all.
@@ -145,7 +145,7 @@ class Journal:
             return audited(lines, accounts)
 
     def declare(self, dataset: str, version: str) -> None:
-        """Name the version of the data, within which the same question has the same answer.
+        """Declare the version of the data, within which the journal repeats the answer of the same query.
 
         Say it after new data has taken its place. Questions of a version that was named before are answered
         from the journal again, should it be named once more.
@@ -177,7 +177,7 @@ class Journal:
         self._ledger._change(work)
 
     def publish(self, entry: int) -> None:
-        """Let everybody who may ask have the answer to a question, for nothing, where they ask the same.
+        """Let every analyst have a journaled answer without charge when they ask the same query.
 
         Args:
             entry: of the ledger, of a question whose answer is kept.
@@ -231,7 +231,7 @@ class Journal:
         plan: Mapping[str, Any] | None,
         key: str | None = None,
     ) -> None:
-        """Write the line of what is entered in the ledger, in the same transaction.
+        """Write the journal line of a new ledger entry, in the same transaction.
 
         Args:
             key: the digest of a request, by which its payer gets the answer again.
@@ -254,7 +254,7 @@ class Journal:
         why: str,
         **detail: Any,
     ) -> None:
-        """Write the line of a question that was refused; of very many on one day, that there were more.
+        """Write the journal line of a refused query; after very many on one day, only that there were more.
 
         A refusal costs nothing: else whoever is refused could fill the disk, and nobody could pay.
         """
@@ -269,7 +269,7 @@ class Journal:
             journal_lines.append(connection, self._where, "refused", at, dataset, analyst, why=why, more=True)
 
     def _record_rejected_text(self, dataset: str, analyst: str | None, text: str, why: str) -> None:
-        """Write that a text was refused before there was a plan, or because there is no safe answer.
+        """Write in the journal that a query's text was refused before there was a plan.
 
         Args:
             text: of the question; of a long one the beginning.
@@ -293,7 +293,7 @@ class Journal:
         body: bytes | None = None,
         **detail: Any,
     ) -> None:
-        """Write what came of a question.
+        """Write in the journal how a paid query ended, and keep its answer.
 
         Args:
             entry: of the ledger.
@@ -326,7 +326,7 @@ class Journal:
         self._ledger._change(work)
 
     def _find_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
-        """Return the answer to the same question before, if there is one.
+        """Return the journaled answer to the same query, if there is one.
 
         It is one of the same analyst, or one that the owner has published, of the version of the data that is
         declared now.
@@ -354,7 +354,7 @@ class Journal:
         return self._ledger._read(look)
 
     def _repeat_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
-        """Return what `_find_answer` does, and enter that an answer is given again.
+        """Return the journaled answer as `_find_answer`, and record that it is repeated.
 
         Raises:
             EngineError: the journal cannot be read or written, or was changed.
@@ -367,7 +367,7 @@ class Journal:
     def _paid_answer(
         self, dataset: str, analyst: str | None, *, key: str | None = None, entry: int | None = None
     ) -> PriorAnswer:
-        """Return an answer that an analyst has paid for, and enter that it is given again.
+        """Return a journaled answer that an analyst has paid for, and record that it is repeated.
 
         Args:
             key: the digest of the request that paid for it.
@@ -398,13 +398,13 @@ class Journal:
         return found
 
     def _is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
-        """Whether a request with a key was paid before."""
+        """Whether the journal has a paid request with this key."""
         mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
         of = mine & (JOURNAL.c.question == key) & (JOURNAL.c.kind == "asked")
         return connection.execute(select(JOURNAL.c.id).where(of).limit(1)).first() is not None
 
     def _record_repeat(self, dataset: str, analyst: str | None, entry: int | None) -> None:
-        """Enter that an answer is given again."""
+        """Write in the journal that an answer is repeated."""
 
         def work(connection: Connection, at: datetime, day: date) -> None:
             journal_lines.append(connection, self._where, "repeated", at, dataset, analyst, entry=entry)
@@ -412,7 +412,7 @@ class Journal:
         self._ledger._change(work)
 
     def _body(self, connection: Connection, line: Row[*tuple[Any, ...]]) -> bytes:
-        """Return an answer, if it is the one that was entered."""
+        """Return an answer that the journal keeps, after checking its digest."""
         before = select(JOURNAL.c.sha256).where(JOURNAL.c.id == line.id - 1)
         body = connection.execute(select(ANSWERS.c.body).where(ANSWERS.c.id == line.id)).scalar()
         said = journal_lines.read(line).detail.get("body")
@@ -434,14 +434,14 @@ class Journal:
 
 
 def version_of(connection: Connection, dataset: str) -> str | None:
-    """Return the version of the data that is declared; None where none ever was."""
+    """Return the version of the data that the journal declares; None if there is none."""
     of = (JOURNAL.c.kind == "data") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == "")
     line = connection.execute(select(JOURNAL).where(of).order_by(JOURNAL.c.id.desc()).limit(1)).first()
     return None if line is None else str(journal_lines.read(line).detail["version"])
 
 
 def shortened(plan: Mapping[str, Any] | None, most: int = _MOST_ASKED) -> Mapping[str, Any] | None:
-    """Return a plan, or a digest of one that is very long.
+    """Return a query's plan for the journal, or a digest of a very long one.
 
     Raises:
         ParameterError: it is no plain data.

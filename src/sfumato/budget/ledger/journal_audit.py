@@ -29,7 +29,7 @@ _EQUAL = re.compile(r"(?<![<>!])=|\bIN\b|\bIS NOT DISTINCT FROM\b", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Question:
-    """One private SELECT of a question that was asked.
+    """One private SELECT of a journaled query, as the audit reads it.
 
     Args:
         entry: of the ledger.
@@ -49,7 +49,7 @@ class Question:
 
     @cached_property
     def unit(self) -> frozenset[str]:
-        """The column that tells whose a row is, those that it is made of, and what is made of it."""
+        """The privacy unit's column for the audit, with columns that it is made of or that are made of it."""
         parts = self._table.get("unit_of", []) if isinstance(self._table, Mapping) else []
         found = {str(self.plan.get("privacy_unit"))}.union(*map(names, parts))
         before: set[str] = set()
@@ -60,7 +60,7 @@ class Question:
 
     @cached_property
     def conditions(self) -> tuple[str, ...]:
-        """What rows are kept by, also where tables are made of tables: all of them must hold."""
+        """The conditions on rows of an audited query, also those inside subqueries."""
         own = [
             *self.plan.get("where", ()),
             *(one for one in self.plan.get("steps", ()) if isinstance(one, str)),
@@ -69,30 +69,30 @@ class Question:
 
     @cached_property
     def _table(self) -> Any:
-        """Which rows are read, without what they are kept by."""
+        """The tables of an audited query without their conditions."""
         return _without(self.plan.get("table"))
 
     @cached_property
     def expressions(self) -> tuple[str, ...]:
-        """Expressions of rows that are counted, summed or grouped by."""
+        """The row expressions that an audited query counts, sums or groups by."""
         keys = [key[1] for key in self.plan.get("group_by", ())]
         steps = [one[1] for one in self.plan.get("steps", ()) if not isinstance(one, str)]
         return (*keys, *steps, *(text for one in self.outputs for text in _columns(one)))
 
     @cached_property
     def outputs(self) -> tuple[Mapping[str, Any], ...]:
-        """What is asked of the rows that are kept, without its names."""
+        """The outputs of an audited query, without their names."""
         if self.plan.get("asks") == "largest groups":
             return ({"kind": "largest", "by": self.plan.get("by")},)
         return tuple(one[1] for one in self.plan.get("outputs", ()))
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Names in what is measured."""
+        """The columns in the outputs of an audited query."""
         return frozenset(name for one in self.outputs for text in _columns(one) for name in names(text))
 
     def measured(self) -> Iterator[str]:
-        """Yield, for each output, all but the conditions: table, groups, and what is asked of them."""
+        """Yield, for each output of an audited query, all but its conditions: table, groups and output."""
         base = {name: self.plan.get(name) for name in ("privacy_unit", "group_by", "groups")}
         base["table"] = self._table
         for one in self.outputs:
@@ -100,7 +100,7 @@ class Question:
 
     @cached_property
     def but_for_budget(self) -> str:
-        """All that is asked, without its names and what it may cost: equal for what is asked once more."""
+        """All of an audited query but names and budget: equal for repeated queries."""
         kept = {name: one for name, one in self.plan.items() if name not in _OF_BUDGET}
         if "outputs" in kept:
             called = {str(one[0]): i for i, one in enumerate(kept["outputs"])}
@@ -113,12 +113,12 @@ _OF_OTHERS = ("first", "second")  # in which an output names another one
 
 
 def _of_outputs(one: Mapping[str, Any], called: Mapping[str, int]) -> dict[str, Any]:
-    """Return an output in which others are known by their place."""
+    """Return an output for the audit in which other outputs are named by position."""
     return {n: called.get(v, v) if n in _OF_OTHERS and isinstance(v, str) else v for n, v in one.items()}
 
 
 def questions(lines: Iterable[Line]) -> list[Question]:
-    """Return all questions that were paid, in order; a text with several private SELECTs has several."""
+    """Return all paid private SELECTs of a journal for the audit, in order."""
     found: list[Question] = []
     lines = list(lines)
     came = {line.entry: line for line in lines if line.kind == "answered"}
@@ -136,7 +136,7 @@ def questions(lines: Iterable[Line]) -> list[Question]:
 
 
 def parts(plan: object) -> Iterator[Mapping[str, Any]]:
-    """Yield each plan of a question that has several."""
+    """Yield each plan of an audited query that has several."""
     if not isinstance(plan, Mapping):
         return
     if "releases" in plan:
@@ -147,7 +147,7 @@ def parts(plan: object) -> Iterator[Mapping[str, Any]]:
 
 
 def names(text: str) -> set[str]:
-    """Return names in an expression: of columns, functions, and words of SQL.
+    """Return the names in an audited expression: columns, functions and SQL words.
 
     >>> sorted(names("((id = 4217) OR (town = 'id x'))"))
     ['OR', 'id', 'town']
@@ -157,7 +157,7 @@ def names(text: str) -> set[str]:
 
 
 def template(text: str) -> str:
-    """Return an expression without its literals.
+    """Return an audited expression without its literals.
 
     >>> template("((age < 50) AND (town = 'Ulm''s'))")
     '((age < ?) AND (town = ?))'
@@ -166,7 +166,7 @@ def template(text: str) -> str:
 
 
 def _within(table: object) -> Iterator[str]:
-    """Yield conditions of tables that a table is made of."""
+    """Yield the conditions of subqueries in an audited table."""
     if isinstance(table, Mapping):
         yield from (one for one in table.get("where", ()) if isinstance(one, str))
         for name, value in table.items():
@@ -178,7 +178,7 @@ def _within(table: object) -> Iterator[str]:
 
 
 def _made(table: object) -> Iterator[tuple[str, str]]:
-    """Yield names of columns of tables that a table is made of, each with what it is."""
+    """Yield each derived column of an audited table with its expression."""
     if isinstance(table, Mapping):
         for name, value in table.items():
             if name == "columns" and isinstance(value, Mapping):
@@ -194,17 +194,19 @@ def _made(table: object) -> Iterator[tuple[str, str]]:
 
 
 def _without(table: object) -> object:
+    """Return an audited table without its conditions."""
     if isinstance(table, Mapping):
         return {name: _without(value) for name, value in table.items() if name != "where"}
     return [_without(one) for one in table] if isinstance(table, list) else table
 
 
 def equalities(conditions: Sequence[str]) -> int:
-    """Return how many conditions ask for one value of a column."""
+    """Return how many audited conditions require one value of a column."""
     return sum(len(_EQUAL.findall(template(one))) for one in conditions if " OR " not in one)
 
 
 def _columns(output: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the column expressions in an output of an audited query."""
     for name, value in output.items():
         if isinstance(value, Mapping):
             yield from _columns(value)
@@ -221,7 +223,7 @@ _EQUALITIES = 3  # conditions that each ask for one value
 
 @dataclass(frozen=True, repr=False)
 class Finding(Told):
-    """Questions that a person should look at, and why.
+    """One finding of a journal audit: queries to look at, and why.
 
     Args:
         kind: "one unit", "few rows", "part", "literal", "again", "many" or "refused".
@@ -247,7 +249,7 @@ class Finding(Told):
 
 @dataclass(frozen=True, repr=False)
 class Loss(Told):
-    """What somebody was told of a dataset, in all.
+    """The total privacy loss of one analyst or all analysts on a dataset, in a journal audit.
 
     Args:
         dataset, analyst: who, of what; analyst None for all together.
@@ -268,7 +270,7 @@ class Loss(Told):
 
 @dataclass(frozen=True, repr=False)
 class Refused(Told):
-    """Questions of somebody that were refused, each at no cost.
+    """The refused queries of one analyst in a journal audit, which cost nothing.
 
     Args:
         dataset: whose they are about.
@@ -290,7 +292,7 @@ class Refused(Told):
 
     @property
     def count(self) -> int:
-        """How many are written."""
+        """How many refused queries the journal audit has of the analyst."""
         return sum(count for _, count in self.kinds)
 
     def __str__(self) -> str:
@@ -306,7 +308,7 @@ class Refused(Told):
 
 @dataclass(frozen=True, repr=False)
 class Audit(Told):
-    """What a journal has for a person to judge.
+    """The result of a journal audit, for a person to judge.
 
     Args:
         asked: how many questions it has.
@@ -348,7 +350,7 @@ class Audit(Told):
 
 
 def audited(lines: Sequence[Line], accounts: Iterable[LedgerAccount]) -> Audit:
-    """Return what is to be looked at in the lines of a journal.
+    """Return the audit of a journal: queries to look at, total losses and refusals.
 
     Args:
         lines: in order.
@@ -369,7 +371,7 @@ def audited(lines: Sequence[Line], accounts: Iterable[LedgerAccount]) -> Audit:
 
 
 def _single(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield questions that look at one unit, or at few rows."""
+    """Yield audit findings of queries about one privacy unit or few rows."""
     for one in asked:
         texts = [*one.conditions, *one.expressions]
         about = [text for text in texts if one.unit & names(text)]
@@ -382,7 +384,7 @@ def _single(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield pairs of which one asks for what the other does, and one condition more: total minus part."""
+    """Yield audit findings of query pairs that differ by one condition: total minus part is the rest."""
     found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
     for one in asked:
         for measured in one.measured():
@@ -403,7 +405,7 @@ def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield questions that are the same but for a literal in one condition."""
+    """Yield audit findings of queries that differ only by a literal in one condition."""
     found: dict[tuple[str, frozenset[str], str], dict[str, list[Question]]] = defaultdict(dict)
     for one in asked:
         conditions = frozenset(one.conditions)
@@ -424,7 +426,7 @@ def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _again(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield what was asked more than once, under whatever names, whose mean says more than each."""
+    """Yield audit findings of repeated queries, whose mean is more accurate than each."""
     found: dict[str, list[Question]] = defaultdict(list)
     for one in asked:
         found[one.but_for_budget].append(one)
@@ -436,7 +438,7 @@ def _again(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _many(asked: Sequence[Question]) -> Iterator[Finding]:
-    """Yield many answers about the same columns."""
+    """Yield audit findings of many queries about the same columns."""
     found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
     for one in asked:
         if one.columns:
@@ -449,7 +451,7 @@ def _many(asked: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _often(lines: Sequence[Line]) -> Iterator[Finding]:
-    """Yield analysts who were refused often: somebody may be trying what goes through."""
+    """Yield audit findings of analysts with many refused queries."""
     for (dataset, analyst), own in _refused_lines(lines).items():
         if len(own) >= MANY:
             words = f"{len(own)} questions were refused"
@@ -457,7 +459,7 @@ def _often(lines: Sequence[Line]) -> Iterator[Finding]:
 
 
 def _refusals(lines: Sequence[Line]) -> tuple[Refused, ...]:
-    """Return what was refused, of each analyst."""
+    """Return the refused queries of each analyst for the journal audit, most refused first."""
     found = []
     for (dataset, analyst), own in _refused_lines(lines).items():
         kinds = Counter(str(line.detail.get("why")) for line in own).most_common()
@@ -492,7 +494,7 @@ def _together(group: Sequence[Question]) -> str:
 
 
 def _quoted(texts: Sequence[str], most: int = 3, longest: int = 120) -> str:
-    """Return conditions as text of one line, whatever an analyst wrote."""
+    """Return conditions for an audit finding on one line of printable text."""
     plain = [
         "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
         for text in texts[:most]

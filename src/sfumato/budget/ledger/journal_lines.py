@@ -23,7 +23,7 @@ KINDS = ("cap", "asked", "refused", "answered", "failed", "handed", "repeated", 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a journal.
+    """One line of a ledger's journal.
 
     Args:
         number: 1, 2, 3, ...
@@ -51,7 +51,7 @@ class Line:
     sha256: str
 
     def row(self) -> dict[str, Any]:
-        """Return the line as plain data, for JSON.
+        """Return the journal line as plain data, for JSON.
 
         >>> import tempfile
         >>> import sfumato as sf
@@ -76,7 +76,7 @@ class Line:
 
 
 def after(before: str, content: str) -> str:
-    """Return the digest of a line behind others.
+    """Return the digest of a journal line that follows the line with digest `before`.
 
     Args:
         before: theirs.
@@ -97,7 +97,7 @@ def append(
     question: str | None = None,
     **detail: Any,
 ) -> int:
-    """Write a line behind all others, and return its number; the ledger's own row is locked already.
+    """Append a line to the journal, and return its number; the ledger's row must be locked.
 
     Args:
         where: the ledger, for messages.
@@ -137,7 +137,7 @@ def append(
 
 
 def _end(connection: Connection, where: str) -> tuple[int, str]:
-    """Return the number and the digest of the last line, which the ledger's own row has, too."""
+    """Return the number and digest of the journal's last line, checked against the ledger's row."""
     last = connection.execute(
         select(JOURNAL.c.id, JOURNAL.c.sha256).order_by(JOURNAL.c.id.desc()).limit(1)
     ).first()
@@ -151,7 +151,7 @@ def _end(connection: Connection, where: str) -> tuple[int, str]:
 def lines(
     connection: Connection, where: str, dataset: str | None = None, analyst: str | None = None
 ) -> list[Line]:
-    """Read lines in order: of all, of a dataset, of an analyst."""
+    """Return journal lines in order: all, or those of a dataset and an analyst."""
     asked = select(JOURNAL).order_by(JOURNAL.c.id)
     for name, value in {"dataset": dataset, "analyst": analyst}.items():
         if value is not None:
@@ -160,7 +160,7 @@ def lines(
 
 
 def check_cap(connection: Connection, where: str, kept: LedgerAccount) -> None:
-    """Refuse an account whose cap is not the last one that was set.
+    """Check that an account's cap is the last one in the journal's lines.
 
     Raises:
         EngineError: it was changed by hand.
@@ -171,7 +171,7 @@ def check_cap(connection: Connection, where: str, kept: LedgerAccount) -> None:
 
 
 def check_absent(connection: Connection, where: str, dataset: str, analyst: str | None) -> None:
-    """Refuse a ledger that has no account where a cap was set.
+    """Check that the journal's lines set no cap where the ledger has no account.
 
     Raises:
         EngineError: it was taken out by hand.
@@ -181,7 +181,7 @@ def check_absent(connection: Connection, where: str, dataset: str, analyst: str 
 
 
 def _last_cap(connection: Connection, dataset: str, analyst: str | None) -> Mapping[str, Any]:
-    """Return the entry of the last cap that was set; an empty one where none was."""
+    """Return the last cap in the journal's lines for a dataset and analyst; empty if there is none."""
     of_cap = (
         (JOURNAL.c.kind == "cap") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
     )
@@ -191,7 +191,7 @@ def _last_cap(connection: Connection, dataset: str, analyst: str | None) -> Mapp
 
 
 def read(row: Row[*tuple[Any, ...]]) -> Line:
-    """Return a line.
+    """Return the journal line in a database row.
 
     Raises:
         ValueError, KeyError, TypeError: it is none.
@@ -218,7 +218,7 @@ def read(row: Row[*tuple[Any, ...]]) -> Line:
 
 
 def breaks(connection: Connection, begins: str, kept: str) -> Iterator[str]:
-    """Yield a sentence for each place where the chain is broken.
+    """Yield a sentence for each place where the chain of journal lines is broken.
 
     Args:
         begins: what stands before the first line.
@@ -241,7 +241,7 @@ def breaks(connection: Connection, begins: str, kept: str) -> Iterator[str]:
 
 
 def found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
-    """Whether a line's columns say what its content says."""
+    """Whether the indexed columns of a journal line agree with its content."""
     try:
         content = json.loads(row.content)
         told = [content[name] for name in ("number", "kind", "dataset", "entry", "question")]

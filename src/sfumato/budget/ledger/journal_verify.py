@@ -24,7 +24,7 @@ _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True, repr=False)
 class Verified(Told):
-    """What came of walking a journal: true where nothing is wrong.
+    """The result of verifying a journal; true if nothing is wrong.
 
     Args:
         where: the ledger.
@@ -46,7 +46,7 @@ class Verified(Told):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the verified journal is whole."""
         return not self.wrong
 
     def __bool__(self) -> bool:
@@ -71,13 +71,13 @@ class Verified(Told):
 
 
 def head_of(connection: Connection, where: str) -> str:
-    """Return the number of the last line, and the digest of all."""
+    """Return the head of a journal to verify later: its last line's number and digest."""
     number = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
     return f"{number}:{connection.execute(select(LEDGER.c.journal)).scalar_one()}"
 
 
 def differences(connection: Connection, where: str, since: str | None, broken: str) -> Verified:
-    """Walk the chain, replay what it says, and compare that with the ledger.
+    """Verify a journal's chain, replay its lines, and compare them with the ledger.
 
     Args:
         where: the ledger, for messages.
@@ -104,7 +104,7 @@ def differences(connection: Connection, where: str, since: str | None, broken: s
 
 
 def _since(connection: Connection, since: str | None, begins: str) -> Iterator[str]:
-    """Yield what is wrong with what was there at an earlier time."""
+    """Yield differences between a journal and the head that was kept at an earlier time."""
     if since is None:
         return
     found = _HEAD.fullmatch(since) if isinstance(since, str) else None
@@ -120,13 +120,13 @@ def _since(connection: Connection, since: str | None, begins: str) -> Iterator[s
 
 
 def _name(connection: Connection, begins: str) -> Iterator[str]:
-    """Yield that the start of a journal names another ledger."""
+    """Yield a difference if the verified journal belongs to another ledger."""
     if json.loads(begins)["ledger"] != connection.execute(select(LEDGER.c.name)).scalar_one():
         yield "it is the journal of another ledger"
 
 
 def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
-    """Yield what differs between lines and the ledger's entries, cell for cell."""
+    """Yield differences between verified journal lines and the ledger's entries, cell by cell."""
     entries = {row.id: _row(dict(row._mapping)) for row in connection.execute(select(ENTRIES))}
     told: set[int | None] = set()
     last = 0
@@ -150,7 +150,7 @@ def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterato
 
 
 def _row(cells: dict[str, Any]) -> dict[str, Any]:
-    """Return the cells of an entry by the names, and in the form, that a line of the journal has."""
+    """Return the cells of a ledger entry in the form of a verified journal line."""
     cells["entry"] = cells.pop("id")
     cells["analyst"] = None if cells["analyst"] == "" else cells["analyst"]
     if cells["kind"] != "spend" and cells["loss"] == loss_text(Loss()):
@@ -159,7 +159,7 @@ def _row(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 def _days(lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[str]:
-    """Yield which days, by which periods go, do not follow from when lines were written."""
+    """Yield verified lines whose day does not follow from the times of writing."""
     day = json.loads(begins).get("day", "")  # early journals do not state it
     for line in lines:
         day = max(day, line.at.date().isoformat())
@@ -170,7 +170,7 @@ def _days(lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[s
 
 
 def _answers(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
-    """Yield what is wrong with answers that are kept."""
+    """Yield differences between kept answers and the digests in verified journal lines."""
     said = {line.number: line.detail["body"] for line in lines if "body" in line.detail}
     asked = select(ANSWERS.c.id, ANSWERS.c.body).execution_options(yield_per=20)
     for number, body in connection.execute(asked):
@@ -182,6 +182,7 @@ def _answers(connection: Connection, lines: list[journal_lines.Line]) -> Iterato
 
 
 def _odd(lines: list[journal_lines.Line]) -> Iterator[str]:
+    """Yield notes on a verified journal: queries without an outcome, and a clock that went back."""
     asked = [line.entry for line in lines if line.kind == "asked"]
     came = {line.entry for line in lines if line.kind in ("answered", "failed")}
     handed = {line.entry for line in lines if line.kind == "handed"} - came
@@ -198,6 +199,6 @@ def _odd(lines: list[journal_lines.Line]) -> Iterator[str]:
 
 
 def listed(numbers: list[int | None] | list[int], most: int = 12) -> str:
-    """Return numbers as text, and how many more there are."""
+    """Return the numbers of journal lines or entries as text; long lists are cut."""
     shown, more = numbers[:most], len(numbers) - most
     return ", ".join(map(str, shown)) + (f" and {more:,} more" if more > 0 else "")

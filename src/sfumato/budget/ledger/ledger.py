@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Advice(NamedTuple):
-    """What messages tell an owner to write: in Python, or on the command line.
+    """What a ledger's messages tell its owner to write: in Python, or on the command line.
 
     Args:
         create, grant: what makes a budget, and what grants a part of it.
@@ -61,7 +61,7 @@ IN_COMMANDS = Advice(
 
 
 def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") -> Card:
-    """Return the budgets of a ledger.
+    """Return the rich display of a ledger's budgets.
 
     Args:
         place: of the ledger, as messages call it.
@@ -90,7 +90,7 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
 
 
 class Ledger(Displayed, Helpful, Owned):
-    """A file, or a database of PostgreSQL, that holds budgets and all that was ever spent of them.
+    """A file or PostgreSQL database that keeps budgets and their whole history.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
     beside it. A question is entered, and on disk, before its noise is drawn, by one process at a time; one
@@ -143,7 +143,7 @@ class Ledger(Displayed, Helpful, Owned):
         period: str | None = None,
         replace: bool = False,
     ) -> None:
-        """Give a dataset its cap over all analysts; make the file, or the tables, where there are none.
+        """Create a dataset's budget over all analysts; create the ledger's file or tables if needed.
 
         Args:
             dataset: its name: whose rows are of the same people is one dataset.
@@ -190,7 +190,7 @@ class Ledger(Displayed, Helpful, Owned):
         composition: str | None = None,
         period: str | None = None,
     ) -> None:
-        """Let an analyst spend, up to a cap of their own beside that of the dataset; or change that cap.
+        """Grant an analyst a budget of their own within a dataset's budget; or change it.
 
         Args:
             dataset: that has a cap over all analysts.
@@ -231,7 +231,7 @@ class Ledger(Displayed, Helpful, Owned):
             self._change(work)
 
     def accounts(self, dataset: str | None = None) -> tuple[LedgerAccount, ...]:
-        """Return all caps with what was paid of them, of one dataset or of all.
+        """Return all budgets of the ledger with what was spent, of one dataset or of all.
 
         Args:
             dataset: its name; None for all.
@@ -264,7 +264,7 @@ class Ledger(Displayed, Helpful, Owned):
         return self._read(work)
 
     def history(self, dataset: str | None = None, analyst: str | None = None) -> tuple[Entry, ...]:
-        """Return what was ever entered, in order: of all, of a dataset, of an analyst.
+        """Return the ledger's entries in order: all, or those of a dataset and an analyst.
 
         Args:
             dataset, analyst: their names; None for all.
@@ -293,7 +293,7 @@ class Ledger(Displayed, Helpful, Owned):
         return self._read(work)
 
     def check(self) -> None:
-        """Replay all entries, caps included, and compare every account with what they come to.
+        """Replay all entries of the ledger, and compare every account with their result.
 
         `journal.verify` compares entries with the journal, too.
 
@@ -321,7 +321,7 @@ class Ledger(Displayed, Helpful, Owned):
 
     @property
     def journal(self) -> Journal:
-        """Every question, and what came of it, in a chain that shows what was changed (docs/journal.md)."""
+        """The ledger's journal: every query and its outcome, in a tamper-evident chain (docs/journal.md)."""
         from sfumato.budget.ledger.journal import Journal
 
         return Journal(self)
@@ -329,7 +329,7 @@ class Ledger(Displayed, Helpful, Owned):
     # For analysts.
 
     def budget(self, dataset: str, analyst: str | None = None) -> LedgerBudget:
-        """Return what pays for questions about a dataset, wherever `budget=` is taken.
+        """Return a budget of the ledger, to pass as `budget=`.
 
         Args:
             dataset: that has a cap.
@@ -350,12 +350,13 @@ class Ledger(Displayed, Helpful, Owned):
     # For the budgets that it gave.
 
     def _kept(self, dataset: str, analyst: str | None) -> tuple[LedgerAccount, ...]:
-        """Return the accounts that a question must fit: over all analysts, then the analyst's own."""
+        """Return the ledger's accounts that a query must fit: over all analysts, then the analyst's own."""
         return self._read(lambda connection, day: self._of(connection, dataset, analyst, day))
 
     def _of(
         self, connection: Connection, dataset: str, analyst: str | None, day: date
     ) -> tuple[LedgerAccount, ...]:
+        """Return the ledger's accounts that a query must fit, read and checked in a transaction."""
         from sfumato.budget.ledger import journal_lines, ledger_accounts
 
         rows = ledger_accounts.accounts(connection, self._where, dataset, ("", analyst or ""))
@@ -384,7 +385,7 @@ class Ledger(Displayed, Helpful, Owned):
         key: str | None = None,
         first: bool = True,
     ) -> Entry:
-        """Enter a question, or refuse it; return the entry when it, and its line of the journal, are on disk.
+        """Enter a query in the ledger and its journal, on disk, or refuse it.
 
         Args:
             plan: the canonical form of what is asked, for the journal.
@@ -427,11 +428,11 @@ class Ledger(Displayed, Helpful, Owned):
         return entered
 
     def _entries(self, dataset: str, analyst: str | None) -> tuple[Entry, ...]:
-        """Return what was paid; by all where no analyst is named."""
+        """Return the ledger's paid queries of a dataset, and of an analyst if one is named."""
         return tuple(entry for entry in self.history(dataset, analyst) if entry.kind == "spend")
 
     def _entry(self, number: int) -> Entry:
-        """Return one entry."""
+        """Return one entry of the ledger by its number."""
         from sfumato.budget.ledger import ledger_accounts
 
         found = self._read(
@@ -443,7 +444,7 @@ class Ledger(Displayed, Helpful, Owned):
 
     @property
     def _where(self) -> str:
-        """What messages call the ledger."""
+        """The name of the ledger in messages."""
         return self._store.shown
 
     # Transactions.
@@ -496,7 +497,7 @@ class Ledger(Displayed, Helpful, Owned):
         return done
 
     def _check_same(self, found: tuple[str, int], known: tuple[str, int] | None) -> None:
-        """Refuse another ledger in the place of the one that was read before, or an older copy of it."""
+        """Check that the ledger's file was not replaced by another ledger or an older copy."""
         if known is not None and (found[0] != known[0] or found[1] < known[1]):
             raise EngineError(
                 f"{self._where} is not what it was: another ledger, or an older copy of this one, was "
@@ -504,14 +505,14 @@ class Ledger(Displayed, Helpful, Owned):
             )
 
     def _is_there(self) -> bool:
-        """Return whether the database holds a ledger by now."""
+        """Whether the database holds a ledger by now."""
         from sfumato.budget.ledger import ledger_tables
 
         self._there = self._there or (self._store.exists() and self._store.read(ledger_tables.has_ledger))
         return self._there
 
     def _make(self) -> None:
-        """Make an empty ledger where there is none."""
+        """Create an empty ledger if there is none."""
         self._check_home()
         if self._is_there():
             return
@@ -527,7 +528,7 @@ class Ledger(Displayed, Helpful, Owned):
         self._store.change(work)
 
     def _advised(self, what: str, dataset: str, analyst: str = "") -> str:
-        """Return what an owner is to write, with names in it."""
+        """Return what a message tells the ledger's owner to write."""
         return str(getattr(self._terms, what)).format(dataset, analyst, quote(dataset), quote(analyst))
 
     def _missing(self) -> EngineError:
@@ -557,7 +558,7 @@ class Ledger(Displayed, Helpful, Owned):
         *,
         new: bool,
     ) -> None:
-        """Write a cap, and what its sums are of all that was spent."""
+        """Write a cap in the ledger, with the totals of everything spent before."""
         from sfumato.budget.ledger import ledger_accounts
 
         kept = ledger_accounts.LedgerAccount._empty(dataset, analyst, cap, period, day)
@@ -587,7 +588,7 @@ class Ledger(Displayed, Helpful, Owned):
         )
 
     def _check_known(self, connection: Connection, dataset: str | None, analyst: str | None) -> None:
-        """Refuse a name that the ledger does not have, where nothing was found of it.
+        """Refuse the name of a dataset or analyst that the ledger does not have.
 
         Raises:
             BudgetError: there is no such dataset, or no such analyst.
@@ -608,7 +609,7 @@ class Ledger(Displayed, Helpful, Owned):
 
 
 def _written(cap: Cap) -> Cap:
-    """Return a cap that can be written, and is no larger.
+    """Return a cap that the ledger can write, rounded down.
 
     Raises:
         BudgetError: nothing is left of it.
@@ -625,7 +626,7 @@ def _period(period: object) -> None:
 
 
 def _store(place: str | os.PathLike[str]) -> Store:
-    """Return the database of a place."""
+    """Return the database of a ledger's place: a SQLite file or PostgreSQL."""
     if not isinstance(place, str | os.PathLike):
         raise ParameterError("place", place, "the path of a file, or postgresql://USER@HOST/DATABASE")
     missing = False

@@ -35,7 +35,7 @@ from sfumato.errors import shown
 
 @dataclass(frozen=True, repr=False)
 class LedgerAccount:
-    """A cap of a dataset, over all analysts or of one, and what was paid of it.
+    """An account of a ledger: a dataset's cap, over all analysts or for one, and what was spent.
 
     Args:
         dataset, analyst: whose it is; analyst None over all of them.
@@ -66,13 +66,13 @@ class LedgerAccount:
     def _empty(
         cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date
     ) -> LedgerAccount:
-        """Return one of which nothing was paid."""
+        """Return a ledger account from which nothing was spent."""
         since = period_of(day, period)
         account = Account._empty(cap, called(dataset, analyst, since))
         return cls(dataset, analyst, period, since, account, account)
 
     def _on(self, day: date) -> LedgerAccount:
-        """Return it as it is on a day: renewed where that is in a later period than what was paid."""
+        """Return the ledger account on a day: renewed if the day is in a later period."""
         since = period_of(day, self.period)
         if since <= self.since:
             return self
@@ -80,11 +80,11 @@ class LedgerAccount:
         return replace(self, since=since, account=empty)
 
     def _after(self, asked: Spent) -> LedgerAccount:
-        """Return it with a question more, whether it fits or not, in numbers that can be written."""
+        """Return the ledger account after one more query, whether or not it fits."""
         return replace(self, account=_added(self.account, asked), lifetime=_added(self.lifetime, asked))
 
     def _replayed(self, entries: Iterable[Entry]) -> LedgerAccount:
-        """Return what follows from entries, for the period that counts."""
+        """Return the ledger account that follows from replaying entries."""
         found = LedgerAccount._empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
         account, life = replace(found.account, called=self.account.called), found.lifetime
         for entry in entries:
@@ -103,12 +103,13 @@ class LedgerAccount:
 
 
 def _added(account: Account, asked: Spent) -> Account:
+    """Return an account with one more query, its totals rounded up to what a ledger can write."""
     after = account._after(asked)
     return replace(after, totals=in_totals(after.totals))
 
 
 def called(dataset: str, analyst: str | None, since: str = "") -> str:
-    """Return what messages call an account."""
+    """Return the name of a ledger account in messages."""
     whose = (
         f"the budget of {dataset!r} over all analysts"
         if analyst is None
@@ -119,7 +120,7 @@ def called(dataset: str, analyst: str | None, since: str = "") -> str:
 
 @lru_cache(maxsize=1024)
 def read_cap(epsilon: str, delta: str, composition: str) -> Cap:
-    """Return one cap for all times that it is read: its limits take some milliseconds to find."""
+    """Return the cap of a ledger account; cached, because its limits take milliseconds to find."""
     return Cap._checked(epsilon, delta, composition)
 
 
@@ -129,7 +130,7 @@ def accounts(
     dataset: str | None = None,
     analysts: Sequence[str] | None = None,
 ) -> list[LedgerAccount]:
-    """Read the accounts of a dataset, or of all, that over all analysts, "", before those of each."""
+    """Read the ledger's accounts of a dataset or of all; that over all analysts comes first."""
     asked = select(ACCOUNTS).order_by(ACCOUNTS.c.dataset, ACCOUNTS.c.analyst)
     if dataset is not None:
         asked = asked.where(ACCOUNTS.c.dataset == dataset)
@@ -141,6 +142,7 @@ def accounts(
 
 
 def _kept(row: Row[*tuple[object, ...]]) -> LedgerAccount:
+    """Return the ledger account in a database row."""
     cap = read_cap(row.epsilon, row.delta, row.composition)
     name = called(row.dataset, row.analyst or None, row.since)
     if row.period not in (None, *PERIODS) or not isinstance(row.since, str):
@@ -152,7 +154,7 @@ def _kept(row: Row[*tuple[object, ...]]) -> LedgerAccount:
 
 
 def cap_cells(kept: LedgerAccount) -> dict[str, str | None]:
-    """Return the columns of an account that only its owner may change."""
+    """Return the columns of a ledger account that only the owner can change."""
     cap = kept.account.cap
     return {
         "epsilon": str(cap.epsilon),
@@ -163,7 +165,7 @@ def cap_cells(kept: LedgerAccount) -> dict[str, str | None]:
 
 
 def paid_cells(kept: LedgerAccount) -> dict[str, str | None]:
-    """Return the columns of an account that each question changes."""
+    """Return the columns of a ledger account that every query changes."""
     filters = kept.account.cap._filters
     return {
         "since": kept.since,
@@ -173,13 +175,13 @@ def paid_cells(kept: LedgerAccount) -> dict[str, str | None]:
 
 
 def add(connection: Connection, kept: LedgerAccount) -> None:
-    """Write a new account."""
+    """Insert a new account into the ledger."""
     key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
     connection.execute(ACCOUNTS.insert().values(**key, **cap_cells(kept), **paid_cells(kept)))
 
 
 def save(connection: Connection, where: str, kept: LedgerAccount, *, cap: bool = False) -> None:
-    """Write an account that is there.
+    """Update an existing account of the ledger.
 
     Args:
         where: the ledger, for messages.
@@ -205,7 +207,7 @@ def append(
     composition: str | None = None,
     period: str | None = None,
 ) -> Entry:
-    """Write an entry, and return it."""
+    """Append an entry to the ledger's accounts, and return it."""
     made = connection.execute(
         ENTRIES.insert().values(
             at=at.isoformat(timespec="microseconds"),
@@ -227,7 +229,7 @@ def append(
 
 
 def newest(connection: Connection) -> int:
-    """Return the number of the last entry; 0 where there is none."""
+    """Return the number of the ledger's last entry; 0 if there is none."""
     return connection.execute(select(func.max(ENTRIES.c.id))).scalar() or 0
 
 
@@ -239,7 +241,7 @@ def entries(
     kind: str | None = None,
     number: int | None = None,
 ) -> list[Entry]:
-    """Read entries in order: of all, or of a dataset, an analyst, a kind, a number."""
+    """Read the ledger's entries in order, filtered by dataset, analyst, kind or number."""
     asked = select(ENTRIES).order_by(ENTRIES.c.id)
     given = {"dataset": dataset, "analyst": analyst, "kind": kind, "id": number}
     for name, value in given.items():
@@ -251,6 +253,7 @@ def entries(
 
 
 def _entry(row: Row[*tuple[Any, ...]]) -> Entry:
+    """Return the ledger entry in a database row."""
     texts = (row.what, row.epsilon, row.delta, row.loss, row.at, row.day, row.kind, row.dataset, row.analyst)
     if not all(isinstance(text, str) for text in texts) or row.kind not in KINDS:
         raise ValueError
@@ -274,7 +277,7 @@ def _entry(row: Row[*tuple[Any, ...]]) -> Entry:
 
 
 def nothing(what: str, cap: Cap) -> Spent:
-    """Return what an entry about a cap has in the place of a question: it loses nothing."""
+    """Return the placeholder query of an entry that sets an account's cap: it loses nothing."""
     return Spent(what, cap.epsilon, cap.delta, Loss())
 
 
@@ -282,7 +285,7 @@ Accounts = dict[tuple[str, str], LedgerAccount]
 
 
 def differences(connection: Connection, where: str) -> Iterator[str]:
-    """Yield what is wrong with the accounts of a ledger, each cell of them.
+    """Yield differences between the ledger's accounts and what follows from its entries.
 
     Args:
         where: the ledger, for messages.
@@ -312,7 +315,7 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
 
 
 def _replay(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
-    """Fill accounts with what follows from entries; yield those that the caps of their time did not allow."""
+    """Fill accounts by replaying entries; yield the entries that exceeded the caps of their time."""
     paid: dict[str, list[Entry]] = {}
     for entry in entries:
         who = entry.analyst or ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LedgerBudget(Budget):
-    """A budget that a ledger keeps; what is read of it is what the ledger has at that moment.
+    """A budget that a ledger keeps; each property reads the ledger's current state.
 
     Made by `Ledger.budget`. It has all that a `Budget` has: `total`, `spent` and `history` are the analyst's
     own, or those of all analysts where none is named; `remaining` is what fits both.
@@ -44,12 +44,12 @@ class LedgerBudget(Budget):
 
     @property
     def history(self) -> tuple[Entry, ...]:
-        """What was paid, in order, by the analyst; by all where none is named."""
+        """The paid queries of the ledger budget's analyst, in order; of all analysts if none is named."""
         return self._ledger._entries(self._dataset, self._analyst)
 
     @property
     def lifetime(self) -> tuple[float, float]:
-        """An (epsilon, delta) that all that was ever asked stays within, rounded up.
+        """An (epsilon, delta) that all queries of the ledger budget ever stay within, rounded up.
 
         Where the budget is renewed by period, this grows on, and nothing bounds it.
         """
@@ -57,10 +57,11 @@ class LedgerBudget(Budget):
 
     @property
     def period(self) -> str:
-        """The period that counts, such as "2026-11"; "" where the budget is never renewed."""
+        """The current period of the ledger budget, such as "2026-11"; "" if it is never renewed."""
         return self._kept()[-1].since
 
     def _kept(self) -> tuple[LedgerAccount, ...]:
+        """Return the accounts that the ledger budget's queries must fit."""
         return self._ledger._kept(self._dataset, self._analyst)
 
     def spend(
@@ -72,24 +73,24 @@ class LedgerBudget(Budget):
         what: str = "a question",
         plan: Mapping[str, Any] | None = None,
     ) -> Entry:
-        """Pay for a question, as `Budget.spend`, and return what was entered."""
+        """Charge one query to the ledger budget, as `Budget.spend`, and return the ledger's entry."""
         entry = super().spend(epsilon, delta, loss=loss, what=what, plan=plan)
         assert entry is not None  # as `_pay` gives it
         return entry
 
     def _accounts(self) -> tuple[Account, ...]:
-        """Return all accounts that a question must fit; the last is the analyst's own, or that over all."""
+        """Return all accounts that the ledger budget's queries must fit; its own is the last."""
         return tuple(kept.account for kept in self._kept())
 
     def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry:
-        """Enter the question in the ledger and its journal, or refuse it."""
+        """Enter the query in the ledger and its journal, or refuse it."""
         of = (self._dataset, self._analyst, asked, epsilon, delta, plan)
         entry = self._ledger._spend(*of, self._key, self._first)
         self._first = False
         return entry
 
     def _keyed(self, key: str) -> LedgerBudget:
-        """Return the same budget for one request, which is paid once however often it is sent.
+        """Return the same ledger budget for one request, which is paid once however often it is sent.
 
         Args:
             key: a digest of the request.
@@ -99,11 +100,11 @@ class LedgerBudget(Budget):
         return made
 
     def _paid_answer(self, *, key: str | None = None, entry: int | None = None) -> PriorAnswer:
-        """Return an answer that was paid, to its payer; see `Journal._paid_answer`."""
+        """Return an answer to its payer again; see `Journal._paid_answer`."""
         return self._ledger.journal._paid_answer(self._dataset, self._analyst, key=key, entry=entry)
 
     def _record_outcome(self, entry: Entry, kind: str, **said: Any) -> None:
-        """Write in the journal what came of a question; what asks releases does so itself.
+        """Write in the ledger's journal how a paid query ended; releases do this themselves.
 
         Args:
             entry: of the question.
@@ -116,15 +117,15 @@ class LedgerBudget(Budget):
         self._ledger.journal._record_outcome(entry.number, kind, **said)
 
     def _find_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
-        """Return the answer that the journal keeps to the same query; see `Journal._find_answer`."""
+        """Return the answer that the ledger's journal keeps to the same query."""
         return self._ledger.journal._find_answer(self._dataset, self._analyst, asked)
 
     def _repeat_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
-        """Return the same, and write in the journal that the answer is given again."""
+        """Return the kept answer to the same query, and record in the journal that it is repeated."""
         return self._ledger.journal._repeat_answer(self._dataset, self._analyst, asked)
 
     def _entry(self, number: int) -> Entry:
-        """Return an entry of the ledger, of whomever: of a question whose answer is given again.
+        """Return any entry of the ledger budget's ledger, such as that of a repeated answer.
 
         Raises:
             EngineError: the ledger cannot be read, or has no such entry.

@@ -30,7 +30,7 @@ UNTOLD = "nothing was entered"
 
 
 class Store(ABC):
-    """One database. Each transaction has a connection of its own, so that no two processes share one.
+    """A database that holds a ledger; each transaction has its own connection, never shared by processes.
 
     Args:
         shown: what messages call it; never with a password.
@@ -43,11 +43,11 @@ class Store(ABC):
         event.listen(engine, "before_cursor_execute", lambda connection, *_: _check_same(connection))
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Return what is read within one transaction, all of one moment."""
+        """Run work in a reading transaction of the ledger's database, with one snapshot."""
         return self._run(self.begin_read, work)
 
     def change(self, work: Callable[[Connection], T]) -> T:
-        """Return what a change returns, when it is on disk; where anything fails, nothing was changed.
+        """Run work in a writing transaction of the ledger's database, and return when it is on disk.
 
         The work is perhaps done again, where the database asks for that.
 
@@ -57,6 +57,7 @@ class Store(ABC):
         return self._run(self.begin_change, work)
 
     def _run(self, begin: Callable[[Connection], None], work: Callable[[Connection], T]) -> T:
+        """Run work in a transaction, with retries and with the database's errors in our words."""
         ending = False
 
         def about_to_end(now: bool = True) -> None:
@@ -80,11 +81,11 @@ class Store(ABC):
             raise AssertionError  # the last attempt returns or raises
 
     def exists(self) -> bool:
-        """Whether there is anything to connect to."""
+        """Whether the ledger's database exists to connect to."""
         return True
 
     def prepare(self) -> None:
-        """Make what a connection needs, where it is not there."""
+        """Create the ledger's database file if there is none."""
         return
 
     def _once(
@@ -93,7 +94,7 @@ class Store(ABC):
         work: Callable[[Connection], T],
         about_to_end: Callable[[], None],
     ) -> T:
-        """Return what work returns within a transaction, on a connection for its process alone.
+        """Run work once in a transaction, on a connection of this process alone.
 
         A child that is forked in the middle, by a handler of a signal, stands in the same place with the same
         connection: what it told the database, even that it goes, would be told in the name of its parent.
@@ -123,23 +124,23 @@ class Store(ABC):
 
     @abstractmethod
     def begin_read(self, connection: Connection) -> None:
-        """Begin a transaction that sees one moment."""
+        """Begin a database transaction that reads one snapshot."""
 
     @abstractmethod
     def begin_change(self, connection: Connection) -> None:
-        """Begin a transaction whose end is on disk before it is told."""
+        """Begin a database transaction that is on disk before its commit returns."""
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:
-        """Return the time, in UTC, by the clock that all users of the database share."""
+        """Return the time, in UTC, by the clock that all users of the ledger's database share."""
 
     @abstractmethod
     def again(self, error: DBAPIError) -> bool:
-        """Whether the database undid all, and asks to try again."""
+        """Whether the database rolled the transaction back and asks to retry."""
 
     @abstractmethod
     def why(self, error: Exception, ending: bool) -> str:
-        """Say what is wrong and what to do, without what the driver says, which may have a password.
+        """Return what is wrong with the ledger's database, without the driver's text: it can hold a password.
 
         Args:
             error: what was raised.
@@ -147,16 +148,16 @@ class Store(ABC):
         """
 
     def broken(self, connection: Connection) -> str:
-        """Say what is wrong with how the database keeps the tables, whatever stands in them."""
+        """Return what is wrong with how the database keeps the ledger's tables; "" if nothing."""
         return ""
 
     @abstractmethod
     def check_empty(self, connection: Connection) -> None:
-        """Refuse to make a ledger among what others keep, and let others wait who make one too."""
+        """Refuse to create a ledger in a database that other tables use; wait for others who create one."""
 
 
 def _check_same(connection: Connection) -> None:
-    """Refuse to go on in a child that was forked since the connection was opened."""
+    """Refuse to use the ledger's database connection in a child that was forked since."""
     if connection.info.get("process", process()) != process():
         raise BudgetError("a ledger is written by the process that began to; open it anew, by sf.Ledger(...)")
 
@@ -183,7 +184,7 @@ _REASONS = {
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that gives its locks back when it is closed, also while somebody keeps a cursor of it.
+    """A SQLite connection that releases its locks when closed, even while a cursor is kept.
 
     As the frames of an interrupt do: SQLite itself would wait for the cursor, and all others for SQLite.
     """
@@ -206,7 +207,7 @@ class _Connection(sqlite3.Connection):
 
 
 class SqliteStore(Store):
-    """A file.
+    """A SQLite file that holds a ledger.
 
     Args:
         place: of the file; its folder must be there.
@@ -230,7 +231,7 @@ class SqliteStore(Store):
         )
 
     def exists(self) -> bool:
-        """Whether there is a file with anything in it: a kill while it is made leaves an empty one."""
+        """Whether the SQLite file has content: a kill during creation leaves an empty one."""
         try:
             return self._path.stat().st_size > 0
         except FileNotFoundError:
@@ -240,7 +241,7 @@ class SqliteStore(Store):
         raise EngineError(f"{self.shown}: the file cannot be opened: {why}")
 
     def prepare(self) -> None:
-        """Make the file, which its owner alone may read, where there is none."""
+        """Create the SQLite file, readable by its owner alone, if there is none."""
         why = ""
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -252,13 +253,13 @@ class SqliteStore(Store):
             raise EngineError(f"{self.shown}: the file cannot be made: {why}")
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin a transaction that sees one moment."""
+        """Begin a SQLite transaction that reads one snapshot."""
         connection.exec_driver_sql(_CHECKED)
         connection.exec_driver_sql("BEGIN")
         self._check_whole(connection)
 
     def begin_change(self, connection: Connection) -> None:
-        """Take the right to write at once, and wait for the disk, and its folder, at the end."""
+        """Begin a SQLite write transaction that syncs the file and its folder at commit."""
         # FULL would leave open whether the end of a transaction outlives a loss of power.
         connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
         connection.exec_driver_sql("PRAGMA fullfsync = ON")
@@ -267,7 +268,7 @@ class SqliteStore(Store):
         self._check_whole(connection)
 
     def _check_whole(self, connection: Connection) -> None:
-        """Refuse a file whose end is missing, which SQLite would find when it comes to what stood there."""
+        """Refuse a SQLite file whose end is missing or that has a second hard link."""
         pages, size, mode = (
             connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("page_count", "page_size", "journal_mode")
@@ -281,15 +282,15 @@ class SqliteStore(Store):
             raise EngineError(f"{self.shown}: the file has a second name, by a hard link; remove one of them")
 
     def now(self, connection: Connection) -> datetime:
-        """Return the time by the clock of this machine, which has the file."""
+        """Return the time by the clock of this machine, which has the SQLite file."""
         return _clock()
 
     def again(self, error: DBAPIError) -> bool:
-        """Nothing: SQLite waits by itself."""
+        """Return False: SQLite waits for locks by itself."""
         return False
 
     def why(self, error: Exception, ending: bool) -> str:
-        """Say what is wrong and what to do."""
+        """Return what is wrong with the SQLite file and what to do."""
         original = error.orig if isinstance(error, DBAPIError) else error
         name = getattr(original, "sqlite_errorname", None) or ""
         for part, reason in _REASONS.items():
@@ -303,12 +304,12 @@ class SqliteStore(Store):
         return f"{told}; {_MOST_TOLD}" if ending else f"{told}; {UNTOLD}"
 
     def broken(self, connection: Connection) -> str:
-        """Say what is wrong with pages and indexes, which a question would not find what they hide."""
+        """Return what SQLite's integrity check finds wrong with pages and indexes."""
         found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
         return "" if found == "ok" else "its pages or indexes contradict each other"
 
     def check_empty(self, connection: Connection) -> None:
-        """Refuse to make a ledger among tables of others."""
+        """Refuse to create a ledger in a SQLite file with other tables."""
         names = inspect(connection).get_table_names()
         if names and LEDGER.name not in names:
             raise EngineError(
@@ -322,7 +323,7 @@ def _clock() -> datetime:
 
 
 def _checked(place: str | os.PathLike[str]) -> Path:
-    """Return the path of a file whose folder is there."""
+    """Return the path of a ledger's SQLite file whose folder exists."""
     text = os.fspath(place)
     plain = isinstance(text, str) and text.isprintable() and text not in ("", ":memory:")
     if not plain or "://" in text or text.startswith("file:"):
@@ -380,7 +381,7 @@ _TEXTS = {
 
 
 class PostgresqlStore(Store):
-    """A database of a server.
+    """A PostgreSQL database that holds a ledger.
 
     Args:
         address: postgresql://...
@@ -413,11 +414,11 @@ class PostgresqlStore(Store):
         super().__init__(shown, engine)
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin a transaction that sees one moment."""
+        """Begin a PostgreSQL transaction that reads one snapshot."""
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def begin_change(self, connection: Connection) -> None:
-        """Begin one whose end is on the server's disk before it is told."""
+        """Begin a PostgreSQL transaction whose commit waits for the server's disk."""
         # Who waited for the ledger's row sees what was changed meanwhile.
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}s'")
@@ -427,18 +428,18 @@ class PostgresqlStore(Store):
         )
 
     def now(self, connection: Connection) -> datetime:
-        """Return the time by the server's clock."""
+        """Return the time by the PostgreSQL server's clock."""
         # A number, as no setting of the server's writes it otherwise.
         asked = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         since = timedelta(microseconds=connection.exec_driver_sql(asked).scalar_one())
         return datetime(1970, 1, 1, tzinfo=UTC) + since
 
     def again(self, error: DBAPIError) -> bool:
-        """Whether a serialization failed, or the server broke a circle of locks."""
+        """Whether PostgreSQL reported a failed serialization or a deadlock."""
         return getattr(error.orig, "sqlstate", None) in ("40001", "40P01")
 
     def why(self, error: Exception, ending: bool) -> str:
-        """Say what is wrong and what to do."""
+        """Return what is wrong with the PostgreSQL server and what to do."""
         original = error.orig if isinstance(error, DBAPIError) else error
         state = getattr(original, "sqlstate", None) or ""
         for part, reason in _STATES.items():
@@ -458,5 +459,5 @@ class PostgresqlStore(Store):
         )
 
     def check_empty(self, connection: Connection) -> None:
-        """One at a time makes the tables; those of others may be beside them."""
+        """Take the PostgreSQL lock that lets one process at a time create the ledger's tables."""
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('sfumato_ledger'))")

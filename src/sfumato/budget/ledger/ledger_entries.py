@@ -21,7 +21,7 @@ PERIODS = ("week", "month", "quarter", "year")
 
 
 def period_of(day: date, period: str | None) -> str:
-    """Return the name of the period that a day is in; later ones sort later.
+    """Return the name of the budget period that an entry's day is in; later ones sort later.
 
     Args:
         day: in UTC.
@@ -49,7 +49,7 @@ KINDS = ("create", "grant", "spend")
 
 @dataclass(frozen=True, repr=False)
 class Entry(Spent):
-    """One entry of a ledger: a question that was paid, or a cap that was set.
+    """One entry of a ledger: a paid query, or a cap that was set.
 
     Args:
         what: in a few words.
@@ -83,7 +83,7 @@ class Entry(Spent):
     period: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the entry as plain values, for CSV and JSON; numbers are exact, as texts.
+        """Return the ledger entry as plain values, for CSV and JSON; numbers are exact, as text.
 
         >>> import tempfile
         >>> import sfumato as sf
@@ -122,7 +122,7 @@ class Entry(Spent):
 
 @dataclass(frozen=True)
 class PriorAnswer:
-    """What a journal knows of a question before it is asked.
+    """What a ledger knows about an equal query before it is paid: its entry and its kept answer.
 
     Args:
         question: the digest by which it is known; None where no version of the data is declared.
@@ -142,7 +142,7 @@ _LARGEST = 10**600  # of a number, and of how often a mechanism runs
 
 
 def outward(number: Fraction) -> Fraction:
-    """Return a number of at most 4096 bits after the point as it is, and of others the next larger one.
+    """Return a number of a ledger entry with at most 4096 bits after the point, rounded up.
 
     >>> outward(Fraction(1, 3)), outward(Fraction(1, 3**10_000)) == Fraction(1, 2**4096)
     (Fraction(1, 3), True)
@@ -153,19 +153,19 @@ def outward(number: Fraction) -> Fraction:
 
 
 def inward(limit: Fraction) -> Fraction:
-    """Return a limit of at most 4096 bits after the point as it is, and of others the next smaller one."""
+    """Return a cap's number with at most 4096 bits after the point, as ledgers hold it, rounded down."""
     if limit.denominator.bit_length() <= _FINEST:
         return limit
     return Fraction(floor(limit * 2**_FINEST), 2**_FINEST)
 
 
 def in_totals(totals: Totals) -> Totals:
-    """Return totals that can be written, and are no less: sums of many fractions have ever more digits."""
+    """Return totals that ledger texts can hold, rounded up: sums of fractions have ever more digits."""
     return tuple((outward(a), outward(b)) for a, b in totals)
 
 
 def as_written(asked: Spent) -> Spent:
-    """Return what is paid for a question: what it asked for, in numbers that can be written.
+    """Return the cost of a query in numbers that a ledger entry can hold.
 
     Raises:
         BudgetError: a number is beyond all budgets.
@@ -190,7 +190,7 @@ def as_written(asked: Spent) -> Spent:
 
 
 def check_name(name: object, what: str) -> None:
-    """Check a name of a dataset, an analyst or a version of the data, for ledgers and tokens alike.
+    """Check the name of a dataset, analyst or data version, for ledger entries and tokens alike.
 
     Letters of any alphabet, and spaces within, are admissible; what nobody can see is not.
 
@@ -207,13 +207,13 @@ _LONGEST = 2000
 
 
 def plain_text(text: str) -> str:
-    """Return a text that every database holds: no half characters, no zeros, no more than a page of it."""
+    """Return a text as ledger entries hold it: valid UTF-8, without zeros, at most 2,000 characters."""
     whole = text.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
     return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 3]}..."
 
 
 def loss_text(loss: Loss) -> str:
-    """Write a loss.
+    """Return a privacy loss as the JSON text of a ledger entry.
 
     >>> loss_text(Loss(laplace=((Fraction(1, 2), 3),)))
     '{"laplace": [["1/2", 3]]}'
@@ -229,7 +229,7 @@ def loss_text(loss: Loss) -> str:
 
 
 def read_loss(text: str) -> Loss:
-    """Read what `loss_text` wrote.
+    """Return the privacy loss in the JSON text of a ledger entry.
 
     >>> read_loss(loss_text(Loss(gaussian=Fraction(1, 3)))).gaussian
     Fraction(1, 3)
@@ -246,13 +246,13 @@ def read_loss(text: str) -> Loss:
 
 
 def totals_text(filters: tuple[PrivacyFilter, ...], totals: Totals) -> str:
-    """Write totals by the names of their sums."""
+    """Return an account's totals as the JSON text in a ledger, by the names of their filters."""
     pairs = zip(filters, totals, strict=True)
     return json.dumps({each.name: [str(a), str(b)] for each, (a, b) in pairs})
 
 
 def read_totals(filters: tuple[PrivacyFilter, ...], text: str) -> Totals:
-    """Read what `totals_text` wrote.
+    """Return the totals in the JSON text of a ledger account.
 
     Raises:
         KeyError: a sum is not there.
@@ -269,7 +269,7 @@ MISREAD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 
 
 def damage(what: str) -> str:
-    """Say what is wrong with a ledger that is not as sfumato has written it, and what to do."""
+    """Return the message about a ledger value that sfumato did not write, with what to do."""
     return (
         f"the ledger is damaged, or was changed by hand: {what}. Restore the last whole copy, and enter what "
         "was spent since with budget.spend(...)"
@@ -288,7 +288,7 @@ def damaged(where: str, what: str = "it holds a value that no ledger writes") ->
 
 @contextmanager
 def understood(where: str) -> Iterator[None]:
-    """Report a value that cannot be read, or that is no admissible cap, as damage."""
+    """Report a ledger value that cannot be read, or is not an admissible cap, as damage."""
     wrong = False
     try:
         yield

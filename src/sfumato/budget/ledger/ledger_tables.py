@@ -97,7 +97,7 @@ ANSWERS: Table = Table(
 
 
 class Head(NamedTuple):
-    """The one row of `sfumato_ledger`."""
+    """The single row of the table `sfumato_ledger`."""
 
     name: str
     day: date
@@ -106,7 +106,7 @@ class Head(NamedTuple):
 
 
 def has_ledger(connection: Connection) -> bool:
-    """Return whether a database has the tables of a ledger."""
+    """Whether a database has the tables of a ledger."""
     return inspect(connection).has_table(LEDGER.name)
 
 
@@ -121,7 +121,7 @@ def make(connection: Connection, today: date) -> None:
 
 
 def head(connection: Connection, where: str, *, lock: bool) -> Head:
-    """Return the single row of `sfumato_ledger`, once its version is checked.
+    """Return the single row of the table `sfumato_ledger`, after checking its version.
 
     Args:
         where: the ledger, for messages.
@@ -145,5 +145,5 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a text, in hexadecimal digits."""
+    """Return the SHA-256 of a text of the ledger's tables, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
