@@ -517,7 +517,7 @@ def test_a_spend_whose_line_comes_later_would_be_found(of_file, monkeypatch):
     """The planted defect: the line is written in a transaction of its own, before which a kill may come."""
     from sfumato.budget.ledger.journal import Journal
 
-    monkeypatch.setattr(Journal, "asked", lambda *_: None)
+    monkeypatch.setattr(Journal, "_record_query", lambda *_: None)
     of_file.budget("shop").spend(1)
     assert "entry 4 of the ledger has no line" in str(of_file.journal.verify())
 
