@@ -40,7 +40,7 @@ from sfumato.transformations import CountUnits, Grid, Statistic, UnitSum, ValueG
 
 @dataclass(frozen=True, repr=False)
 class TopExplanation(Told):
-    """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data.
+    """The explanation of a release of the largest groups, as text by `str()` and as data.
 
     Made by `Top.explain`, and by `TopRelease.explain`.
 
@@ -54,7 +54,7 @@ class TopExplanation(Told):
     plan: Plan[Top, TopMeasurement]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as plain data, exact numbers as text of a fraction."""
+        """Return the explanation of the largest groups as plain data, exact numbers as text."""
         question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         return {
             "privacy_unit": question.unit,
@@ -76,7 +76,7 @@ class TopExplanation(Told):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict()` as JSON text.
+        """Return the explanation of the largest groups as JSON text.
 
         Args:
             indent: blanks before each level; None for one line.
@@ -85,7 +85,7 @@ class TopExplanation(Told):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know."""
+        """The notes on a query for the largest groups."""
         question, plan = self.plan.query, self.plan
         return (
             *question.notes,
@@ -104,7 +104,7 @@ class TopExplanation(Told):
 
     @property
     def steps(self) -> list[str]:
-        """What is done, and what it costs, a sentence or two each."""
+        """The sentences of the explanation of the largest groups: what is done, and its cost."""
         question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         name, step = drawn.measured, float(drawn.step)
         rate = float(drawn.rate) / step
@@ -153,7 +153,7 @@ LARGEST_EPSILON = 1000
 
 @dataclass(frozen=True, repr=False)
 class Top(Helpful, Displayed):
-    """The question for the k largest groups; made by `Table.top`.
+    """A question for the k largest groups; made by `Table.top`.
 
     Args:
         schema: the columns, derived ones too.
@@ -229,17 +229,17 @@ class Top(Helpful, Displayed):
 
     @property
     def bias(self) -> Bias:
-        """What the bounds of `by` can change in the numbers, which no error bar includes."""
+        """The bias that the bounds of `by` may cause in the largest groups' numbers."""
         return Bias(bounds=self.by is not None, remedy="")
 
     @property
     def measured(self) -> str:
-        """The name of the column of numbers."""
+        """The name of the column with the largest groups' numbers."""
         return UNITS if self.by is None else SUM
 
     @cached_property
     def statistic(self) -> CountUnits | UnitSum:
-        """What groups are compared by."""
+        """The statistic that the largest groups are compared by."""
         by = self.by
         if by is None:
             return CountUnits()
@@ -255,11 +255,11 @@ class Top(Helpful, Displayed):
 
     @property
     def whole(self) -> bool:
-        """Whether the numbers are whole."""
+        """Whether the largest groups' numbers are whole."""
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
     def _exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
-        """Return the exact half: the number of each group, or of the largest ones, without a limit of groups.
+        """Return the exact half of the query for the largest groups, without a limit of groups per unit.
 
         Beside the candidates it has the largest group that is none, by which the end is placed.
 
@@ -273,16 +273,16 @@ class Top(Helpful, Displayed):
 
     @property
     def told(self) -> str:
-        """What is asked, in a few words."""
+        """A summary of the query for the largest groups, in a few words."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
     def _detached(self) -> Top:
-        """Return the question for another process: it says what reads the rows, and reads none."""
+        """Return the question for the largest groups for another process, without its engine."""
         engine: Any = DetachedEngine.of(self._engine, self._steps)
         return replace(self, _engine=engine)
 
     def _explanation(self, plan: Plan[Top, TopMeasurement]) -> TopExplanation:
-        """Return each step of a plan of this question."""
+        """Return the explanation of a plan for the largest groups."""
         return TopExplanation(plan)
 
     def plan(
@@ -293,7 +293,7 @@ class Top(Helpful, Displayed):
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
     ) -> Plan[Top, TopMeasurement]:
-        """Say what a release with these options would do and cost; nothing is read or spent.
+        """Return the plan for the largest groups with these options; nothing is read or spent.
 
         Args:
             epsilon, delta, counts, counts_share: as of `release`.
@@ -325,7 +325,7 @@ class Top(Helpful, Displayed):
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
     ) -> TopExplanation:
-        """Tell in words what a release with these options would do; nothing is read or spent.
+        """Explain a release of the largest groups with these options; nothing is read or spent.
 
         Args:
             epsilon, delta, counts, counts_share: as of `release`.
@@ -387,7 +387,7 @@ class Top(Helpful, Displayed):
 
 
 def make_top_plan(top: Top, epsilon: Fraction, delta: Fraction, share: Fraction) -> Plan[Top, TopMeasurement]:
-    """Return the plan by pure DP, or by zCDP where its picks have more epsilon.
+    """Return the plan for the largest groups: by pure DP, or by zCDP if each pick gets more epsilon.
 
     Args:
         top: what is asked.

@@ -1,4 +1,4 @@
-"""A question about a table: planned, previewed, analyzed by its owner, and released."""
+"""The question of the API: aggregates of a table, to plan, preview, analyze and release."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; 
 
 @dataclass(frozen=True, repr=False)
 class Question(Helpful, Displayed, Generic[Released]):
-    """A complete question, validated; it can be planned (what would it cost?) and released.
+    """A complete question about a table, validated; it can be planned and released.
 
     Attributes:
         table: the rows, groups and limits.
@@ -72,7 +72,7 @@ class Question(Helpful, Displayed, Generic[Released]):
 
     @cached_property
     def query(self) -> Query:
-        """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
+        """The question as a query in plain data, with placeholders for bounds that a release infers."""
         table = self.table
         return Query(
             table._engine.name,
@@ -93,22 +93,22 @@ class Question(Helpful, Displayed, Generic[Released]):
 
     @property
     def _engine(self) -> Engine[Released]:
-        """What reads the rows."""
+        """The engine of the question's table."""
         return self.table._engine
 
     @property
     def told(self) -> str:
-        """What is asked, in a few words."""
+        """A summary of the question in a few words."""
         return self.query.told
 
     @property
     def automatic(self) -> bool:
-        """Whether the question leaves something to its release, which looks at the rows first."""
+        """Whether the question leaves bounds or limits for its release to infer."""
         bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
         return bounds or bool(self.table._auto_limits)
 
     def weigh(self, /, **weights: Number) -> Question[Released]:
-        """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
+        """Return the question with weights of its aggregates: the planner reduces errors by them.
 
         Args:
             weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
@@ -132,7 +132,7 @@ class Question(Helpful, Displayed, Generic[Released]):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The output's columns after the keys."""
+        """The columns of the question's output after the keys."""
         return self.query.output_names
 
     def plan(
@@ -147,7 +147,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         auto_share: Amount | None = None,
         sampling: bool = False,
     ) -> Plan:
-        """Say what a release with these options would do and cost, without reading a row.
+        """Return the plan of the question: what a release would do and cost. No row is read.
 
         Takes the options of `release`.
 
@@ -185,7 +185,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         sampling: bool = False,
         **options: Any,
     ) -> Plan:
-        """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
+        """Return the plan of the question, with placeholders for "auto", to check its options."""
         beside = Fraction(0)
         if diagnostics is not None:
             whole = admissible_epsilon(epsilon)
@@ -197,7 +197,7 @@ class Question(Helpful, Displayed, Generic[Released]):
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
     ) -> Diagnostics:
-        """Tell how much limits and bounds change, by noisy shares with error bars, without the answer.
+        """Measure how much limits and bounds of the question change, by noisy shares, without the answer.
 
         Args:
             epsilon: what it costs, beside any release.
@@ -244,7 +244,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         budget: Budget | None = None,
         **options: Any,
     ) -> Preview:
-        """Say how wide error bars will be, and which groups are shown, before a row is read.
+        """Return the expected error bars of the question, and which groups are shown. No row is read.
 
         Args:
             epsilon: budgets to compare, or one; left out beside `share`.
@@ -297,7 +297,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
         **options: Any,
     ) -> NonPrivateAnalysis:
-        """Say what limits and bounds cut and what noise adds, for the owner of the rows: NOT PRIVATE.
+        """Return what limits cut and noise adds in the question, for the rows' owner: NOT PRIVATE.
 
         Args:
             epsilon, delta: of the release that is considered.
@@ -336,7 +336,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         means: Mapping[str, Number] | None = None, options: Mapping[str, Any] | None = None,
         **half_widths: Number,
     ) -> float:  # fmt: skip
-        """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
+        """Return about the smallest epsilon at which the question's error bars are narrow enough.
 
         Args:
             units, rows, confidence, means: as of `preview`.
@@ -376,7 +376,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         share: Number | None = None,
         unsafe_words: Words | None = None,
     ) -> Released:
-        """Release the answer: noisy numbers, safe to publish.
+        """Release the answer to the question: noisy numbers, safe to publish.
 
         Args:
             epsilon: the privacy budget, greater than 0. A float is the number that was written: 0.1
@@ -478,7 +478,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
 
     def _beside(self, plan: Plan, beside: Fraction, sampling: bool) -> Plan:
-        """Return the plan with diagnostics that cost so much, if anything, and what its bars are to hold."""
+        """Return the question's plan with diagnostics, if they cost anything, and sampling error bars."""
         if truth_value(sampling, "sampling"):
             from sfumato.release.sampling_error import Sampled  # SciPy's laws take long to import
 

@@ -1,4 +1,4 @@
-"""The fluent table: scan, filter, derive, group, bound, and ask."""
+"""The private table of the API: filter, derive, join, group, bound, and ask."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _NO_UNIT = (
 
 @dataclass(frozen=True, repr=False)
 class Table(Helpful, Displayed, Generic[Released]):
-    """A private table and what is to be done with it; every method gives a new one.
+    """A private table: filter, derive, group, bound and ask; every method gives a new table.
 
     Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a
     release is drawn.
@@ -113,7 +113,7 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @cached_property
     def schema(self) -> Schema:
-        """The columns by name, with what is known of their types."""
+        """The columns of the private table by name, with what is known of their types."""
         return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> Table[Released]:
@@ -168,7 +168,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         rows: int = MOST_ROWS,
         unit_rows: int | None = None,
     ) -> Table[Released]:
-        """Put columns of another table beside these, where values are equal.
+        """Join columns of another table, where values are equal.
 
         Args:
             other: a public table (`sfumato.public`), or a private one of the same privacy units.
@@ -254,7 +254,7 @@ class Table(Helpful, Displayed, Generic[Released]):
     def sql(
         self, text: str, *, tables: Mapping[str, Table[Any] | PublicTable] | None = None
     ) -> Table[Released]:
-        """Make a table by SQL in which every row follows from one privacy unit's rows, and public tables.
+        """Make a table by unit-local SQL: every row follows from one unit's rows, and public tables.
 
         Args:
             text: a SELECT; `self` is this table. It keeps the privacy unit in its list.
@@ -286,7 +286,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return made
 
     def group_by(self, *columns: str, keys: Any = None) -> Table[Released]:
-        """Ask for each group of one or more columns.
+        """Group the table by one or more columns.
 
         Args:
             columns: the columns to group by. None at all asks about the whole table.
@@ -334,7 +334,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return replace(self, keys=columns, _public_keys=table)
 
     def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
-        """Ask for totals of public groups too, which agree with them: rows of which keys are NULL.
+        """Add totals of public groups, which agree with them: rows of which keys are NULL.
 
         Args:
             sets: of keys, each a list of names: a row for each combination of their values. Without any it is
@@ -369,7 +369,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         keys: Any = None,
         candidates: int | None = None,
     ) -> Top:
-        """Ask for the k largest groups, by units or by a sum, in one draw; a unit may be in any number.
+        """Ask for the k largest groups, by units or by a sum; a unit may be in any number of them.
 
         Args:
             columns: the columns to group by, at least one.
@@ -412,12 +412,12 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @property
     def _notes_of_top(self) -> tuple[str, ...]:
-        """What whoever asks for the largest of these groups should know."""
+        """Notes on asking the table for the largest of these groups."""
         return self._all_notes
 
     @property
     def _all_notes(self) -> tuple[str, ...]:
-        """What the explanation of a release says of the source, and in which time zone it reads times."""
+        """Notes on the table for explanations: its source, and the time zone of its times."""
         zoned = any("TIME ZONE" in self.schema[key].type_name for key in self.keys)
         if not zoned and not self._engine.reads_zone(self._steps):
             return self.notes
@@ -467,7 +467,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return replace(self, **given)
 
     def for_analysts(self) -> Table[Released]:
-        """Return the table for people who may see releases, and nothing exact.
+        """Return the table for analysts, who may see releases, and nothing exact.
 
         Refused are `analyze`, `sf.check`, and words of which the noise is known.
 
@@ -482,7 +482,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return replace(self, _engine=self._engine.for_analysts())
 
     def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Table[Any]:
-        """Return a table of made-up rows with the same columns, to write and try questions on, for free.
+        """Return a table of made-up rows with the same columns, to try questions on at no charge.
 
         What is made up follows from names and types of columns, and what a catalog declares; the data is not
         read. Whatever can be asked of the table can be asked of this one, in this process, and no budget is
@@ -512,11 +512,11 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @property
     def _known(self) -> Mapping[str, Known]:
-        """What is declared of columns of the source: nothing, where no catalog does."""
+        """What a catalog declares of the table's columns; nothing without one."""
         return {}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
-        """Say what is asked of each group; the names are those of the output's columns.
+        """Ask aggregates of each group of the table; the names are those of the output's columns.
 
         Args:
             unnamed: nothing; each aggregate has a name.
@@ -537,7 +537,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return Question(self._one_row(aggregates.values()), tuple(aggregates.items()))
 
     def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:
-        """Take the limit of rows that follows from how they are made, where a unit has one in a group."""
+        """Take the limit of 1 row, if the table's rows are such that a unit has one in a group."""
         given = self.rows is not None or self.total_rows is not None
         if given or not any(a.needs_rows for a in asked):
             return self
@@ -564,7 +564,7 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @property
     def _most_limits(self) -> tuple[int, int]:
-        """The largest limits of groups and rows that a release may find."""
+        """The largest limits of groups and rows that a release of the table may infer."""
         return LARGEST_LIMIT, LARGEST_LIMIT
 
     @property
@@ -578,7 +578,7 @@ class Table(Helpful, Displayed, Generic[Released]):
 
     @property
     def _rows_alone(self) -> Table[Released]:
-        """The rows without groups and limits, and without those of a catalog."""
+        """The table without groups and limits, and without those of a catalog."""
         return Table(self._engine, self.unit, self._steps, notes=self.notes, _unit_parts=self._unit_parts)
 
     def _check_rows_alone(self, where: str) -> None:
@@ -601,42 +601,42 @@ def _limit(value: object, name: str) -> int:
 
 
 def _is_auto(name: str, value: object) -> bool:
-    """Whether a limit is left to the release; that of rows in all groups cannot be."""
+    """Whether a table's limit is left to the release; that of rows in all groups cannot be."""
     return name != "total_rows" and isinstance(value, str) and value == "auto"
 
 
 def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
-    """Return columns of a table, as (column, new name), of which one is the privacy unit's."""
+    """Return columns of a table as (column, new name), one of which is the privacy unit's."""
     return table._combined(Select(table._part, columns, unit))
 
 
 def distinct_rows(table: Table[Released]) -> Table[Released]:
-    """Return each row of a table once."""
+    """Return a table with each row once."""
     return table._combined(distinct(table._part, table.schema))
 
 
 def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
-    """Return one row for each unit and values of some columns."""
+    """Return a table with one row for each unit and distinct values of some columns."""
     return table._combined(distinct(table._part, by, "GROUP BY"))
 
 
 def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
-    """Return a table with a column that tells whether values of another are in a public table's only one."""
+    """Return a table with a column that says whether values of another are in a public table."""
     return table._combined(is_in(table._part, column, other._part, name), *other.notes)
 
 
 def with_value(table: Table[Released], other: PublicTable, name: str) -> Table[Released]:
-    """Return a table with a column that has, in each row, the one value of a public table."""
+    """Return a table with a column that has the one value of a public table in each row."""
     return table._combined(WithValue(table._part, other._part, name), *other.notes)
 
 
 def windowed(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:
-    """Return a table with columns that are computed of each unit's rows."""
+    """Return a table with columns that window functions compute from each unit's rows."""
     return table._combined(Window(table._part, tuple(calls)))
 
 
 def computed(engine: Engine[Any], parts: Mapping[str, PublicTable], sql: str) -> PublicTable:
-    """Return what SQL gives of public tables alone; `engine` computes it."""
+    """Return a public table that SQL computes from public tables alone, on an engine."""
     how = Computed(tuple((name, table._part) for name, table in parts.items()), sql)
     notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))
     return PublicTable(engine.combined(how), notes=notes)

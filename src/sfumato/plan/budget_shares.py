@@ -30,7 +30,7 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a budget, and the ways to take it.
+    """A share of a budget that a release takes, and the ways to take it.
 
     Args:
         part: greater than 0 and at most 1: of 1/20, twenty such questions may be asked.
@@ -58,7 +58,7 @@ class Share:
         return cls(part, tuple(budget._ways(part)))
 
     def best(self, query: Query, options: dict[str, Any]) -> tuple[Plan, Way]:
-        """Return the plan with the smallest expected errors among those that take it, and by which way.
+        """Return the plan with the smallest expected errors that takes the budget share, and its way.
 
         Args:
             query: what is asked.
@@ -86,21 +86,21 @@ class Share:
         return min(found, key=lambda pair: ratio(pair[0].expected, first.expected, weights))
 
     def times(self, part: Fraction) -> Share:
-        """Return a part of it, with all of its delta."""
+        """Return a part of the budget share, with all of its delta."""
         ways = tuple(replace(way, epsilon=way.epsilon * part) for way in self.ways)
         return Share(self.part * part, ways)
 
     def by(self, way: Way) -> Share:
-        """Return it where one of its ways was chosen."""
+        """Return the budget share restricted to one of its ways."""
         return replace(self, ways=tuple(one for one in self.ways if one.noises == way.noises))
 
     def less(self, epsilon: Fraction) -> Share:
-        """Return what is left of it, by the one way it has, after mechanisms with delta 0 of an epsilon."""
+        """Return what is left of the budget share after mechanisms with delta 0 of some epsilon."""
         (way,) = self.ways
         return self.times(1 - _of_pure(way, epsilon) / self.part) if epsilon else self
 
     def pure_epsilon(self, way: Way) -> Fraction:
-        """Return about the largest epsilon of mechanisms with delta 0 that takes no more than it."""
+        """Return about the largest epsilon with delta 0 that the budget share pays for."""
         high = Fraction(1)
         while _of_pure(way, high) <= self.part:
             high *= 2
@@ -124,7 +124,7 @@ def _noises(way: Way, asked: str) -> tuple[str, ...]:
 
 
 def _largest(query: Query, way: Way, share: Fraction, options: dict[str, Any]) -> Iterator[Plan]:
-    """Yield the plan with about the largest epsilon that takes no more than a share."""
+    """Yield the plan with about the largest epsilon that a budget share pays for."""
     epsilon, best = way.epsilon, None
     for _ in range(_TRIES):
         plan = make_plan(query, epsilon=epsilon, delta=way.delta, **options)

@@ -1,4 +1,4 @@
-"""What a release does and costs, step by step: as data, as sentences, as text and as JSON."""
+"""The explanation of a plan: each step with its noise and cost, as data, sentences, text and JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Told):
-    """Each step of a plan with its bounds, noise scale and share of the budget.
+    """The explanation of a plan: each step with its bounds, noise scale and share of the budget.
 
     Made by `Question.plan` and `Question.release`: `explain()` of what they give.
 
@@ -76,12 +76,12 @@ class Explanation(Told):
 
     @property
     def releases(self) -> tuple[Explanation, ...]:
-        """The explanation of each release, where there are several; else this one."""
+        """The explanation of each release, if there are several; else this one."""
         return tuple(map(Explanation, self.content["releases"])) if "releases" in self.content else (self,)
 
     @property
     def together(self) -> list[str]:
-        """What several releases cost, and what is computed with them; nothing of a single one."""
+        """Sentences on the total cost of several releases, and what is computed with them."""
         if "releases" not in self.content:
             return []
         spent = [tuple(f"{float(part):g}" for part in one.spent) for one in self.releases]
@@ -96,12 +96,12 @@ class Explanation(Told):
 
     @property
     def meaning(self) -> EpsilonMeaning:
-        """What the budget means for one person, in words and numbers."""
+        """What the budget in the explanation means for one person, in words and numbers."""
         return explain_epsilon(*self.spent)
 
     @property
     def spent(self) -> ExactCost:
-        """The budget (epsilon, delta) of all, exactly: with what looks before it and diagnostics cost."""
+        """The total (epsilon, delta) in the explanation, with preliminary queries and diagnostics."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
         beside = self.content.get("diagnostics")
         looks = sum((Fraction(one["epsilon"]) for one in self.content.get("found", ())), Fraction(0))
@@ -109,7 +109,7 @@ class Explanation(Told):
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:
-        """What happens up to the noise of one release, and after it: a sentence for each step."""
+        """The sentences of the explanation: steps up to the noise of one release, and steps after it."""
         content = self.content
         if "told" in content:  # the largest groups
             return content["told"], self._computed
@@ -144,14 +144,14 @@ class Explanation(Told):
 
     @property
     def _computed(self) -> list[str]:
-        """What is computed with the release, if anything."""
+        """The step of the explanation on SQL that is computed with the release, if any."""
         if "computed" not in self.content:
             return []
         return [f"Compute with the noisy table alone, which costs nothing: {self.content['computed']}"]
 
     @property
     def _bounding(self) -> list[str]:
-        """What of a unit counts."""
+        """The steps of the explanation on contribution bounding."""
         content, unit, limits = self.content, self.content["privacy_unit"], self.content["limits"]
         found = []
         if content["group_by"]:
@@ -182,12 +182,12 @@ class Explanation(Told):
 
     @property
     def _clamps(self) -> bool:
-        """Whether there are values with bounds."""
+        """Whether the explanation must mention that values are clamped."""
         return any("lower" in s for s in self.content["statistics"])
 
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
-        """The noisy numbers of one release: what each is, bounds, deviation of the noise, share, uses.
+        """The explained noisy statistics: what each is, bounds, noise, budget share and use.
 
         Numbers that are many of a kind, as those of bins, are told together.
         """
@@ -250,13 +250,13 @@ class Explanation(Told):
 
     @property
     def left_out(self) -> list[str]:
-        """What the numbers do not include, and what estimates it."""
+        """The sentence of the explanation on bias, which the error bars do not include."""
         bias = self.content.get("bias")
         return [bias] if bias else []
 
 
 def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return numbers in order, those together that are many of a kind, with noise of one size."""
+    """Group the statistics that an explanation shows in one line, as those of histogram bins."""
     keys = (
         (s["each_of"], s["noise_deviation"]) if "each_of" in s else index
         for index, s in enumerate(statistics)
@@ -273,7 +273,7 @@ def _shown(number: str) -> str:
 
 
 def plan_content(plan: Plan) -> dict[str, Any]:
-    """Return what a plan does and costs, as plain data."""
+    """Return the explanation of a plan as plain data."""
     query, noise, needed = plan.query, plan.noise, plan.requirements
     asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
     return {
@@ -305,7 +305,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
 
 
 def _notes(plan: Plan) -> list[str]:
-    """Return what whoever asks should know before the release, and what other noises would have given."""
+    """Return the notes of an explanation: cautions, notes of the source, and other noises in comparison."""
     query = plan.query
     found = [
         *query.notes,
@@ -346,7 +346,7 @@ def _numbers_content(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str, Any]:
-    """Return what is asked, and counted of rows for it, as plain data."""
+    """Return the part of an explanation that says what the query is, as plain data."""
     groups = "the whole table"
     if query.private_groups:
         groups = "chosen privately"
@@ -378,7 +378,7 @@ def _question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str
 def _selection_content(
     rule: GroupSelection | None, noise: str, groups: int, epsilon: Fraction
 ) -> dict[str, Any] | None:
-    """Return how private groups are chosen, as plain data."""
+    """Return the part of an explanation on private group selection, as plain data."""
     if rule is None:
         return None
     half = rule.expected_threshold
@@ -403,7 +403,7 @@ def _selection_content(
 def _each_content(
     statistics: tuple[Statistic, ...], bodies: Sequence[Body], norm: Norm, laws: Mapping[str, Law]
 ) -> list[dict[str, Any]]:
-    """Return the noisy numbers with their noise and their shares of the budget, as plain data."""
+    """Explain independent noise: each noisy statistic with its scale and budget share, as plain data."""
     scales = {name: law.unit for name, law in laws.items()}
     sizes = [body.size(norm, [scales[name] for name in body.names]) for body in bodies]
     rows = []
@@ -425,7 +425,7 @@ def _each_content(
 def _joint_numbers_content(
     statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: Mapping[str, Law], part: Fraction
 ) -> list[dict[str, Any]]:
-    """Return noisy numbers whose noise is drawn together, with a part of the budget, and no more for all."""
+    """Explain joint noise: noisy statistics that share a part of the budget, as plain data."""
     coordinates = [c for s in statistics for c in s.coordinates]
     share = round_up(part / len(coordinates))
     pairs = zip(coordinates, largest, strict=True)
@@ -433,7 +433,7 @@ def _joint_numbers_content(
 
 
 def _number_content(c: Coordinate, largest: Fraction, law: Law, share: float) -> dict[str, Any]:
-    """Return a noisy number with its noise and its share of the budget, as plain data."""
+    """Explain one noisy statistic with its noise and budget share, as plain data."""
     content: dict[str, Any] = {
         "name": c.name,
         "what": c.what,
@@ -447,7 +447,7 @@ def _number_content(c: Coordinate, largest: Fraction, law: Law, share: float) ->
 
 
 def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:
-    """Return what is chosen for a column, with a share of the budget."""
+    """Explain the choice of quantile candidates of a column, with its budget share, as plain data."""
     (counts,) = choice.leaves.coordinates
     return {
         "name": counts.name,
@@ -471,7 +471,7 @@ HIGH_DELTA = Fraction(1, 10_000)
 
 
 def cautions(schema: Schema, keys: Sequence[str], epsilon: Fraction, delta: Fraction) -> tuple[str, ...]:
-    """Return a sentence for each choice that whoever asks should think about once more.
+    """Return a note of the explanation for each choice that is allowed but seldom meant.
 
     Args:
         schema: the columns after the steps.

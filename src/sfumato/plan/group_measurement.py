@@ -65,7 +65,7 @@ Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | Serie
 
 @dataclass(frozen=True, repr=False)
 class GroupMeasurement(Spelled):
-    """The measurement of a plan: it draws a release from exact statistics, and its map is the privacy loss.
+    """The measurement of a plan: it adds noise to statistics by group, and maps to the loss.
 
     `draw` and `map` use the same parameters; there is no other copy of them. Workers run the same object,
     pickled.
@@ -112,7 +112,7 @@ class GroupMeasurement(Spelled):
         selection: GroupSelection | None = None,
         choices: tuple[Choice, ...] = (),
     ) -> GroupMeasurement:
-        """Return the measurement that answers a query.
+        """Return the group measurement that answers a query.
 
         Args:
             query, needed: the query, and the statistics that answer it.
@@ -129,14 +129,14 @@ class GroupMeasurement(Spelled):
         )
 
     def for_query(self, query: Query) -> GroupMeasurement:
-        """Return the measurement for a query that differs in the values of public keys alone."""
+        """Return the group measurement for a query with other values of public keys."""
         if self.series is None and self.totals is None:
             return self
         return replace(self, series=query.series, totals=query.totals)
 
     @property
     def kind(self) -> NoiseKind:
-        """The kind of noise."""
+        """The kind of noise of the measurement."""
         noise, k_norm = self.noise, cast(NoiseKind, K_NORM)  # which has a name and a norm alone
         if isinstance(noise, IndependentNoise):
             return noise.kind
@@ -146,12 +146,12 @@ class GroupMeasurement(Spelled):
 
     @property
     def names(self) -> list[str]:
-        """The names of all coordinates, in order."""
+        """The names of all coordinates that the measurement adds noise to, in order."""
         return [coordinate.name for coordinate in self.requirements.coordinates]
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The law of the noise of each coordinate, in grid steps; a copy."""
+        """The law of the measurement's noise on each coordinate, in grid steps; a copy."""
         return dict(zip(self.names, self._laws, strict=True))
 
     @cached_property
@@ -160,27 +160,27 @@ class GroupMeasurement(Spelled):
 
     @property
     def scales(self) -> Mapping[str, Fraction]:
-        """The scale of the noise of each coordinate, in grid steps."""
+        """The scale of the measurement's noise on each coordinate, in grid steps."""
         return dict(zip(self.names, self.noise.scales, strict=True))
 
     @property
     def steps(self) -> Mapping[str, Fraction]:
-        """The grid step of each coordinate, in its own unit; a copy."""
+        """The grid step of each coordinate of the measurement, in its own unit; a copy."""
         return {coordinate.name: coordinate.step for coordinate in self.requirements.coordinates}
 
     @property
     def at_once(self) -> bool:
-        """Whether all groups must be in one batch: one draw serves them."""
+        """Whether the measurement draws noise for all groups at once, so needs them in one batch."""
         return not isinstance(self.noise, IndependentNoise | SeparateNoise)
 
     @property
     def independent(self) -> bool:
-        """Whether each number of each group has noise of its own, independent of all others."""
+        """Whether the measurement draws independent noise for each number of each group."""
         return isinstance(self.noise, IndependentNoise)
 
     @property
     def choice_epsilon(self) -> Fraction:
-        """The epsilon of all choices, in all groups of a unit."""
+        """The epsilon of all quantile choices of the measurement, in all groups of a unit."""
         times = self.requirements.times
         each = (c.mechanism.loss * c.leaves.body.linf_sensitivities[0] for c in self.choices)
         return times * sum(each, Fraction(0))
@@ -188,7 +188,7 @@ class GroupMeasurement(Spelled):
     def metric(
         self, multiplier: Fraction, query: Query
     ) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
-        """Return the metric in which the noise measures changes of all numbers; None for independent noise.
+        """Return the metric of the measurement's joint noise; None for independent noise.
 
         Args:
             multiplier: divides the scales, so that one unit moves by at most 1.
@@ -216,22 +216,22 @@ class GroupMeasurement(Spelled):
 
     @cached_property
     def loss(self) -> Loss:
-        """The privacy loss of one unit."""
+        """The privacy loss of the measurement for one unit."""
         return self.map(1)
 
     def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
-        """Return what a budget pays: the loss, which it composes with other losses."""
+        """Return what a budget pays for the measurement: its loss, to be composed with others."""
         return self.loss
 
     @property
     def _limit(self) -> int:
-        """The most groups in which one unit changes numbers."""
+        """The largest number of groups in which one unit changes what is measured."""
         times = self.requirements.times
         return times if self.shown is None else min(times, self.shown)
 
     @isolated
     def map(self, units: int = 1) -> Loss:
-        """Return the privacy loss: of noise, choices and selection together.
+        """Return the privacy loss of the measurement: of noise, choices and selection together.
 
         Args:
             units: how many privacy units are added or removed; with private groups at most 1.
@@ -277,7 +277,7 @@ class GroupMeasurement(Spelled):
         return Loss(approximate=((units * pure, Fraction(0), 1),))
 
     def description(self, exact: ExactQuery) -> dict[str, Any]:
-        """Return what is drawn of exact statistics, as the certificate reads it."""
+        """Return what the measurement draws, as the certificate reads it."""
         selection = self.selection
         return {
             "kind": "groups",
@@ -290,7 +290,7 @@ class GroupMeasurement(Spelled):
 
     @isolated
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
-        """Select groups and add noise.
+        """Measure a batch of groups: select groups and add noise to exact statistics.
 
         Args:
             batch: as an engine's `statistics` gives it.
@@ -334,7 +334,7 @@ class GroupMeasurement(Spelled):
 
     @isolated
     def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
-        """Return exact statistics with what was chosen in place of the counts that it was chosen from.
+        """Return exact statistics with quantile choices in place of the counts they were chosen from.
 
         What comes together where one draw serves all groups is so a few numbers of each. `draw` takes it too.
 
@@ -356,7 +356,7 @@ class GroupMeasurement(Spelled):
         exact: dict[str, pa.Array],
         words: Words | None,
     ) -> tuple[pa.RecordBatch, dict[str, Int128Array], dict[str, Places]]:
-        """Add noise to all numbers of the groups that are shown."""
+        """Add K-norm noise to all statistics of the groups that are shown."""
         names, count = self.names, len(next(iter(exact.values())))
         if not count:
             drawn = np.empty((len(names), 0), np.int64)
@@ -393,7 +393,7 @@ class GroupMeasurement(Spelled):
         exact: dict[str, pa.Array],
         words: Words | None,
     ) -> tuple[dict[str, Int128Array], Cumulated]:
-        """Add noise to all numbers of time steps, and to what they add up to."""
+        """Add noise to all statistics of time steps, and to their cumulative totals."""
         assert self.series is not None
         names = self.names
         if not keys.num_rows:  # of no group, to know the columns
@@ -421,7 +421,7 @@ class GroupMeasurement(Spelled):
     def _with_totals(
         self, noise: LevelsGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None
     ) -> NoisyBatch:
-        """Add noise to the numbers of all groups, and add them up to what is shown."""
+        """Add noise to the statistics of all groups, and add them up to totals."""
         assert self.totals is not None
         if not keys.num_rows:  # of no group, to know the columns
             none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps)
@@ -447,7 +447,7 @@ class GroupMeasurement(Spelled):
         keys: pa.RecordBatch,
         levels: dict[str, list[Floats]],
     ) -> NoisyBatch:
-        """Return the batch of groups and their totals for the noisy statistics of all levels."""
+        """Return the batch of groups and totals for the noisy statistics of all levels."""
         shown = {name: totals.placed(own) for name, own in levels.items()}
         off = {name: totals.placed(noise.off(c)) for c, name in enumerate(self.names)}
         scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(self.names, noise.scales, strict=True)}
@@ -459,7 +459,7 @@ class GroupMeasurement(Spelled):
         return NoisyBatch(self, totals.keys(keys.columns, self.keys), numbers)
 
     def restored(self, kept: tuple[Any, ...]) -> NoisyBatch:
-        """Return the batch of noisy statistics that `NoisyBatch.kept` was taken from.
+        """Return the measured batch whose `NoisyBatch.kept` this is.
 
         Args:
             kept: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
@@ -477,13 +477,13 @@ class GroupMeasurement(Spelled):
         return pa.RecordBatch.from_arrays(batch.columns[: len(self.keys)], names=list(self.keys))
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return columns by coordinate; by position, because a key may have a coordinate's name."""
+        """Return exact statistics by coordinate; by position, as a key may have the same name."""
         names = [name for s in sorted(self.statistics, key=lambda s: s.listed) for name in s.names]
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 
 
 class NoisyBatch:
-    """A batch of released groups: key columns, and the noisy numbers of each group."""
+    """What the group measurement gives: the keys and the noisy statistics of a batch of groups."""
 
     def __init__(self, measurement: GroupMeasurement, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
         self.measurement = measurement
@@ -499,7 +499,7 @@ class NoisyBatch:
         return self.keys, dict(numbers.values), dict(numbers.trees), dict(numbers.chosen), numbers.totals
 
     def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
-        """Return the keys and one column for each output; with a confidence, behind it that of its error bar.
+        """Return the keys of the batch and its outputs, with error bars if a confidence is given.
 
         Args:
             confidence, among: as of `half_widths`.
@@ -507,7 +507,7 @@ class NoisyBatch:
         return self.beside({} if confidence is None else self._half_widths(confidence, among))
 
     def beside(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return the keys and one column for each output, behind it its half-width, where there is one."""
+        """Return the keys and outputs of the noisy batch, and half-widths behind those that have one."""
         estimates = self.measurement.requirements.estimates
         columns: dict[str, pa.Array] = {}
         for estimate in estimates:
@@ -517,7 +517,7 @@ class NoisyBatch:
         return self.with_keys(columns)
 
     def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
-        """Return the keys and the half-width of each output's error bar.
+        """Return the keys of the noisy batch and the half-width of each output's error bar.
 
         Args:
             confidence: in (0, 1), that all of so many bars hold.
@@ -530,19 +530,19 @@ class NoisyBatch:
         return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
 
     def with_keys(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return columns behind those of the keys."""
+        """Return columns behind the keys of the noisy batch."""
         return pa.RecordBatch.from_arrays(
             [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
         )
 
 
 def laws_of(noise: Any) -> Sequence[Any]:
-    """Return the law of each coordinate, in grid steps."""
+    """Return the law of each coordinate that a measurement's noise is added to, in grid steps."""
     return marginals(noise) if isinstance(noise, JointNoise | SeparateNoise) else noise.laws
 
 
 class SideBySide:
-    """Noise of several releases side by side: each is a draw of its own, for all of its groups.
+    """Noise of several simulated releases, each of which draws it for all of its groups.
 
     Args:
         noise: which one draw serves all groups.
@@ -557,5 +557,5 @@ class SideBySide:
         self.scales: Sequence[Fraction] = noise.scales
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw all of them: of shape (coordinates, releases times groups)."""
+        """Draw the noise of all simulated releases: of shape (coordinates, releases times groups)."""
         return np.hstack([self.noise.rounded(words) for _ in range(self.size)])

@@ -39,7 +39,7 @@ MOST_SCALE_BITS = 50
 
 
 class SeparatePlans:
-    """Plans of one question within one budget; what depends on the question alone is computed once.
+    """Plans of one query with independent noise; what depends on the query alone is computed once.
 
     Args:
         query: what is asked.
@@ -57,7 +57,7 @@ class SeparatePlans:
         self._unit_loss = lru_cache(maxsize=None)(self._lost)
 
     def rough(self, noises: Iterable[str]) -> dict[str, Errors]:
-        """Return about the expected errors of the outputs, by noise: by basic composition."""
+        """Return rough expected errors of the outputs by kind of independent noise."""
         found: dict[str, Errors] = {}
         for name in noises:
             kind = NOISES[name]
@@ -72,7 +72,7 @@ class SeparatePlans:
         return found
 
     def candidates(self, noises: Iterable[str], group_selection: str) -> list[Plan]:
-        """Return the plans that may be the best with any of these noises.
+        """Return the plans with independent noise that may be the best.
 
         Args:
             noises: names of kinds.
@@ -135,19 +135,19 @@ class SeparatePlans:
         return requirements(self.query, noise.norm, multiplier, units=units)
 
     def _lost(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Loss:
-        """Return the loss at a noise multiplier of one, on the grids of another, of any groups."""
+        """Return the loss of independent noise at multiplier 1, on the grids of another, of any groups."""
         needed = self._requirements(noise, multiplier, units)
         return noise.loss(needed.body, _scales(needed, noise, Fraction(1)), needed.times)
 
     def _rough_multiplier(self, unit_loss: Loss) -> Fraction:
-        """Return about how much noise is needed, from the loss at a multiplier of one."""
+        """Return about what multiplier independent noise needs, from its loss at 1."""
         if unit_loss.gaussian:
             room = max(self.delta - unit_loss.least_delta, self.delta / 2**20)
             return root_up(unit_loss.gaussian) / gaussian_mu(self.epsilon, room)
         return unit_loss.basic_epsilon / self.epsilon
 
     def _rule(self, name: str | None, noise: str) -> _Rule:
-        """Return how groups are selected, by its name."""
+        """Return the group selection rule of a plan with independent noise, by name."""
         groups = self.query.groups
         if name is None:
             return _Rule(False, Loss(), Fraction(0), self.pre_threshold)
@@ -173,7 +173,7 @@ def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> lis
 
 @dataclass(frozen=True)
 class _Rule:
-    """One way to select groups, before the noise is known: what it costs and what it shares."""
+    """A group selection rule of a plan with independent noise: its cost, and what it shares with noise."""
 
     uses_noise: bool
     loss: Loss
@@ -182,7 +182,7 @@ class _Rule:
     geometric: TruncatedGeometric | None = None
 
     def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
-        """Return the rule for groups whose units have noise of these laws."""
+        """Return the group selection beside independent noise of these laws."""
         if self.geometric is not None:
             return self.geometric
         if not self.uses_noise:
@@ -201,7 +201,7 @@ PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the squared loss, for num
 
 
 def centred_plan(plan: Plan) -> Plan:
-    """Return the plan with noise that has a part in common where errors are smaller by a tenth, else itself.
+    """Return the plan with noise in common if its errors are smaller by a tenth; else the plan as it is.
 
     Args:
         plan: with Gaussian noise of each number.
@@ -223,7 +223,7 @@ def centred_plan(plan: Plan) -> Plan:
 
 
 def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
-    """Return the shape of noise with the smallest errors, in which a unit moves by at most 1.
+    """Return the shape of noise in common with the smallest errors.
 
     Returns:
         None where noise of each number by itself is about as good, or the only one that there is.
@@ -264,7 +264,7 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Deviations of noise, each number over its share: of counts, of all units, and of what counts limit.
+    """Deviations of noise in common, for counts, for all units, and for what counts limit.
 
     Each of shape (centres, parts).
     """
@@ -275,11 +275,11 @@ class _Shapes:
 
     @property
     def count(self) -> Floats:
-        """The deviation of a count, of its own noise and of that of all units."""
+        """The deviation of a count under noise in common."""
         return np.hypot(self.own, _CENTRES * self.total)
 
     def moved(self, counts: int, rest: float, groups: int, shown: int) -> Floats:
-        """Return about what `CentredDistance.moved` does."""
+        """Return about what `CentredDistance.moved` does, for a shape of noise in common."""
         near, far = (_CENTRES / self.own) ** 2, ((1 - _CENTRES) / self.own) ** 2
         inside = counts * far + rest / self.beside**2
         if counts > 1:
@@ -292,7 +292,7 @@ _CENTRES = np.array([[float(centre)] for centre in CENTRES])
 
 
 def _shapes(counts: int, rest: float, groups: int, shown: int) -> _Shapes:
-    """Return shapes of noise, one of which is nearly the best."""
+    """Return shapes of noise in common, one of which is nearly the best."""
     # Of own noise of variance a (a + c) and common noise of c (a + c), the sum is the least one.
     a = np.sqrt(counts * (shown * _CENTRES**2 + groups * (1 - 2 * _CENTRES)))
     own, total = np.sqrt(a * (a + _CENTRES)), np.sqrt((a + _CENTRES) / _CENTRES)
@@ -306,5 +306,5 @@ def _shapes(counts: int, rest: float, groups: int, shown: int) -> _Shapes:
 
 
 def _rational(number: float) -> Fraction:
-    """Return about this number, of few digits."""
+    """Return about this number as a fraction with few digits."""
     return Fraction(round(float(number) * 2**16), 2**16)

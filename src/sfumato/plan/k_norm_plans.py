@@ -36,7 +36,7 @@ WEIGHTS_NOTE = (
 def k_norm_plan(
     query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
 ) -> Plan:
-    """Choose noise for all groups together, or of each, whichever is smaller.
+    """Return the plan with K-norm noise, joint for all groups or per group, whichever is smaller.
 
     Of each group, where groups are private, or where nobody knows how many public ones will come.
 
@@ -76,7 +76,7 @@ def k_norm_plan(
 
 
 def _plan_by_rows(query: Query, epsilon: Fraction) -> Plan:
-    """Return the plan where a unit's rows are limited in all groups together; each group has its own noise.
+    """Return the K-norm plan for a limit on a unit's rows in all groups together.
 
     N rows that are divided over groups have the norm 1 together, as N rows of one group have: what numbers of
     units, and sums by unit, add to each group has not.
@@ -93,7 +93,7 @@ def _plan_by_rows(query: Query, epsilon: Fraction) -> Plan:
 
 
 def _smallest(plans: Sequence[Plan]) -> Plan:
-    """Return the plan with the smallest errors, and of equal ones that with the least noise, for bars."""
+    """Return the K-norm plan with the smallest errors; of equal ones, that with the least noise."""
     first = plans[0]
 
     def size(plan: Plan) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def _plan(
     epsilon: Fraction,
     most: int | None,
 ) -> Plan:
-    """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
+    """Return the plan with K-norm noise of each group, or joint noise for all groups."""
     count = len(query.public_groups)
     weighed = [(a, query.weight(name)) for name, a in query.measured]
     share = share_of(weighed, limited=query.private_groups or query.groups < count)

@@ -31,7 +31,7 @@ OFF_OF_THREE = 0.8
 def expected_errors(
     estimates: Iterable[Estimate], deviations: Mapping[str, float], selection: GroupSelection | None = None
 ) -> dict[str | None, float]:
-    """Return about the error of each output, for values half-way from the middle to the end of their bounds.
+    """Return about the error that noise causes in each output, for values inside their bounds.
 
     Of a mean or a variance, as if one row were counted, and of a quantile in rows: it is compared with that
     under another noise, and the rows are the same.
@@ -51,7 +51,7 @@ def expected_errors(
 
 
 def factors(e: Estimate) -> dict[str, float]:
-    """Return what the deviation of each number, in its own unit, does to the error of an output."""
+    """Return how much the noise of each statistic changes the error of an output."""
     if e.factors is not None:
         return e.factors
     total = e.total
@@ -75,7 +75,7 @@ def factors(e: Estimate) -> dict[str, float]:
 def ratio(
     one: Mapping[Name, float], other: Mapping[Name, float], weights: Mapping[str, Fraction] | None = None
 ) -> float:
-    """Return how large the errors of the one are, of those of the other: the geometric mean over the outputs.
+    """Return the errors of one noise relative to another's: the geometric mean over the outputs.
 
     Args:
         one, other: errors by output.
@@ -99,7 +99,7 @@ _ALMOST_NONE = Fraction(1 << 200)  # as noise: what has so much more costs nothi
 
 
 def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
-    """Return noise scales at a noise multiplier of one: how noise is split over the numbers, by weight.
+    """Return noise scales at multiplier 1 that split the noise over the statistics by weight.
 
     With equal weights, those of `Body.split`. Else a number's part of the budget (of L1 sizes for Laplace
     noise, of squared L2 sizes for Gaussian noise) is proportional to what it has with equal weights, plus the
@@ -150,12 +150,12 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
 
 
 def _least_scale(most: Fraction, norm: Norm, size: Fraction) -> Fraction:
-    """Return the noise scale of a number up to `most`, with which it is as large as that."""
+    """Return the noise scale of a statistic, up to `most`, at which its error is that large."""
     return most / size if norm is Norm.L1 else root_up(most**2 / size)
 
 
 def _above(needed: Requirements) -> dict[str, float]:
-    """Return what the weight of each output has above the least one, in units of that."""
+    """Return the excess of each output's weight over the smallest weight, relative to it."""
     least = min(needed.weights.values())
     return {output: float(weight / least) - 1 for output, weight in needed.weights.items()}
 
@@ -163,7 +163,7 @@ def _above(needed: Requirements) -> dict[str, float]:
 def _balanced(
     own: Mapping[str, float], outputs: list[tuple[float, list[tuple[str, float]]]], power: float
 ) -> Mapping[str, float]:
-    """Return shares, where a squared error's part falls with its number's share to this power."""
+    """Return noise shares of statistics whose squared error falls with this power of the share."""
     shares = dict(own)
     for _ in range(_MOST_STEPS):
         asked = dict(own)

@@ -35,7 +35,7 @@ PROFILE = np.linspace(0.0, 1.0, 101)
 
 @dataclass(frozen=True)
 class LeafCounts:
-    """Sparse exact leaf counts of a batch of groups, sorted by group and leaf.
+    """Sparse exact leaf counts of the quantile trees of a batch of groups, sorted by group and leaf.
 
     Args:
         position: int64, group * LEAVES + leaf.
@@ -49,7 +49,7 @@ class LeafCounts:
 
     @classmethod
     def from_arrow(cls, column: pa.ListArray) -> LeafCounts:
-        """Read a list of structs (leaf, weight), without nulls, for each group."""
+        """Read leaf counts of quantile trees from a list of structs (leaf, weight) for each group."""
         lengths = np.diff(int64_values(column.offsets))
         entries = column.flatten()
         leaf, weight = int64_values(entries.field("leaf")), int64_values(entries.field("weight"))
@@ -58,13 +58,13 @@ class LeafCounts:
         return cls(group * LEAVES + leaf, before, len(column))
 
     def between(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts between consecutive positions along the last axis."""
+        """Return leaf counts between consecutive positions along the last axis."""
         return np.diff(self.before[np.searchsorted(self.position, edges)], axis=-1)
 
 
 @dataclass(frozen=True)
 class NoisyTree:
-    """What is kept of a tree after noise: quantiles at the asked ranks, and what bounds them.
+    """The noisy statistics of a quantile tree: quantiles at the requested ranks, and their bounds.
 
     For every hundredth, the walk to it ends in a node: in a leaf, or in a larger node below which nothing
     was found. Where in it the rows are, no count tells.
@@ -94,7 +94,7 @@ def noisy_tree(
     words: Words | None = None,
     profile: Floats = PROFILE,
 ) -> NoisyTree:
-    """Draw the noise of all nodes that are looked at, each once, and walk down to the ranks.
+    """Draw the noise of all tree nodes on the way to the ranks, each once; return the noisy quantiles.
 
     Args:
         counts: exact leaf counts.
@@ -161,7 +161,7 @@ def noisy_tree(
 
 
 def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:
-    """Return cumulative counts of children, those that look empty taken as empty."""
+    """Return cumulative noisy counts of tree nodes; those that look empty are taken as empty."""
     positive = np.maximum(noisy, 0).astype(float)
     total = positive.sum(axis=1, keepdims=True)
     empty = np.minimum(EMPTY_SHARE * total, EMPTY_DEVIATIONS * deviation)
@@ -171,7 +171,7 @@ def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:
 
 @dataclass(frozen=True)
 class Cumulated:
-    """Noisy totals of time steps up to each.
+    """Noisy cumulative totals of time steps.
 
     Args:
         values: by coordinate, float64 of shape (groups,), in the units of the statistics.
@@ -189,7 +189,7 @@ class Cumulated:
     largest: Floats | None = None
 
     def reach(self, sizes: Mapping[str, float], k: float) -> Floats:
-        """Return t with P(|weighted sum of unrounded noises| > t) <= 10^-k, for each group.
+        """Return the tolerance t of noisy cumulative totals: P(|weighted sum| > t) <= 10^-k.
 
         Args:
             sizes: by coordinate, the weight of its total.
@@ -204,7 +204,7 @@ class Cumulated:
 
 @dataclass(frozen=True)
 class Levelled:
-    """What is known of noisy numbers of groups and their totals.
+    """Noisy statistics of groups and of their totals, level by level.
 
     Args:
         totals: which there are.
@@ -223,7 +223,7 @@ class Levelled:
 
 @dataclass(frozen=True, repr=False)
 class NoisyNumbers(Spelled):
-    """The noisy numbers of a batch of groups, in the units of the statistics.
+    """The noisy statistics of a batch of groups, in the units of the statistics.
 
     Args:
         values: by coordinate, float64 of shape (groups,), or (groups, entries) where it is a vector.
@@ -245,19 +245,19 @@ class NoisyNumbers(Spelled):
 
     @property
     def cumulated(self) -> Cumulated:
-        """The totals of time steps, which are asked."""
+        """The noisy cumulative totals, for a query that has them."""
         assert self.totals is not None
         return self.totals
 
     def row(self, index: int) -> NoisyNumbers | None:
-        """Return the numbers of one group; None where there are trees, chosen places or totals too."""
+        """Return the noisy statistics of one group; None with trees, chosen places or totals."""
         if self.trees or self.chosen or self.totals is not None or self.levels is not None:
             return None
         return replace(self, values={n: v[index : index + 1] for n, v in self.values.items()})
 
     @property
     def noises(self) -> Noises:
-        """The laws, for intervals."""
+        """The laws of the noise in the noisy statistics, for intervals."""
         if self.levels is not None:
             return self.levels.noises
         steps = {n: float(s) for n, s in self.steps.items()}

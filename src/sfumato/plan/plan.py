@@ -1,4 +1,4 @@
-"""What a release does, and its loss: decided from the question alone, before a row is read."""
+"""The plan of a release: query, budget and measurement, decided before a row is read."""
 
 from __future__ import annotations
 
@@ -59,40 +59,40 @@ else:
 
 
 class PlannedDiagnostics(Protocol):
-    """What is asked of the same rows beside a release."""
+    """The diagnostics that a plan includes: noisy queries on the same rows, with their own cost."""
 
     @property
     def epsilon(self) -> Fraction:
-        """What it costs."""
+        """The epsilon that the planned diagnostics cost."""
         ...
 
     @property
     def delta(self) -> Fraction:
-        """What it costs."""
+        """The delta that the planned diagnostics cost."""
         ...
 
     @property
     def loss(self) -> Loss:
-        """What it loses, for a budget."""
+        """The privacy loss of the planned diagnostics, for a budget."""
         ...
 
     @property
     def drawn_parts(self) -> tuple[dict[str, Any], ...]:
-        """The descriptions of what it draws."""
+        """The descriptions of what the planned diagnostics draw."""
         ...
 
     def release(self, words: Words | None = None) -> Any:
-        """Return what it gives, not yet drawn."""
+        """Return the planned diagnostics, not yet drawn."""
         ...
 
     def content(self) -> dict[str, Any]:
-        """Return what it costs and is of, as plain data."""
+        """Return the cost and subject of the planned diagnostics, as plain data."""
         ...
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(Displayed, Generic[Asked, Measured]):
-    """What a release does, decided before a row is read.
+    """The plan of a release: query, budget and measurement, decided before a row is read.
 
     Made by `Question.plan` and `Top.plan`. A plan for the largest groups has no `requirements`, and no
     property that follows from them.
@@ -124,37 +124,37 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def loss(self) -> Loss:
-        """The privacy loss of the whole release, within the budget: the measurement's map at one unit."""
+        """The privacy loss of the plan, within the budget: the measurement's map at one unit."""
         return self.measurement.loss
 
     @property
     def requirements(self: Plan) -> Requirements:
-        """The statistics, and how the outputs are made of them."""
+        """The statistics that the plan computes, and the estimates made of them."""
         return self.measurement.requirements
 
     @property
     def noise(self) -> NoiseKind:
-        """The kind of noise."""
+        """The kind of noise of the plan."""
         return self.measurement.kind
 
     @property
     def selection(self: Plan) -> GroupSelection | None:
-        """How private groups are chosen, or None."""
+        """The private group selection of the plan, or None."""
         return self.measurement.selection
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The laws of the noise, by coordinate, in grid steps."""
+        """The laws of the plan's noise by coordinate, in grid steps."""
         return self.measurement.laws
 
     @property
     def scales(self: Plan) -> Mapping[str, Fraction]:
-        """The scale of the noise of each coordinate, in grid steps."""
+        """The scale of the plan's noise on each coordinate, in grid steps."""
         return self.measurement.scales
 
     @property
     def spent(self) -> ExactCost:
-        """The total (epsilon, delta) by basic composition, including preliminary queries and diagnostics."""
+        """The total (epsilon, delta) of the plan, with preliminary queries and diagnostics."""
         epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
         if (beside := self.diagnostics) is None:
             return ExactCost(epsilon, self.delta)
@@ -162,7 +162,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def charge(self) -> Loss:
-        """The charge to a budget, including preliminary queries and diagnostics."""
+        """The charge of the plan to a budget, with preliminary queries and diagnostics."""
         own = self.measurement.charge(self.epsilon, self.delta)
         if not self.found and self.diagnostics is None:
             return own
@@ -172,39 +172,39 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def unit(self) -> str:
-        """The privacy unit."""
+        """The privacy unit of the plan."""
         return self.query.unit
 
     @property
     def drawn_parts(self) -> tuple[dict[str, Any], ...]:
-        """The descriptions of everything drawn: preliminary queries, the release, and diagnostics."""
+        """The descriptions of everything the plan draws: preliminary queries, release, diagnostics."""
         before = [part for found in self.found for part in found.drawn_parts]
         beside = () if self.diagnostics is None else self.diagnostics.drawn_parts
         return (*before, self.description, *beside)
 
     @property
     def steps(self: Plan) -> Mapping[str, Fraction]:
-        """The grid step of each coordinate, in its own unit."""
+        """The grid step of each coordinate of the plan, in its own unit."""
         return self.measurement.steps
 
     @property
     def statistics(self: Plan) -> tuple[Statistic, ...]:
-        """What is counted of rows: also the values that places are chosen from."""
+        """The statistics that the plan counts from rows, with the values of quantile candidates."""
         return counted(self.requirements.statistics, self.measurement.choices)
 
     @cached_property
     def exact(self) -> ExactQuery:
-        """What the engine computes."""
+        """The exact half of the plan, which the engine computes."""
         return self.query._exact(self.measurement.statistics)
 
     @property
     def metric(self: Plan) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
-        """How the noise sees all numbers together, one unit's as at most 1; None for independent noise."""
+        """The metric of the plan's joint noise; None for independent noise."""
         return self.measurement.metric(self.multiplier, self.query)
 
     @property
     def exact_chain(self: Plan) -> Transformation:
-        """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
+        """The transformation of the plan from rows to exact statistics: what engines must compute."""
         query, statistics = self.query, self.statistics
         columns = sorted({c for s in statistics for c in s.columns})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
@@ -215,36 +215,36 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a release draws, as the certificate reads it: from the objects that draw."""
+        """The description of what the plan draws, as the certificate reads it."""
         claim = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
         return claim | self.measurement.description(self.exact)
 
     @property
     def deviations(self: Plan) -> dict[str, float]:
-        """The standard deviation of the noise of each number, in its own unit; of chosen places, in rows."""
+        """The standard deviation of the plan's noise on each number; of chosen places, in rows."""
         steps, laws = self.steps, self.measurement.laws
         found = {n: float(law.standard_deviation) * float(steps[n]) for n, law in laws.items()}
         return found | {c.leaves.names[0]: c.deviation for c in self.measurement.choices}
 
     @cached_property
     def expected(self: Plan) -> Errors:
-        """About how large the error of each output will be (see `expected_errors`)."""
+        """About the expected error of each output of the plan (see `expected_errors`)."""
         if self.errors is not None:
             return self.errors
         return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
     @cached_property
     def bias(self) -> Bias:
-        """What contribution limits and bounds can change in the numbers, which no error bar includes."""
+        """The bias that contribution limits and bounds may cause under this plan; no error bar has it."""
         return replace(self.query.bias, estimated=self.diagnostics is not None)
 
     @property
     def notes(self: Plan[Any, Any]) -> tuple[str, ...]:
-        """What whoever asks should know before the release, and what other noises would have given."""
+        """The notes of the plan: cautions, and the expected errors of other noises."""
         return tuple(self.explain().to_dict()["notes"])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all of it but what reads rows, and what is asked beside: what that costs goes along."""
+        """Return the plan for another process: without engines, and with the cost of diagnostics."""
         one, state = self.diagnostics, dict(self.__dict__)
         state.pop(CERTIFICATE_ATTRIBUTE, None)
         if not isinstance(self.query, Query):
@@ -270,7 +270,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
     @overload
     def explain(self: Plan[Top, TopMeasurement]) -> TopExplanation: ...
     def explain(self: Plan[Any, Any]) -> Any:
-        """Return each step with its bounds, noise scale and share of the budget.
+        """Return the explanation of the plan: each step with its bounds, noise scale and budget share.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
@@ -288,7 +288,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
 
 def bounded(query: Query, rows: RowsDomain) -> Transformation:
-    """Return what limits the groups of a unit, or its rows in all groups."""
+    """Return the contribution bounding of a query as a transformation of a plan."""
     if query.total_rows is not None:
         keys = None if query.private_groups else query.public_groups
         return bound_total_rows(query.total_rows, keys, domain=rows)

@@ -1,4 +1,4 @@
-"""One description of everything that is released together, and its certificate.
+"""The description of plans that are released together, and its certificate.
 
 Nothing is charged, read or drawn without a certificate: `payment` requires it, and so does each object that
 draws."""
@@ -21,21 +21,21 @@ CERTIFICATE_ATTRIBUTE = (
 
 
 class Described(Protocol):
-    """Something that is drawn: a plan, or its diagnostics."""
+    """Something with a plan description: a plan, or its diagnostics."""
 
     @property
     def spent(self) -> ExactCost:
-        """The (epsilon, delta) that it claims, with preliminary queries and diagnostics."""
+        """The (epsilon, delta) that the description claims, with preliminary queries and diagnostics."""
         ...
 
     @property
     def charge(self) -> Loss:
-        """What a budget pays for it."""
+        """What a budget pays for what is described."""
         ...
 
     @property
     def unit(self) -> str:
-        """The privacy unit."""
+        """The privacy unit of the description."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Described(Protocol):
 
 
 class Claim:
-    """A claim for parts of which later ones depend on the results of earlier ones.
+    """A claimed (epsilon, delta) for described parts of which later ones depend on earlier results.
 
     Args:
         spent: the (epsilon, delta) of all parts together, fixed before the first one is drawn.
@@ -60,7 +60,7 @@ class Claim:
 
     @property
     def charge(self) -> Loss:
-        """What a budget pays for all of them."""
+        """What a budget pays for all described parts of the claim."""
         return Loss(approximate=((*self.spent, 1),))
 
     def take(self, plans: Sequence[Described]) -> None:
@@ -92,7 +92,7 @@ def describe(plans: Sequence[Described]) -> dict[str, Any]:
 
 
 def total(plans: Sequence[Described]) -> ExactCost:
-    """Return the (epsilon, delta) that plans claim together.
+    """Return the (epsilon, delta) that the descriptions of plans claim together.
 
     Args:
         plans: see `describe`.
@@ -102,7 +102,7 @@ def total(plans: Sequence[Described]) -> ExactCost:
 
 
 def certified(plans: Sequence[Described]) -> Certificate:
-    """Return the certificate of plans, which is within what they claim and what they are charged for.
+    """Return the certificate of the description of plans, within what they claim and are charged for.
 
     Args:
         plans: see `describe`.

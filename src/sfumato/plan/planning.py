@@ -1,4 +1,4 @@
-"""A question and a budget to a plan: which noise, which group selection, which grids.
+"""Planning: from a query and a budget to the noise, group selection and grids of its plan.
 
 All of it depends on the question alone.
 """
@@ -53,7 +53,7 @@ def make_plan(
     group_selection: SelectionChoice = "auto",
     pre_threshold: int = 1,
 ) -> Plan:
-    """Choose noise, grids and group selection for a question within a budget.
+    """Return the plan of a query within a budget: choose noise, grids and group selection.
 
     Args:
         query: what is asked.
@@ -81,7 +81,7 @@ def make_plan(
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question as far as plans follow from it, which equals all that have the same plan."""
+    """The planning key: a query as far as its plan depends on it, equal for all queries with that plan."""
 
     query: Query = field(compare=False)
     key: tuple[Hashable, ...] = field(init=False)
@@ -104,7 +104,7 @@ def _chosen(
     group_selection: SelectionChoice,
     pre_threshold: int,
 ) -> Plan:
-    """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
+    """Choose the plan for valid planning options; the cached part of `make_plan`."""
     query = asked.query
     if query.series is not None:
         return _of_series(query, eps, dlt, noise)
@@ -134,7 +134,7 @@ def _chosen(
 
 
 def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
-    """Return the plan of time steps, with the noise that has the smaller errors where both may be."""
+    """Choose the plan of cumulative totals: the noise with the smaller errors."""
     if noise == "k_norm":
         raise ParameterError("noise", noise, "'laplace', 'gaussian' or left out, for cumulative totals")
     if noise == "gaussian":
@@ -148,13 +148,13 @@ def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> 
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:
-    """Return plans of one question, those with the smallest expected errors of the outputs first."""
+    """Rank plans of one query by the expected errors of the outputs, smallest first."""
     least, weights = plans[0].expected, plans[0].requirements.weights
     return sorted(plans, key=lambda plan: ratio(plan.expected, least, weights))
 
 
 def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
-    """Return a plan that says how large its errors are of those with each other noise."""
+    """Return the planned noise with the errors of every other noise in comparison."""
     weights = plan.requirements.weights
     found = {name: ratio(plan.expected, errors, weights) for name, errors in rivals.items()}
     found.pop(plan.noise.name, None)
@@ -162,7 +162,7 @@ def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
 
 
 def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
-    """Return the kinds of noise of each number that there are: the one that is asked for, or all."""
+    """Return the kinds of independent noise to plan with: the requested one, or all."""
     if asked == "gaussian" and not delta:
         raise BudgetError(
             "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
@@ -173,7 +173,7 @@ def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
 
 
 def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> Plan | None:
-    """Return the plan with K-norm noise, if it answers the question."""
+    """Return the plan with K-norm noise, if it can answer the query."""
     try:
         return k_norm_plan(query, epsilon, delta, pre_threshold)
     except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do

@@ -1,4 +1,4 @@
-"""Places near quantiles: chosen by the exponential mechanism, before noisy numbers tell where they lie."""
+"""Quantile candidates: places near quantiles, chosen by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ONCE_IN_40 = Fraction(13, 10)
 
 @dataclass(frozen=True)
 class Places:
-    """What was chosen for a column.
+    """The quantile candidates that were chosen for a column.
 
     Args:
         places: float64 of shape (groups, ranks, 3), rising along the last axis; or of 1 in place of 3.
@@ -58,7 +58,7 @@ class Places:
 
 @dataclass(frozen=True, repr=False)
 class Choice(Spelled):
-    """Three places for each rank of one column: one near it, and one on either side; or one alone.
+    """The choice of quantile candidates of one column: for each rank three places, or one.
 
     Args:
         leaves: the counts that are chosen from.
@@ -76,24 +76,24 @@ class Choice(Spelled):
 
     @property
     def each(self) -> int:
-        """The number of places for each rank."""
+        """The number of quantile candidates for each rank."""
         return 3 if self.margins else 1
 
     @property
     def spread(self) -> int:
-        """Within how many steps of where they are aimed outer places are as good."""
+        """The number of steps within which outer quantile candidates are equally good."""
         return math.ceil(self.scale * SPREAD * len(self.ranks)) if self.margins else 0
 
     @property
     def shift(self) -> int:
-        """How far the places on either side are aimed, in steps: margins mostly show that they are there."""
+        """How far from the rank the outer quantile candidates are aimed, in steps."""
         if not self.margins:
             return 0
         tolerance, off = self.noise
         return self.spread + math.ceil(tolerance + math.hypot(self.scale * _reach(len(self.ranks)), off))
 
     def beside(self, laws: Mapping[str, Law]) -> Choice:
-        """Return the choice with places aimed so far that the noise of margins mostly hides none of them.
+        """Return the choice with outer quantile candidates aimed beyond the noise of their margins.
 
         Args:
             laws: of the noise of each number, in its own steps.
@@ -107,7 +107,7 @@ class Choice(Spelled):
 
     @cached_property
     def mechanism(self) -> QuantileChoice:
-        """What draws the places of a group."""
+        """The exponential mechanism that draws the quantile candidates of a group."""
         within = max(max(rank, 1 - rank) for rank in self.ranks) >= EXTREME
         sides = (Fraction(-self.shift), Fraction(self.shift)) if self.margins else ()
         targets = []
@@ -118,7 +118,7 @@ class Choice(Spelled):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What is chosen from, and how, as the certificate reads it."""
+        """What the quantile candidates are chosen from, and how, as the certificate reads it."""
         leaves, targets = self.leaves, self.mechanism.targets
         return {
             "kind": "quantiles",
@@ -131,13 +131,13 @@ class Choice(Spelled):
 
     @property
     def deviation(self) -> float:
-        """About how many rows a place is off its aim, where values are spread evenly."""
+        """About how many rows a quantile candidate is off its rank, for evenly spread values."""
         largest, share = _largest(len(self.ranks), SPREAD if self.margins else None)
         steps = float(self.scale) * math.sqrt(float((share * largest**2).sum()) / 3)
         return steps * float(self.leaves.coordinates[0].step)
 
     def levels(self, counts: Mapping[int, int]) -> Levels:
-        """Return how far each place of a group is from its aim.
+        """Return how far each quantile candidate of a group is from its rank.
 
         Args:
             counts: of values by place, in steps, greater than 0.
@@ -145,7 +145,7 @@ class Choice(Spelled):
         return self.mechanism.levels(*placed(counts))
 
     def nearest(self, at: int, counts: Mapping[int, int]) -> float:
-        """Return the value of a place that is nearest to a rank.
+        """Return the value of the quantile candidate that is nearest to a rank.
 
         Args:
             at: which of the ranks.
@@ -156,7 +156,7 @@ class Choice(Spelled):
         return self.leaves.lattice.decimal(place)
 
     def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[Int128Array]]:
-        """Choose for each group, and count where the places lie.
+        """Choose quantile candidates for each group, and count the rows around them.
 
         Args:
             column: exact counts: a list of structs (leaf, weight) for each group, sorted; or what
@@ -176,7 +176,7 @@ class Choice(Spelled):
         ]
 
     def chosen(self, column: pa.ListArray, words: Words | None = None) -> pa.StructArray:
-        """Choose for each group, and return places and numbers as a column, which `draw` takes as well.
+        """Choose quantile candidates for each group, as a column that `draw` takes in place of counts.
 
         Args:
             column, words: as of `draw`.
@@ -199,7 +199,7 @@ class Choice(Spelled):
     def of_group(
         self, places: NDArray[np.int64], before: Integers, words: Words | None
     ) -> tuple[list[list[float]], list[int]]:
-        """Choose for one group: the places for each rank, rising, and each margin, exactly.
+        """Choose the quantile candidates of one group: rising places for each rank, and exact margins.
 
         Args:
             places, before, words: as of `QuantileChoice.draw`.
@@ -209,7 +209,7 @@ class Choice(Spelled):
     def _answer(
         self, drawn: tuple[int, ...], places: NDArray[np.int64], before: Integers
     ) -> tuple[list[list[float]], list[int]]:
-        """Sort the places that were drawn of each rank, and count where they lie."""
+        """Sort the quantile candidates of each rank, and count the rows around them."""
         lattice = self.leaves.lattice
         rising = np.sort(np.array(drawn).reshape(-1, self.each), axis=1)
         numbers = []
@@ -221,7 +221,7 @@ class Choice(Spelled):
 
 
 def _listed(values: pa.Array, groups: int) -> pa.ListArray:
-    """Return equally many values for each group."""
+    """Return the same number of values for each group, as quantile candidates have it."""
     ends = np.arange(groups + 1) * (len(values) // max(groups, 1))
     offsets = pa.Array.from_buffers(pa.int32(), groups + 1, [None, pa.py_buffer(ends.astype(np.int32))])
     return pa.ListArray.from_arrays(offsets, values)
@@ -233,7 +233,7 @@ def choices_of(
     epsilon: Fraction,
     groups: int,
 ) -> tuple[Choice, ...]:
-    """Return the choices of a release.
+    """Return the choices of quantile candidates of a release.
 
     Args:
         chosen: counts, and the ranks of which places are chosen from them.
@@ -253,13 +253,13 @@ def choices_of(
 
 
 def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
-    """Return what an engine counts: leaves in place of the margins that are made of them."""
+    """Return the statistics that an engine counts: candidate counts in place of quantile margins."""
     plain = [s for s in statistics if not isinstance(s, Margin)]
     return (*plain, *(c.leaves for c in choices))
 
 
 def share_of(asked: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> Fraction:
-    """Return the part of epsilon that places are chosen with.
+    """Return the part of epsilon that pays for choosing quantile candidates.
 
     Args:
         limited: whether units are in some groups only.
@@ -282,7 +282,7 @@ def share_of(asked: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> F
 
 @cache
 def _largest(ranks: int, spread: int | None) -> tuple[Floats, Floats]:
-    """Return the largest distance in scales, in small steps, and how probable it is, of evenly spread values.
+    """Return the largest distance of a quantile candidate in scales, and its probability.
 
     Places within y of a rank are as many as y; of where outer places are aimed, as the spread and y. With m
     single places alone this is the Gamma law of shape m + 1 of which docs/proofs/joint_quantiles.md tells.
@@ -300,7 +300,7 @@ def _largest(ranks: int, spread: int | None) -> tuple[Floats, Floats]:
 
 
 def _reach(ranks: int) -> float:
-    """Return how many scales beyond its spread, on one side, a place is with probability `WRONG_SIDE`."""
+    """Return how many scales beyond its spread a quantile candidate is with probability `WRONG_SIDE`."""
     largest, share = _largest(ranks, SPREAD)
     wide = 2 * (SPREAD * ranks + largest)
     return next(

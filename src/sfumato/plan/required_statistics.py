@@ -1,4 +1,4 @@
-"""From aggregates to the statistics that serve them and the estimates made of them."""
+"""The statistics that the aggregates of a query require, and the estimates made of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 @dataclass(frozen=True, repr=False)
 class Requirements(Spelled):
-    """Statistics with the estimates made of them.
+    """The statistics that a query requires, with the estimates made of them.
 
     Args:
         statistics: whose numbers get noise.
@@ -74,21 +74,21 @@ class Requirements(Spelled):
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """All noisy numbers, in order."""
+        """All coordinates of the required statistics, in order."""
         return tuple(c for s in self.statistics for c in s.coordinates)
 
     @property
     def times(self) -> int:
-        """How many times a unit may add a vector of the body: once for each group."""
+        """How many times one unit may add a vector of the body of the required statistics."""
         return self.groups if self.body.groups == 1 else 1
 
     @cached_property
     def body(self) -> Body:
-        """All that one unit may add to one group; or to all, where its rows in all of them are limited."""
+        """The body of the required statistics: all that one unit may add to one group, or to all."""
         return body_in_all(self.statistics, self.groups, self.total)
 
     def body_of(self, statistic: Statistic) -> Body:
-        """What one unit may add to the numbers of one of the statistics."""
+        """Return what one unit may add to one of the required statistics."""
         return body_in_all((statistic,), self.groups, self.total)
 
 
@@ -101,7 +101,7 @@ def requirements(
     together: bool = False,
     apart: bool = False,
 ) -> Requirements:
-    """Choose the statistics that answer a question.
+    """Return the statistics that a query requires, and the estimates made of them.
 
     Args:
         query: what is asked.
@@ -135,7 +135,7 @@ WeightedBlock = tuple[Weights, Block | str | None]
 
 @dataclass
 class Design:
-    """The statistics of one question while they are chosen, none twice.
+    """The required statistics of one query while they are collected, none twice.
 
     Args:
         query: what is asked.
@@ -200,7 +200,7 @@ class Design:
             self.count_values(own)
 
     def _limited_by_values(self, columns: set[str]) -> str | None:
-        """Return the column whose rows with a value limit all sums: a smaller body than that of rows.
+        """Return the column whose row count limits all required sums, for a smaller body.
 
         There may be one count above it, of units or of rows.
         """
@@ -215,7 +215,7 @@ class Design:
         return column if self.missing(column) else None
 
     def _limit(self, asked: list[Aggregate]) -> None:
-        """Take the count that limits all others: of units for sums of units' own, else of rows."""
+        """Require the count that limits all other statistics: of units, or of rows."""
         if self.apart and not self.units and all(isinstance(a, Quantiles) and a.error_bars for a in asked):
             return
         unit_sums = [a for a in asked if self.of_units(a)]
@@ -235,43 +235,43 @@ class Design:
             self.units = self.units or self.rows == 1
 
     def missing(self, column: str) -> bool:
-        """Whether a row may lack a value of a column."""
+        """Whether required statistics must count missing values of a column."""
         return self.schema[column].missing
 
     def per_row(self, aggregate: Sum) -> bool:
-        """Whether a sum is of bounded rows, else of units' bounded sums."""
+        """Whether a required sum is of bounded rows, else of units' bounded sums."""
         if aggregate.per is not None:
             return aggregate.per == "row"
         return self.rows == 1 and aggregate.block in self.blocks
 
     def of_units(self, aggregate: Aggregate) -> bool:
-        """Whether an aggregate has a bound on what a unit adds as a whole, in place of its rows."""
+        """Whether an aggregate requires sums with a bound per unit, not per row."""
         return isinstance(aggregate, CountDistinct) or (
             isinstance(aggregate, Sum) and not self.per_row(aggregate)
         )
 
     def add(self, statistic: Statistic) -> None:
-        """Take a statistic, unless its numbers are there."""
+        """Add a required statistic, unless its numbers are there."""
         for name in statistic.names:
             self.statistics.setdefault(name, statistic)
 
     def weight_exponent(self) -> int:
-        """The log2 of the grid step of rows that are scaled down."""
+        """The log2 of the grid step of required counts whose rows are scaled."""
         return min(self.whole_exponent, Grid.for_noise(self.multiplier * self.rows).exponent)
 
     @property
     def whole_exponent(self) -> int:
-        """The log2 of the grid step of units, and of rows: one of them, or a part that may count."""
+        """The log2 of the grid step of required counts of units and rows."""
         return -WEIGHT_BITS if self.query.scaled else 0
 
     def value_grid(self, block: Block) -> ValueGrid:
-        """The grid of a column's values between bounds."""
+        """Return the grid of a column's values between bounds, for required sums."""
         _, lower, upper = block
         half = (upper - lower) / 2
         return ValueGrid.around(lower, upper, Grid.for_noise(self.multiplier * self.rows * half))
 
     def counted(self, column: str) -> tuple[str, str]:
-        """Return the coordinates whose difference is the number of rows with a value."""
+        """Return the required counts whose difference is the number of rows with a value."""
         if column in self.present:
             return self.present[column], ""
         if not self.missing(column):
@@ -287,14 +287,14 @@ class Design:
         return self.count_values(column), ""
 
     def count_values(self, column: str) -> str:
-        """Take the number of rows with a value of a column."""
+        """Require the number of rows with a value of a column."""
         own = Count(self.rows, column, self.weight_exponent())
         self.add(own)
         self.present[column] = own.names[0]
         return own.names[0]
 
     def moments(self, block: Block) -> Moments:
-        """Take the sums of a column between bounds, with squares where somebody asks."""
+        """Require the sums of a column between bounds, and of squares if any aggregate needs them."""
         column = block[0]
         label = self.label(block)
         found = self.statistics.get(f"{label}.sum")
@@ -328,11 +328,11 @@ class Design:
         return made
 
     def lacking(self, columns: Iterable[str]) -> tuple[str, ...]:
-        """Return which columns may lack a value: asked with the same ones is over the same rows."""
+        """Return the columns of required statistics that may lack a value."""
         return tuple(sorted({column for column in columns if self.missing(column)}))
 
     def cross(self, lacking: tuple[str, ...]) -> CrossMoments | None:
-        """Take the sums and products of all columns that are asked together, over rows that lack no value.
+        """Require sums and products of columns over the rows in which all have a value.
 
         Args:
             lacking: the columns that may lack one.
@@ -369,7 +369,7 @@ class Design:
         return made
 
     def _coarse_grid(self, block: Block) -> ValueGrid:
-        """Return a grid of values whose products are in 64 bits, and their noise too."""
+        """Return a grid for required products that fit in 64 bits with their noise."""
         _, lower, upper = block
         half, fine = (upper - lower) / 2, (14, 14) if self.together else (20, 24)
         noise = Grid.for_noise(self.multiplier * self.rows * half, fine[0])
@@ -378,7 +378,7 @@ class Design:
         )
 
     def weighted_block(self, aggregate: Weighted) -> WeightedBlock:
-        """Return what may share statistics: the weights, and the column with its bounds.
+        """Return the key by which weighted aggregates share required statistics.
 
         A sum of weights alone is that of weights beside values, where the same rows have these.
         """
@@ -393,7 +393,7 @@ class Design:
         return aggregate.weights, aggregate.column
 
     def weighted(self, aggregate: Weighted) -> WeightedSum:
-        """Take the sum of weights, and of values times weights where they are asked."""
+        """Require the sum of weights, and of values times weights if they are needed."""
         weights, block = self.weighted_block(aggregate)
         whole = self.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         grid = WeightGrid.up_to(weights.most, whole)
@@ -412,7 +412,7 @@ class Design:
         return made
 
     def _square_bits(self, half_range: int) -> int:
-        """Return how many bits of squares of steps are cut: all but 32, and what their noise hides."""
+        """Return how many bits of required squares are cut: what their noise hides."""
         bits = max(0, 2 * half_range.bit_length() - 32)
         if self.together:
             # Floats decide how numbers are rounded that are drawn together, but on grids that are too fine.
@@ -421,10 +421,10 @@ class Design:
         return bits
 
     def first_block(self, column: str) -> Block:
-        """Return the bounds of a column under which its missing values are counted for all."""
+        """Return the bounds of a column under which its missing values are counted once."""
         return min(b for b in self.blocks if b[0] == column)
 
     def label(self, block: Block) -> str:
-        """Write a column and its bounds, for names of coordinates."""
+        """Write a column and its bounds, for the names of required coordinates."""
         column, lower, upper = block
         return f"{column}[{short(lower)},{short(upper)}]"

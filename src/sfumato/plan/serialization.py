@@ -1,4 +1,4 @@
-"""A finished release as bytes: pickled for another process, or kept in a ledger's journal.
+"""Serialization of finished releases: pickled for another process, or kept in a ledger's journal.
 
 Engines and ledgers stay behind; stand-ins repeat what they said of themselves. A release that was not drawn
 is never serialized: drawn in two places, its noise would be two releases. What a journal keeps is JSON, with
@@ -35,7 +35,7 @@ _GONE = "this was passed on from where it was made, with what was drawn there an
 
 @dataclass(frozen=True)
 class DetachedEngine:
-    """In the place of what reads the rows: it says what that was, and reads nothing.
+    """Serializable stand-in for an engine: it has the engine's name and content, and reads nothing.
 
     Args:
         name, made_up: as of an `Evaluator`.
@@ -52,21 +52,21 @@ class DetachedEngine:
 
     @classmethod
     def of(cls, engine: Evaluator, steps: Sequence[Step]) -> DetachedEngine:
-        """Return what stands for an engine in the release of a question with these steps."""
+        """Return the serializable stand-in for an engine in the release of a query with these steps."""
         return cls(engine.name, engine.made_up, engine.content(steps))
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what the engine said."""
+        """Return the content of the engine that was serialized."""
         return dict(self.told)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Refuse: the rows are elsewhere."""
+        """Refuse: a serialized release has no rows."""
         raise RefusalError(_GONE.format("ask a new release of the table itself"))
 
 
 @dataclass(frozen=True)
 class DetachedDiagnostics:
-    """In the place of diagnostics in a plan: what they cost and draw, and of what they are."""
+    """Serializable stand-in for diagnostics in a plan: their cost, description and subject."""
 
     epsilon: Fraction
     delta: Fraction
@@ -75,17 +75,17 @@ class DetachedDiagnostics:
     drawn_parts: tuple[dict[str, Any], ...]
 
     def release(self, words: Words | None = None) -> NoReturn:
-        """Refuse: they are of rows that are elsewhere."""
+        """Refuse: a serialized plan has no rows."""
         raise RefusalError(_GONE.format("ask diagnostics of the table itself"))
 
     def content(self) -> dict[str, Any]:
-        """Return what they were of."""
+        """Return the subject of the diagnostics that were serialized."""
         return dict(self.told)
 
 
 @dataclass(frozen=True)
 class DetachedComputation:
-    """In the place of what was computed with releases: what it was."""
+    """Serializable stand-in for the SQL around releases: its text and columns."""
 
     text: str
     schema: pa.Schema
@@ -94,16 +94,16 @@ class DetachedComputation:
     files: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
-        """Return what was computed."""
+        """Return the content of the SQL that was serialized."""
         return dict(self.told)
 
     def run(self, released: Sequence[Any]) -> NoReturn:
-        """Refuse: it was computed before."""
+        """Refuse: SQL around a serialized release ran before."""
         raise RefusalError(_GONE.format("compute with what to_arrow() gives"))
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
-    """Return a table as bytes: the rows that are in it, and none of those that it may be a part of."""
+    """Serialize a table: its rows alone, without the rest of the memory that they are a part of."""
     whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     if not whole.num_columns:
         return int(whole.num_rows).to_bytes(_COUNT, "big")
@@ -117,7 +117,7 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def batch_from_bytes(written: bytes) -> pa.RecordBatch:
-    """Return the rows of `table_bytes` in one batch."""
+    """Deserialize the rows of `table_bytes` into one batch."""
     if len(written) == _COUNT:
         rows = int.from_bytes(written, "big")
         return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["none"]).select([])
@@ -127,13 +127,13 @@ def batch_from_bytes(written: bytes) -> pa.RecordBatch:
 
 
 def table_from_bytes(written: bytes) -> pa.Table:
-    """Return the rows of `table_bytes`."""
+    """Deserialize the rows of `table_bytes`."""
     with pa.ipc.open_stream(written) as reader:
         return reader.read_all()
 
 
 def restored_release(kind: type[Any], state: Mapping[str, Any]) -> Any:
-    """Return a finished release of what `NoisyTable._state` gave."""
+    """Deserialize a finished release from the state of `NoisyTable._state`."""
     made: Any = object.__new__(kind)
     made._settle()  # its home is here
     made._set_state(state)
@@ -144,7 +144,7 @@ _KINDS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (Cumula
 
 
 def packed(value: Any) -> bytes:
-    """Return plain data, arrays, tables and what noisy numbers are made of, as bytes.
+    """Serialize noisy statistics: plain data, arrays and tables, as JSON.
 
     Raises:
         TypeError: it is something else.
@@ -156,7 +156,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """Return what `packed` wrote.
+    """Deserialize noisy statistics from the JSON of `packed`.
 
     Raises:
         ValueError, KeyError, TypeError, pyarrow.ArrowException: it wrote something else.

@@ -31,7 +31,7 @@ RANK, UNITS, SUM = "rank", "units", "sum"
 
 @dataclass(frozen=True, repr=False)
 class TopMeasurement(Spelled):
-    """The measurement of the largest groups: it draws them from exact numbers, and maps to the privacy loss.
+    """The measurement of the largest groups: it draws them from exact numbers, and maps to the loss.
 
     `draw` and `map` use the same parameters; there is no other copy of them. Workers run the same object,
     pickled.
@@ -62,60 +62,60 @@ class TopMeasurement(Spelled):
 
     @property
     def statistics(self) -> tuple[CountUnits | UnitSum]:
-        """What the engine computes."""
+        """The statistic that the largest groups are chosen by, which the engine computes."""
         return (self.statistic,)
 
     @property
     def kind(self) -> NoiseKind:
-        """The kind of noise."""
+        """The kind of noise on the numbers of the largest groups."""
         return NOISES["laplace" if self.zcdp is None else "gaussian"]
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The law of the noise of the numbers, in steps; none without numbers."""
+        """The law of the noise on the numbers of the largest groups, in steps; none without numbers."""
         return {} if self.law is None else {self.measured: self.law}
 
     @property
     def measured(self) -> str:
-        """The name of the column of numbers."""
+        """The name of the column with the numbers of the largest groups."""
         return UNITS if isinstance(self.statistic, CountUnits) else SUM
 
     @property
     def names(self) -> list[str]:
-        """The output's columns."""
+        """The output columns of the largest groups."""
         return [RANK, *self.keys, *self.laws]
 
     @property
     def step(self) -> Fraction:
-        """The grid step of the numbers, in their own unit."""
+        """The grid step of the numbers of the largest groups, in their own unit."""
         return self.statistic.coordinates[0].step
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The least and the most that one unit adds to a group in which it is, in steps."""
+        """The least and the most that one unit adds to the number of a group, in steps."""
         one = self.statistic
         return (1, 1) if isinstance(one, CountUnits) else (one.lower, one.upper)
 
     @property
     def spread(self) -> int:
-        """How much more one unit moves one group's score than another's, at most, in steps."""
+        """How much one unit can move one group's score relative to another's, in steps."""
         lower, upper = self.ends
         return max(upper, 0) - min(lower, 0)
 
     @property
     def largest(self) -> int:
-        """How far one unit moves a group's number, at most, in steps."""
+        """How far one unit can move the number of one of the largest groups, in steps."""
         lower, upper = self.ends
         return max(abs(lower), abs(upper))
 
     @property
     def rate(self) -> Fraction:
-        """What a step of a score counts for in the exponent of each pick."""
+        """The weight of a step of the score in the exponent of each pick of a largest group."""
         return self.each / self.spread
 
     @cached_property
     def loss(self) -> Loss:
-        """The privacy loss of one unit."""
+        """The privacy loss of the largest groups for one unit."""
         return self.map(1)
 
     @isolated
@@ -154,7 +154,7 @@ class TopMeasurement(Spelled):
         return Loss(approximate=((epsilon, Fraction(0), 1),), additive_delta=min(delta, Fraction(1)))
 
     def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
-        """Return the charge to a budget: the claim, because the loss is known only at its epsilon.
+        """Return the charge of the largest groups to a budget: their claim.
 
         Args:
             epsilon, delta: what the plan claims.
@@ -170,7 +170,7 @@ class TopMeasurement(Spelled):
         return Loss(approximate=((epsilon, delta, 1),))
 
     def description(self, exact: ExactQuery) -> dict[str, Any]:
-        """Return the description that the certificate reads.
+        """Return the description of picks and numbers that the certificate reads.
 
         Args:
             exact: what the engine computes.
@@ -196,7 +196,7 @@ class TopMeasurement(Spelled):
 
     @isolated
     def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
-        """Return ranks, keys, and noisy numbers where they were asked for.
+        """Draw the largest groups: return ranks, keys, and noisy numbers if requested.
 
         Args:
             exact: keys, and behind them a group's number in steps: of public groups all; of private ones at
@@ -223,7 +223,7 @@ class TopMeasurement(Spelled):
         return pa.table(columns)
 
     def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
-        """Draw the places of groups, one after another."""
+        """Pick the largest groups one after another."""
         if self.candidates is None or self.margin is None:
             # Of keys that a pipeline brings there may be fewer.
             most = min(self.k, len(numbers))
@@ -232,7 +232,7 @@ class TopMeasurement(Spelled):
 
     @isolated
     def half_width(self, confidence: float, simultaneous: bool = False) -> float:
-        """Return the half-width of error bars of the numbers.
+        """Return the half-width of error bars of the numbers of the largest groups.
 
         Args:
             confidence: in (0, 1): the chance that a group's number is within it of the truth.
@@ -263,7 +263,7 @@ class TopMeasurement(Spelled):
 
 
 def _integers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return exact numbers as int64, or as Python's integers where these do not suffice."""
+    """Return the exact numbers of groups as int64, or as Python integers if they need more bits."""
     if pa.types.is_int64(column.type):
         return np.asarray(column.to_numpy(), np.int64)
     whole = np.array([int(x) for x in column.to_pylist()], object)

@@ -32,7 +32,7 @@ from sfumato.query.query import Query
 
 
 def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
-    """Return the plan with Laplace noise on the blocks of the best tree.
+    """Return the plan of cumulative totals with Laplace noise on the blocks of the best time tree.
 
     Raises:
         BudgetError: the noise would be too large.
@@ -66,14 +66,14 @@ def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
 
 
 def _tree_errors(needed: Requirements, drawn: TreeLaplace, tree: Tree, scales: Sequence[Fraction]) -> Errors:
-    """Return about how large the error of each output is: the root of the mean square over all steps."""
+    """Return about the root mean square error of each cumulative total over all steps."""
     deviation = replace(drawn, factor=tree).deviation
     sizes = {c.name: float(s * c.step) * deviation for c, s in zip(needed.coordinates, scales, strict=True)}
     return expected_errors(needed.estimates, sizes)
 
 
 def _tree_note(query: Query, needed: Requirements, drawn: TreeLaplace, errors: Errors) -> str:
-    """Return which blocks have noise, and how large the errors are beside those of independent noise."""
+    """Return a note on the time tree of cumulative totals, and its errors in comparison."""
     tree = drawn.factor
     own = [scale / tree.levels for scale in drawn.scales]
     alone = _tree_errors(needed, drawn, Tree(tree.steps, (1,)), own)
@@ -99,7 +99,7 @@ PLAIN: Sums = Fraction(0), Fraction(0)
 
 
 def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
-    """Return the plan with the smallest expected errors among those with Gaussian noise on running sums.
+    """Return the plan of cumulative totals with Gaussian noise on running sums.
 
     Raises:
         BudgetError: delta is 0, or the noise would be too large.
@@ -137,7 +137,7 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
 
 
 def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
-    """Return the running sums with the smallest errors, by weight."""
+    """Return the running sums with the smallest errors of cumulative totals, by weight."""
     least = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
 
     def size(sums: Sums) -> float:
@@ -152,14 +152,14 @@ def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
 
 
 def _steps(needed: Requirements, series: Series) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return the groups of each series in the order of time; refuse what adds up in no series."""
+    """Return the groups of each time series in order of time; refuse totals of no series."""
     if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
         raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
     return tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
 
 
 def _metric(needed: Requirements, query: Query, sums: Sums) -> SeriesDistance:
-    """Return the shape of noise on running sums, in which one unit moves by at most 1."""
+    """Return the metric of noise on running sums, in which one unit moves by at most 1."""
     series = query.series
     assert series is not None
     groups = _steps(needed, series)
@@ -169,7 +169,7 @@ def _metric(needed: Requirements, query: Query, sums: Sums) -> SeriesDistance:
 
 
 def _moved(query: Query, sums: Sums) -> Fraction:
-    """Return about how many times more noise there is than hides a unit in one step."""
+    """Return how much more noise cumulative totals need than a unit in one step."""
     assert query.series is not None
     most = min(query.groups, query.series.steps)
     return root_up(_factor(sums, query.series.steps).squared_sum(most) * Fraction(query.groups, most))
@@ -196,7 +196,7 @@ def _factor(sums: Sums, steps: int) -> Toeplitz:
 
 @lru_cache(maxsize=256)
 def _spread(factor: Toeplitz) -> tuple[float, float]:
-    """Return the roots of the mean squares, over all steps, of what draws do to a step and to its total."""
+    """Return the root mean square noise of a time step and of its cumulative total."""
     own = inverse(factor)
 
     def spread(each: Any) -> float:
@@ -211,7 +211,7 @@ _VISITS = 1 << 30  # of cells, for each level and level, that the search for a d
 
 
 def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
-    """Return the plan with Gaussian noise whose levels have the smallest errors, by their geometric mean.
+    """Return the plan of totals over groups, with Gaussian noise on the best levels.
 
     Raises:
         BudgetError: delta is 0, or the noise would be too large.
@@ -249,7 +249,7 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
 
 
 def _levels_note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
-    """Return how large errors are, of those of groups with independent noise that are added up."""
+    """Return a note on the errors of totals, relative to adding up groups with independent noise."""
     found = []
     alone = float(root_up(Fraction(totals.rollup.squares(0, query.groups))))
     for level in totals.shown:
@@ -265,7 +265,7 @@ def _levels_note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
 
 
 def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
-    """Return an estimate whose totals agree: rounded with those that it adds up to, or not at all."""
+    """Return an estimate of which totals agree with the sum of their groups."""
     if not (whole and e.whole):
         return replace(e, whole=False)
     asked = dict(query.aggregates)[e.name]
@@ -275,14 +275,14 @@ def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
 
 
 def _level_errors(needed: Requirements, drawn: LevelsGaussian, size: float) -> Errors:
-    """Return the expected errors at a level whose noise is so many times the scales."""
+    """Return the expected errors of totals at a level whose noise is so many times the scales."""
     scales = zip(needed.coordinates, drawn.scales, strict=True)
     return expected_errors(needed.estimates, {c.name: float(s * c.step) * size for c, s in scales})
 
 
 @lru_cache(maxsize=64)
 def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fraction, ...]:
-    """Return how much noise each level gets: 1 hides a unit in one group; 0 for a level that is not measured.
+    """Return the noise of each level of totals: 1 hides a unit in one group; 0 skips the level.
 
     The budget, the square of mu, is divided over levels in parts of 1/64, so that the geometric mean of the
     errors of what is shown is small: from equal parts, and from the groups alone, parts are moved while that
@@ -320,7 +320,7 @@ def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fra
 def _improved(
     parts: list[int], error: Callable[[Sequence[int]], float], tries: int
 ) -> tuple[float, list[int]]:
-    """Move parts of a budget from one level to another while an error gets smaller, in so many tries."""
+    """Move parts of a budget between levels of totals while an error gets smaller."""
     least = error(parts)
     for move in _MOVES:
         better = True

@@ -1,4 +1,4 @@
-"""Arrow columns, made of numbers or of some rows of others, in memory of their own."""
+"""Arrow columns: made of numbers, or of some rows of other columns in memory of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sfumato.query import sizes
 
 
 def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
-    """Return the rows of a column that are kept, in memory of their own: no other row is in it.
+    """Return the kept rows of an Arrow column, in memory of their own: no other row is in it.
 
     Args:
         column: of any type.
@@ -24,12 +24,12 @@ def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
 
 
 def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows of a batch that are kept, as `kept_rows` does."""
+    """Return the kept rows of an Arrow batch, as `kept_rows` does for each column."""
     return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
 
 
 def arrow_column(values: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]) -> pa.Array:
-    """Return an array of 64-bit numbers as Arrow, without a copy; of two dimensions, as lists of one length.
+    """Return an Arrow column of 64-bit numbers without a copy; of two dimensions, as lists.
 
     `pa.array` would do, but imports pandas where it is installed: a third of a second.
     """

@@ -1,4 +1,4 @@
-"""The names from which a release may choose, once for Python, SQL and the command."""
+"""Names of options: noises, group selections and methods, once for Python, SQL and the command."""
 
 from __future__ import annotations
 

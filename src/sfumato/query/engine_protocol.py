@@ -1,4 +1,4 @@
-"""The exact half of a release, and what an engine must do: describe columns, validate, compute, release."""
+"""Protocol of engines: validate, compute exact statistics, release; and the exact half of a query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL_GROUPS = 1 << 62
 
 @dataclass(frozen=True)
 class BroughtKeys:
-    """Public keys that come when the rows do, so that nobody knows before how many they are.
+    """Public keys that come with the rows of an engine, so that their number is not known before.
 
     Args:
         collection: the name by which they are brought.
@@ -44,7 +44,7 @@ class BroughtKeys:
 
 @dataclass(frozen=True)
 class ExactQuery:
-    """The exact half of a release: everything about rows, nothing about noise.
+    """The exact half of a release, for an engine: everything about rows, nothing about noise.
 
     Args:
         steps: filters and derived columns, in order.
@@ -71,7 +71,7 @@ class ExactQuery:
 
     @property
     def description(self) -> dict[str, Any]:
-        """How units are bounded, as the certificate reads it."""
+        """How the engine bounds contributions, as the certificate reads it."""
         keys, known, shown = self.public_keys, "public", None
         if not self.keys:
             shown = 1
@@ -91,36 +91,36 @@ class ExactQuery:
 
 
 class Evaluator(Protocol):
-    """Evaluates `bound_groups >> per_group`, exactly, on one source.
+    """Protocol of an engine's exact half: it computes the exact statistics of one source.
 
     Or in the place of the first `scale_groups`, or `bound_total_rows`.
     """
 
     @property
     def name(self) -> str:
-        """What the rows are read with, for explanations."""
+        """The name of the engine, for explanations."""
         ...
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that rows come from, which nothing may be written to."""
+        """The files that the engine reads, which nothing may be written to."""
         ...
 
     @property
     def made_up(self) -> bool:
-        """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
+        """Whether the engine's rows are made up, so that nothing is private or charged."""
         ...
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
-        """What tells the places of all its rows from others, so that a question is known again.
+        """What identifies the places of all rows of the engine, to recognize the same query later.
 
         None where some are in memory, which nobody knows again.
         """
         ...
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what is read, and what steps keep and derive, as plain data; no private row is read.
+        """Return what the engine reads, keeps and derives, as plain data; it reads no private row.
 
         Returns:
             `table`, which one; `where`, conditions that hold of rows that are kept; and `columns`, SQL of
@@ -129,7 +129,7 @@ class Evaluator(Protocol):
         ...
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield key columns, then a column for each coordinate, trees last; sorted by key.
+        """Yield the exact statistics of an engine: key columns, then a column for each coordinate.
 
         At least one batch, be it empty. Columns are told by their position.
 
@@ -143,22 +143,22 @@ Released_co = TypeVar("Released_co", covariant=True)
 
 
 class Engine(Evaluator, Protocol[Released_co]):
-    """Evaluates questions on one source, and releases them in the form that suits it."""
+    """Protocol of an engine: it validates, computes and releases queries on one source."""
 
     @property
     def looks_first(self) -> bool:
-        """Whether its rows are there before a release, for a first noisy look; not those of a pipeline."""
+        """Whether the engine has its rows before a release, for preliminary queries."""
         ...
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps; raise QueryError for a step that is not admissible.
+        """Return the engine's columns after steps; raise QueryError for a step that is not admissible.
 
         Reads declarations, never rows.
         """
         ...
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
-        """Return columns in which no two rows have the same values after the steps.
+        """Return columns of the engine in which no two rows have the same values after the steps.
 
         None where that does not follow from how the rows are made, whatever they are.
         """
@@ -173,16 +173,16 @@ class Engine(Evaluator, Protocol[Released_co]):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What a catalog calls the tables that the rows are of; none where one is of no catalog."""
+        """The names that a catalog gives the engine's tables; none without a catalog."""
         ...
 
     @property
     def timezone(self) -> str:
-        """The time zone in which times with a zone are read as texts, dates and hours."""
+        """The time zone in which the engine reads times with a zone as texts, dates and hours."""
         ...
 
     def in_timezone(self, zone: str) -> Engine[Released_co]:
-        """Return an engine on the same rows that reads times with a zone in another one.
+        """Return an engine on the same rows that reads times in another time zone.
 
         Raises:
             ParameterError: there is no such time zone.
@@ -190,11 +190,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
-        """Whether steps, or how the rows are made, may follow from the time zone in which times are read."""
+        """Whether the engine's steps, or its tables, may depend on the time zone."""
         ...
 
     def titled(self, title: str) -> None:
-        """Let the table have the name that its owner gives it, which tells it from others in plans."""
+        """Give the engine's table the name that its owner has for it."""
         ...
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> Engine[Any]:
@@ -210,7 +210,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def combined(self, how: Combination) -> Engine[Released_co]:
-        """Return an engine on the rows that are made of its tables, of which the first is this engine's.
+        """Return an engine on the rows that are made of its tables; the first one is this engine's.
 
         Raises:
             QueryError: it combines no tables.
@@ -218,7 +218,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
-        """Return the private table that unit-local SQL makes of tables, by name.
+        """Return the private table that the engine makes by unit-local SQL from named tables.
 
         Raises:
             QueryError: the SQL is not understood, not unit-local, or does not fit the tables.
@@ -226,11 +226,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def of_rows(self, rows: pa.Table) -> Evaluator:
-        """Return what evaluates the same on other rows, which are in memory here."""
+        """Return an engine that evaluates the same on other rows, which are in memory here."""
         ...
 
     def contributions(self, asked: Contributions) -> Contributed:
-        """Return what units bring to groups under many limits, exactly: for the owner of the rows alone.
+        """Return what units contribute under many limits, exactly: for the owner of the rows.
 
         Raises:
             QueryError: the rows are not here.
@@ -239,11 +239,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def for_analysts(self) -> Engine[Released_co]:
-        """Return an engine on the same rows that refuses `contributions`, as do those that are made of it."""
+        """Return an engine on the same rows that refuses `contributions`."""
         ...
 
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
-        """Refuse what `release` would, before anything is read, drawn or paid.
+        """Refuse a plan that the engine cannot release, before anything is read or charged.
 
         Args:
             plan, unsafe_words: as of `release`.
@@ -260,7 +260,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         unsafe_words: Words | None = None,
         pay: ChargeBudget = ...,
     ) -> Released_co:
-        """Return the release of a plan; nothing is read yet.
+        """Return the engine's release of a plan; nothing is read yet.
 
         Args:
             plan: what to do.
@@ -273,7 +273,7 @@ class Engine(Evaluator, Protocol[Released_co]):
     def top(
         self, plan: Plan[Top, TopMeasurement], *, unsafe_words: Words | None = None, pay: ChargeBudget = ...
     ) -> Any:
-        """Return the release of the largest groups; nothing is read yet.
+        """Return the engine's release of the largest groups; nothing is read yet.
 
         Args:
             plan: of `Top.plan`.

@@ -1,4 +1,4 @@
-"""Error bars as they are requested, and the sentences that say what they cover and what they leave out."""
+"""Requested error bars and bias: sentences on what error bars cover and what they do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REMEDY = "diagnostics=0.05"
 
 @dataclass(frozen=True)
 class Bars:
-    """Error bars, or intervals, of the numbers of a release.
+    """Error bars as requested: confidence, each or all at once, with sampling error or without.
 
     Args:
         confidence: in (0, 1): the chance that a number is within its bar of the truth.
@@ -32,7 +32,7 @@ class Bars:
 
     @classmethod
     def _checked(cls, confidence: object, simultaneous: object = False, sampling: object = False) -> Bars:
-        """Return error bars of what a caller gave.
+        """Return valid error bars of a caller's confidence and options.
 
         Raises:
             ParameterError: the confidence is not in (0, 1), or one of the others is no truth value.
@@ -41,11 +41,11 @@ class Bars:
         return cls(checked_confidence(confidence), every, both)
 
     def _widths(self, release: Any) -> Any:
-        """Return the half-widths of a release: what its `errors` gives for these."""
+        """Return the half-widths of these error bars for a release."""
         return release.errors(self.confidence, simultaneous=self.simultaneous, sampling=self.sampling)
 
     def _covers(self, bias: Bias) -> str:
-        """Say what they cover and, where that is easily confused, what they do not.
+        """Return what the error bars cover and, where that is easily confused, what they do not.
 
         Args:
             bias: what limits and bounds can change in the numbers.
@@ -57,11 +57,11 @@ class Bars:
 
     @property
     def _numbers(self) -> str:
-        """Whether the confidence is that of each number."""
+        """Whether the confidence of the error bars is for each number, in words."""
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
     def told(self, bias: Bias) -> str:
-        """Return what they mean, in a sentence.
+        """Return a sentence on what the error bars cover.
 
         Args:
             bias: what limits and bounds can change in the numbers.
@@ -74,7 +74,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Bias:
-    """What contribution limits and bounds can change in the numbers of a release.
+    """The bias that contribution limits and bounds can cause, which error bars do not include.
 
     Args:
         limits: whether a unit may have more groups, rows or values than count.
@@ -95,7 +95,7 @@ class Bias:
         return self.limits or self.bounds
 
     def __or__(self, other: Bias) -> Bias:
-        """Return what can change in either of two."""
+        """Return the bias of either of two releases."""
         if not (self and other):
             return self or other
         remedy = self.remedy if self.remedy == other.remedy else ""
@@ -104,13 +104,13 @@ class Bias:
 
     @property
     def of(self) -> str:
-        """What the exact statistics are of, where that is not simply the rows."""
+        """What the exact statistics under the error bars are of, if that is not simply the rows."""
         return (
             "of the clamped values" if self.bounds else "of the rows within the limits" if self.limits else ""
         )
 
     def told(self, option: str = REMEDY) -> str:
-        """Return a sentence that the numbers do not include it, and what estimates it; or nothing.
+        """Return a sentence that error bars do not include the bias, and what estimates it; or nothing.
 
         Args:
             option: how `diagnostics=0.05` is written there.
@@ -132,7 +132,7 @@ UNBIASED = Bias()
 
 
 def checked_confidence(confidence: object) -> float:
-    """Return a confidence.
+    """Return a valid confidence of error bars.
 
     Raises:
         ParameterError: it is not between 0 and 1.

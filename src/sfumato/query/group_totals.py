@@ -1,4 +1,4 @@
-"""Totals that a query asks for: cumulative ones over time steps, and those of coarser groups."""
+"""Totals of groups: cumulative ones over time steps, and those of coarser groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Series:
-    """Groups that are time steps: each series has all of them.
+    """Groups that are time steps, for cumulative totals: each series has all of them.
 
     Args:
         over: which of the keys is time.
@@ -56,13 +56,13 @@ class Series:
     count: int
 
     def groups(self, table: pa.Table, names: Sequence[str]) -> tuple[tuple[Hashable, ...], ...]:
-        """Return the groups of each series in order of time, each the values of the keys of these names."""
+        """Return the groups of each time series in order of time, as values of these keys."""
         columns = [table.column(name).combine_chunks() for name in names]
         groups = list(zip(*(column.to_pylist() for column in columns), strict=True))
         return tuple(tuple(groups[i] for i in one) for one in self.order(columns))
 
     def order(self, keys: Sequence[pa.Array]) -> Places:
-        """Return which row is each step, of shape (series, steps).
+        """Return the row of each time step, of shape (series, steps).
 
         Args:
             keys: columns of keys, of which each row is a group.
@@ -82,7 +82,7 @@ def series_of(
     total_rows: int | None,
     asked: Sequence[tuple[str, Aggregate]],
 ) -> Series | None:
-    """Return which groups are steps, where cumulative totals are asked; None where they are not.
+    """Return which groups are time steps of cumulative totals; None without such totals.
 
     Raises:
         QueryError: the groups are no complete steps, or something beside them is not added up.
@@ -140,7 +140,7 @@ def _series(name: str, over: int, table: pa.Table, key: str) -> Series:
 
 
 def _codes(keys: Sequence[pa.Array], over: int) -> tuple[Places, Places]:
-    """Return for each row a number of its series, and one of its step, in order of time."""
+    """Return the number of the time series and of the step for each row, in order of time."""
     others = np.zeros(len(keys[0]), np.int64)
     for i, column in enumerate(keys):
         if i != over:
@@ -165,7 +165,7 @@ Columns = Sequence[pa.Array]
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """What is asked: for each set of keys the totals of groups with the same values of them.
+    """The totals that a query asks for: sets of keys, such as ROLLUP, CUBE or GROUPING SETS.
 
     Args:
         sets: names of keys, each set in the order of GROUP BY.
@@ -178,7 +178,7 @@ class GroupingSets:
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals over public groups.
+    """Totals over public groups, level by level.
 
     Args:
         rollup: the groups as cells, and all levels.
@@ -202,7 +202,7 @@ class Totals:
         return replace(self, rollup=rollup)
 
     def keys(self, keys: Columns, names: Sequence[str]) -> pa.RecordBatch:
-        """Return the keys of all that is shown, NULL where a total is of all values, and which rows are such.
+        """Return the keys of groups and totals, NULL where a total is of all values, and the GROUPING bits.
 
         Args:
             keys: as of `of`, which made this.
@@ -223,15 +223,15 @@ class Totals:
         )
 
     def bits(self, level: int, keys: int) -> int:
-        """Return GROUPING of all keys: a bit for each, the first one the highest, 1 where it is NULL."""
+        """Return GROUPING of all keys of a total: a bit for each, the first one highest, 1 for NULL."""
         return sum(1 << keys - 1 - i for i in range(keys) if i not in self.rollup.sets[level])
 
     def placed(self, by_level: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Put numbers of all levels in the order in which they are shown."""
+        """Put the numbers of all levels of totals in the order in which they are shown."""
         return np.concatenate([by_level[i] for i in self.shown])
 
     def agreed(self, values: Floats, least: float) -> Floats:
-        """Return whole numbers near to noisy ones, of which totals are the sums of their groups.
+        """Return whole numbers near the noisy ones such that totals are the sums of their groups.
 
         From the top of nested levels down: the parts of a total are moved by the same number, but not below
         `least`, to add up to it, and rounded so that they still do. Totals of other levels are what groups
@@ -261,7 +261,7 @@ def totals_of(
     asked: Sequence[tuple[str, Aggregate]],
     grouping: GroupingSets | None,
 ) -> Totals | None:
-    """Return which totals are asked; None where none are.
+    """Return the totals that a query asks for; None without totals.
 
     Raises:
         QueryError: groups are not public or not known, there are too many, or something does not add up.
@@ -297,7 +297,7 @@ def totals_of(
 
 
 def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: bool) -> GroupingSets:
-    """Return which totals are asked by name.
+    """Return the sets of keys whose totals are requested by name.
 
     Args:
         keys: of GROUP BY.
@@ -336,7 +336,7 @@ def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: 
 
 
 def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
-    """Return levels of groups, their totals numbered in the order of their keys."""
+    """Return the levels of groups and totals, each numbered in the order of the keys."""
     ranks, values = [], []
     for column in keys:
         own = column.dictionary_encode(null_encoding="encode")
@@ -357,7 +357,7 @@ def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
 
 
 def _divided(totals: Floats, parts: Floats, place: NDArray[np.int64], least: float) -> Floats:
-    """Return whole numbers that add up to whole totals, near to the parts, and none below `least`.
+    """Divide whole totals into whole numbers near the parts, none below `least`.
 
     Args:
         totals: whole numbers, none below `least`.
@@ -392,7 +392,7 @@ def _divided(totals: Floats, parts: Floats, place: NDArray[np.int64], least: flo
 
 
 class _All:
-    """All values of a key, in a row that is a total."""
+    """All values of a key, in the row of a total."""
 
     def __str__(self) -> str:
         return "all"
@@ -402,7 +402,7 @@ ALL: Final = _All()
 
 
 def shown_keys(query: Query, table: pa.Table) -> dict[str, list[Any]]:
-    """Return for each key the value of each row; `ALL` where the row is a total of all its values.
+    """Return the values of each key by row; `ALL` where the row is a total of all its values.
 
     Args:
         query: what was asked.

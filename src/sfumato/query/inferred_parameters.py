@@ -1,4 +1,4 @@
-"""What a release found for its question, and what each of it cost."""
+"""Parameters that a release inferred, such as bounds, and the cost of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.display.cards import Told
 
 @dataclass(frozen=True, repr=False)
 class Found(Told):
-    """Something that a question left to its release, as it was found by a noisy look, which is published too.
+    """A parameter that a release inferred, such as a bound: value and cost; it is published too.
 
     Args:
         what: what it is, in a few words.
@@ -39,7 +39,7 @@ class Found(Told):
     def from_plans(
         cls, what: str, value: Any, plans: Iterable[Any], left_out: tuple[str, float] | None = None
     ) -> Found:
-        """Return what was found by looks of these plans.
+        """Return the parameter that preliminary queries with these plans inferred.
 
         Args:
             what, value, left_out: as of `Found`.
@@ -56,7 +56,7 @@ class Found(Told):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
+        """The inferred parameter as plain data, for JSON."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         content = {"what": self.what, "value": value, "epsilon": str(self.epsilon)}
         return content if self.left_out is None else content | {"left out": list(self.left_out)}
@@ -66,7 +66,7 @@ class Found(Told):
 
 
 def told(content: dict[str, Any]) -> str:
-    """Say in a sentence what was found, from plain data."""
+    """Return a sentence on an inferred parameter, from its plain data."""
     value, epsilon = content["value"], Fraction(content["epsilon"])
     if isinstance(value, dict):
         shown = ", ".join(f"{name}={number:,}" for name, number in value.items())

@@ -1,4 +1,4 @@
-"""What is asked, as plain data: checked against declared columns, without a source and without rows."""
+"""A query as plain data: checked against declared columns, without a source and without rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NONE_YET = "none yet, which agg names before it"
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked of a table.
+    """A query as plain data: rows, groups, limits and aggregates, checked against declared columns.
 
     Args:
         engine: the name of what reads the rows.
@@ -147,7 +147,7 @@ class Query:
 
     @property
     def groups_notes(self) -> tuple[str, ...]:
-        """What follows of the noise from who says which groups there are."""
+        """Notes on what brought public groups mean for the noise of the query."""
         if not self.brought_groups:
             return ()
         most = "1 group" if self.groups == 1 else f"{self.groups:,} groups"
@@ -158,7 +158,7 @@ class Query:
 
     @cached_property
     def groups(self) -> int:
-        """The limit of groups per unit that holds: no more than there are public groups, as far as known."""
+        """The effective limit of groups per unit: at most the number of public groups of the query."""
         if not self.keys:
             return 1
         limit, keys = self.total_rows or self.max_groups or 1, self.public_keys
@@ -166,32 +166,32 @@ class Query:
 
     @property
     def rows(self) -> int:
-        """The limit of rows per unit and group (1 where no aggregate depends on it)."""
+        """The query's limit of rows per unit and group; 1 if no aggregate depends on it."""
         return self.total_rows or self.max_rows or 1
 
     @property
     def in_all(self) -> bool:
-        """Whether a unit's limit of rows is one for several groups, over which they may be spread."""
+        """Whether the query limits a unit's rows in several groups together."""
         return self.total_rows is not None and self.groups > 1
 
     @property
     def times(self) -> int:
-        """How many times a unit may add a vector of the body of its contributions: once for each group."""
+        """How many times one unit may add a vector of the body in this query: once for each group."""
         return 1 if self.in_all else self.groups
 
     @property
     def private_groups(self) -> bool:
-        """Whether the groups themselves must be chosen privately."""
+        """Whether the query chooses its groups privately."""
         return bool(self.keys) and self.public_keys is None
 
     @property
     def brought_groups(self) -> bool:
-        """Whether the groups are public, and come with the rows: there may be any number of them."""
+        """Whether the query has public groups that come with the rows, so any number of them."""
         return isinstance(self.public_keys, BroughtKeys)
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether a unit that is in more public groups than the limit counts in part in each.
+        """Whether the query scales a unit's contributions over the limit of groups, and samples none.
 
         Unless asked otherwise, where no quantiles are asked, and no matching: what is released has the same
         mean as with a random choice, and no noise of one. Quantiles gain nothing, and their counts in all
@@ -207,12 +207,12 @@ class Query:
 
     @property
     def _whole(self) -> str | None:
-        """The name of what counts a unit whole or not at all, if there is something."""
+        """The name of an aggregate of the query whose contributions cannot be scaled, if any."""
         return next((name for name, a in self.aggregates if not a.divisible), None)
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:
-        """The groups that are shown whatever the rows are: tuples of key values; those that are known."""
+        """The public groups of the query that are known: tuples of key values."""
         if not isinstance(self.public_keys, pa.Table):
             return () if self.keys else ((),)
         columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
@@ -220,7 +220,7 @@ class Query:
 
     @property
     def kind(self) -> Query:
-        """The question as far as a plan follows from it: no values, and only how many public groups."""
+        """The query as far as a plan depends on it: without values, and with the number of public groups."""
         keys = self.public_keys
         if not isinstance(keys, pa.Table):
             return self
@@ -232,7 +232,7 @@ class Query:
 
     @property
     def binding_limits(self) -> tuple[tuple[str, int], ...]:
-        """The limits that may leave out something of a unit, as far as that is known without rows."""
+        """The limits of the query that may cut contributions, as far as is known without rows."""
         if self.total_rows is not None:
             return (("total_rows", self.total_rows),)
         found, keys = [], self.public_keys
@@ -245,7 +245,7 @@ class Query:
 
     @cached_property
     def bias(self) -> Bias:
-        """What limits and bounds can change in the outputs, as far as that is known without rows."""
+        """The bias that limits and bounds of the query may cause, as far as is known without rows."""
         measured = [a for _, a in self.measured]
         clamping = [a for a in measured if a.clamps(self.schema)]
         limits = bool(self.binding_limits) or any(a.limits_values for a in measured)
@@ -254,7 +254,7 @@ class Query:
 
     @cached_property
     def measured(self) -> tuple[tuple[str, Aggregate], ...]:
-        """What is asked of rows, by name: all but what is computed of other outputs."""
+        """The aggregates of the query over rows, by name: without those derived from other outputs."""
         return tuple((name, a) for name, a in self.aggregates if not a.derived)
 
     def _check_derived(self) -> None:
@@ -274,37 +274,37 @@ class Query:
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
-        """The output's columns that say what a row is of: keys, and with totals which of them it is of."""
+        """The key columns of the query's output, with GROUPING if it has totals."""
         return self.keys if self.grouping is None else (*self.keys, GROUPING)
 
     @property
     def added_up(self) -> bool:
-        """Whether numbers of groups are added up: to cumulative totals, or to those of coarser groups."""
+        """Whether the query adds groups up to cumulative totals or totals of coarser groups."""
         return self.series is not None or self.totals is not None
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
-        """The output's columns after the keys."""
+        """The columns of the query's output after the keys."""
         return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
 
     @property
     def told(self) -> str:
-        """What is asked, in a few words."""
+        """A summary of the query in a few words."""
         return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     @property
     def output_weights(self) -> dict[str, Fraction]:
-        """How much each output matters."""
+        """The weight of each output of the query."""
         return {n: self.weight(name) for name, asked in self.aggregates for n in asked.outputs(name)}
 
     @property
     def weighed(self) -> bool:
-        """Whether some of what is asked matters more than the rest."""
+        """Whether some aggregates of the query have more weight than others."""
         return len({self.weight(name) for name, _ in self.aggregates}) > 1
 
     @property
     def remedies(self) -> str:
-        """What to write instead where noise would be too large, for errors."""
+        """What to change in the query if noise would be too large, for errors."""
         found = ["ask for a larger epsilon or set smaller limits or bounds"]
         if self.weighed:
             found.append("weights that are nearer to each other")
@@ -313,11 +313,11 @@ class Query:
         return ", or ".join(found)
 
     def weight(self, name: str) -> Fraction:
-        """How much an aggregate matters."""
+        """Return the weight of an aggregate of the query."""
         return Fraction(dict(self.weights).get(name, 1))
 
     def _exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
-        """Return the exact half of the question."""
+        """Return the exact half of the query, for an engine."""
         return ExactQuery(
             self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
             self.total_rows,
@@ -327,7 +327,7 @@ class Query:
 def checked_weights(
     weights: Iterable[tuple[str, object]], names: Collection[str]
 ) -> tuple[tuple[str, Fraction], ...]:
-    """Return exact weights.
+    """Return the valid, exact weights of a query's aggregates.
 
     Raises:
         QueryError: one is of none of these names.

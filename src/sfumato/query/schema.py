@@ -1,4 +1,4 @@
-"""Columns, as far as a question cares, and the steps that are taken on rows."""
+"""Schemas: columns with their types, and the steps that filter and derive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_PLACE = "in its place (in Python, as a column that with_columns derives first
 
 
 class Kind(Enum):
-    """What a column holds, as far as statistics care: `INTEGER`, `REAL`, `BOOLEAN`; `OTHER`, such as texts.
+    """The kind of a column: `INTEGER`, `REAL`, `BOOLEAN`; `OTHER`, such as texts.
 
     Values of an `OPAQUE` one do not compare, or print, alike everywhere: they are no keys and no units.
 
@@ -44,13 +44,13 @@ class Kind(Enum):
 
     @property
     def numeric(self) -> bool:
-        """Whether bounds make sense."""
+        """Whether a column of this kind can have bounds."""
         return self in (Kind.INTEGER, Kind.REAL, Kind.BOOLEAN)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as a query sees it.
+    """A column of a schema: its type, and whether it may be missing.
 
     Args:
         kind: what it holds.
@@ -70,7 +70,7 @@ class Column:
 
     @property
     def entries(self) -> AtomDomain | None:
-        """What an entry may be, in a column of lists of numbers; None of other columns."""
+        """The entries of a column of lists of numbers; None for other columns of a schema."""
         of = _LIST.fullmatch(self.type_name)
         if of is None:
             return None
@@ -83,13 +83,13 @@ class Column:
 
     @property
     def length(self) -> int | None:
-        """How long each list is, where the type says it."""
+        """The length of each list of the column, if the type has it."""
         of = _LIST.fullmatch(self.type_name)
         return int(of[2]) if of is not None and of[2] else None
 
     @property
     def values(self) -> Domain:
-        """What a row may hold; integers of up to 128 bits. Of what is no number only NULL matters: text."""
+        """The domain of a column's values; for texts, only whether they are NULL matters."""
         if (entries := self.entries) is not None:
             return VectorDomain(entries, null=True)
         if self.kind is Kind.INTEGER:
@@ -104,14 +104,14 @@ Schema = dict[str, Column]
 
 @dataclass(frozen=True)
 class Filter:
-    """Keep the rows where an expression is true; NULL and errors count as not true."""
+    """A step that keeps the rows where an expression is true; NULL and errors count as not true."""
 
     expression: str
 
 
 @dataclass(frozen=True)
 class Derive:
-    """Add a column, or put one in the place of another; errors give NULL."""
+    """A step that adds or replaces a column; errors give NULL."""
 
     name: str
     expression: str
@@ -121,7 +121,7 @@ Step = Filter | Derive
 
 
 def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
-    """Refuse a column whose values do not compare alike everywhere; `where` and `place` are for the text."""
+    """Refuse a column whose values do not compare alike everywhere, such as a nested one."""
     if schema[column].kind is Kind.OPAQUE:
         name, type_name = spelled(column), schema[column].type_name
         field = f", or a field such as {name}.x," if type_name.startswith("STRUCT") else ""
@@ -132,12 +132,12 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """Write a name as SQL has it, whatever is in it."""
+    """Quote a column name for SQL, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def own_name(name: str, known: Iterable[str]) -> str:
-    """Return how the one known name is spelled that equals a name whatever the case; else the name itself.
+    """Return the spelling in the schema of a column name that differs in case; else the name itself.
 
     >>> own_name("VISITS", ["visits", "towns"]), own_name("x", ["X", "x"]), own_name("X1", ["x"])
     ('visits', 'x', 'X1')
@@ -147,12 +147,12 @@ def own_name(name: str, known: Iterable[str]) -> str:
 
 
 def spelled(column: str) -> str:
-    """Write a column's name as people do in SQL: in quotes where it needs them."""
+    """Write a column name as people do in SQL: in quotes if it needs them."""
     return column if column.isidentifier() else quoted(column)
 
 
 def checked_expression(where: str, expression: object) -> str:
-    """Return a SQL expression; say what was asked, and what is none, where it is not one."""
+    """Return a valid SQL expression over columns, or raise an error on what it must be."""
     if not isinstance(expression, str) or not expression.strip():
         raise QueryError(
             f"{where}: {shown(expression)} is not a SQL expression; write text such as 'age >= 25'"

@@ -25,7 +25,7 @@ _FREE = "Nothing was read or spent for this."
 
 
 def table_card(table: Table[Any]) -> Card:
-    """Return the columns of a private table, and what is said of its rows so far."""
+    """Return the rich display of a private table: its columns, and the steps and limits so far."""
     schema = table.schema
     roles = {table.unit: "privacy unit"} | dict.fromkeys(table.keys, "grouped by")
     return Card(
@@ -35,7 +35,7 @@ def table_card(table: Table[Any]) -> Card:
 
 
 def public_card(table: PublicTable) -> Card:
-    """Return the columns of a public table."""
+    """Return the rich display of a public table: its columns and steps."""
     return Card(
         f"Public table {_source(table._engine)}",
         [_columns(table.schema, {}), Facts(_steps(table._steps)), Sentences(table.notes)],
@@ -43,7 +43,7 @@ def public_card(table: PublicTable) -> Card:
 
 
 def question_card(question: Question[Any]) -> Card:
-    """Return what is asked of each group, within which limits."""
+    """Return the rich display of a question: its aggregates, rows and limits."""
     table = question.table
     derived = {s.name: s.expression for s in table._steps if isinstance(s, Derive)}
     rows = [
@@ -61,7 +61,7 @@ def question_card(question: Question[Any]) -> Card:
 
 
 def top_card(question: Top) -> Card:
-    """Return which largest groups are asked for."""
+    """Return the rich display of a question for the largest groups."""
     facts = [
         ("of", f"private table {_source(question._engine)}"),
         ("privacy unit", question.unit),
@@ -76,20 +76,20 @@ def top_card(question: Top) -> Card:
 
 
 def told_table(table: Table[Any]) -> str:
-    """Say in a line what a table is, and what is done with it."""
+    """Return a private table as one line of text: source, steps and limits."""
     said = [f"{about} {text}" for about, text in _done(table)]
     return visible("; ".join([f"<Table {_source(table._engine)}: {len(table.schema)} columns", *said]) + ">")
 
 
 def told_public(table: PublicTable) -> str:
-    """Say in a line what a public table is, and what is done with it."""
+    """Return a public table as one line of text: source and steps."""
     said = [f"{about} {text}" for about, text in _steps(table._steps)]
     columns = f"{len(table.schema)} columns"
     return visible("; ".join([f"<PublicTable {_source(table._engine)}: {columns}", *said]) + ">")
 
 
 def _source(engine: Any) -> str:
-    """Say where rows come from: by names in a catalog, or else by files without their folders."""
+    """Display the source of a table: its catalog names, or files without their folders."""
     if engine.titles:
         return f"{', '.join(engine.titles)} (read with {engine.name})"
     # An address of a database has a user, perhaps a password.
@@ -120,7 +120,7 @@ def _steps(steps: Sequence[Step]) -> list[tuple[str, str]]:
 
 
 def _done(table: Table[Any]) -> list[tuple[str, str]]:
-    """Return what is said of rows, in order: whose they are, steps, groups, limits."""
+    """List what is set on a private table, for display: unit, steps, groups, limits."""
     parts = [part.text for part in table._unit_parts]
     found = [("privacy unit", ", ".join(parts) or table.unit), *_steps(table._steps)]
     if table.keys:

@@ -1,4 +1,4 @@
-"""A released table as others have it: its digests, and how it is read back and compared with them."""
+"""The digest of a released answer, and files and tables that are compared with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([^\]]+)\]")
 
 
 class _Columns(NamedTuple):
-    """Names as they stand in a file, columns by name, and whether these are texts of values."""
+    """The columns of an answer as a file has them: names, values, and whether these are texts."""
 
     names: Sequence[str]
     columns: Mapping[str, Any]
@@ -33,7 +33,7 @@ class _Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnDigest:
-    """A column of an answer.
+    """The digest of a column of an answer.
 
     Args:
         name: of the column.
@@ -50,7 +50,7 @@ class ColumnDigest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A released table, by its digest.
+    """The digest of a released table, by which an answer is recognized.
 
     Args:
         rows: how many.
@@ -66,7 +66,7 @@ class Answer:
 
     @classmethod
     def _of(cls, table: pa.Table) -> Self:
-        """Return the digests of a released table."""
+        """Return the digests of a released table and its columns."""
         whole, each = digests(table)
         columns = [
             ColumnDigest(one.name, _type_name(one.type), own)
@@ -76,7 +76,7 @@ class Answer:
 
 
 def differences(table: pa.Table, answer: Answer) -> Iterable[str]:
-    """Yield what differs, as far as it can be told apart."""
+    """Yield how an answer differs from its digest, as far as that can be told."""
     there, here = [column.name for column in answer.columns], table.column_names
     missing, added = [n for n in there if n not in here], [n for n in here if n not in there]
     yield from (f"column {name!r} was released, and is missing" for name in missing)
@@ -100,7 +100,7 @@ def differences(table: pa.Table, answer: Answer) -> Iterable[str]:
 
 
 def opened(answer: Any, released: Answer) -> tuple[str, pa.Table, list[str]]:
-    """Return what messages call an answer, its table in the types that were released, and what does not fit.
+    """Open an answer: return its name in messages, its table in the released types, and what does not fit.
 
     Args:
         answer: the path of a file, or an Arrow table.
@@ -142,7 +142,7 @@ def _of_arrow(table: pa.Table) -> _Columns:
 
 
 def _csv(file: BinaryIO) -> _Columns:
-    """Return columns of texts. What stands in quotes is a text, be it empty; nothing at all is NULL."""
+    """Return the columns of a CSV answer as texts; what stands in quotes is text, nothing at all is NULL."""
     from pyarrow import csv
 
     whole = csv.ParseOptions(newlines_in_values=True)
@@ -160,7 +160,7 @@ def _csv(file: BinaryIO) -> _Columns:
 
 
 def _json(file: BinaryIO) -> _Columns:
-    """Return columns as lists of values."""
+    """Return the columns of a JSON answer as lists of values."""
     rows = [json.loads(line, object_pairs_hook=unique_names) for line in file]
     names = list(dict.fromkeys(name for row in rows for name in row))
     if any(len(row) < len(names) for row in rows):
@@ -179,7 +179,7 @@ ENDINGS = tuple(_READERS)
 
 
 def _typed(read: _Columns, types: Mapping[str, pa.DataType | None]) -> tuple[pa.Table, list[str]]:
-    """Return a table in the types that were released, and a sentence for each column that does not fit."""
+    """Return an answer in the released types, and a sentence for each column that does not fit."""
     names, columns, texts = read
     if twice := [name for name in columns if list(names).count(name) > 1]:
         return pa.table({}), [f"column {name!r} is there twice" for name in twice]
@@ -197,7 +197,7 @@ def _typed(read: _Columns, types: Mapping[str, pa.DataType | None]) -> tuple[pa.
 
 
 def _column(column: Any, kind: pa.DataType | None, texts: bool) -> pa.ChunkedArray | pa.Array | None:
-    """Return a column in the type that was released; None where it does not fit."""
+    """Return a column of an answer in the released type; None if it does not fit."""
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
         if isinstance(column, list):
             if kind is None:
@@ -221,7 +221,7 @@ def _column(column: Any, kind: pa.DataType | None, texts: bool) -> pa.ChunkedArr
 
 
 def _class(kind: pa.DataType) -> str:
-    """Return which types hold the same values, perhaps stored in another width."""
+    """Return the class of a column type whose values have the same digest in any width."""
     if pa.types.is_dictionary(kind):
         return _class(kind.value_type)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
@@ -235,7 +235,7 @@ def _class(kind: pa.DataType) -> str:
 
 
 def _type(text: str) -> pa.DataType | None:
-    """Return the Arrow type of a name in a receipt; None of one that only Parquet and Arrow keep."""
+    """Return the Arrow type for its name in a digest; None if only Parquet and Arrow files keep it."""
     with suppress(ValueError, TypeError):
         if found := _LIST.fullmatch(text):
             of = _type(found[2])
@@ -253,14 +253,14 @@ def _type(text: str) -> pa.DataType | None:
 
 
 def _type_name(kind: pa.DataType) -> str:
-    """Return a type as text: of values, however they are stored."""
+    """Return the name of a column type in a digest, whatever its width in storage."""
     if isinstance(kind, pa.ExtensionType | pa.BaseExtensionType):
         return _type_name(kind.storage_type)
     return _type_name(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; two readers may take one name that is there twice for different values.
+    """Return an object of JSON without repeated names, whose digest would be ambiguous.
 
     Raises:
         ValueError: one is.

@@ -43,7 +43,7 @@ MOST_KEYS = 1000  # public groups that are listed; of more there is a digest
 
 
 def canonical(plan: Plan, engine: Evaluator) -> dict[str, Any]:
-    """Return the canonical form of a plan.
+    """Return the canonical form of a plan for statistics.
 
     Args:
         plan: of `Question.plan`, or of a release.
@@ -86,12 +86,12 @@ def canonical_top(plan: Plan[Top, TopMeasurement]) -> dict[str, Any]:
 
 
 def canonical_digest(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the bytes, in hexadecimal digits."""
+    """Return the SHA-256 of a canonical form, in hexadecimal digits."""
     return hashlib.sha256(canonical_bytes(content)).hexdigest()
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it, such that values that differ stay different.
+    """Return a value in the canonical form: as JSON has it, with different values kept different.
 
     >>> from fractions import Fraction
     >>> plain({"bounds": (Fraction(1, 10), float("inf"))})
@@ -126,7 +126,7 @@ def plain(value: Any) -> Any:
 def _rows(
     told: Mapping[str, Any], unit: str, keys: tuple[str, ...], public: pa.Table | BroughtKeys | None
 ) -> dict[str, Any]:
-    """Return which rows are asked, of which units and groups."""
+    """Return the canonical form of rows: source, privacy unit and groups."""
     columns = told["columns"]
     groups: Any = "private" if keys and public is None else None
     if isinstance(public, BroughtKeys):
@@ -145,7 +145,7 @@ def _rows(
 
 
 def _limits(query: Query) -> dict[str, Any]:
-    """Return limits that an answer depends on."""
+    """Return the canonical form of contribution limits."""
     if query.total_rows is not None:
         return {"total_rows": query.total_rows}
     counted = any(asked.needs_rows for _, asked in query.aggregates)

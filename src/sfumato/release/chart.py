@@ -1,4 +1,4 @@
-"""A release as a picture: a panel for each answer, a bar for each group, an error bar on each bar."""
+"""The chart of a release: a panel for each output, a bar for each group, an error bar on each bar."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bar_chart(
     path: str | Path | None = None,
     bars: Bars | None = None,
 ) -> Figure | None:
-    """Draw a release: small multiples of bars with error bars.
+    """Draw the chart of a release: small bar charts with error bars.
 
     The same release gives the same file, byte for byte. Where there are more than 9 answers or 60
     groups, the first are drawn and the picture says so.
@@ -69,7 +69,7 @@ def bar_chart(
 
 @dataclass(frozen=True)
 class _Series:
-    """One output: its values and the ends of their error bars, one of each for each group."""
+    """One output in a chart: its values and the ends of their error bars, by group."""
 
     label: str
     values: list[float]
@@ -78,7 +78,7 @@ class _Series:
 
     @classmethod
     def each(cls, label: str, estimate: Estimate, values: list[Any], errors: list[Any]) -> list[_Series]:
-        """Return the series of an output; of a list, one for each of its first entries."""
+        """Return the chart series of an output; of a list, one for each of its first entries."""
         if not estimate.entries:
             return [cls.of(label, estimate, [float(v) for v in values], [float(e) for e in errors])]
         first = range(min(estimate.entries, FIRST_ENTRIES))
@@ -87,7 +87,7 @@ class _Series:
 
     @classmethod
     def of(cls, label: str, estimate: Estimate, values: list[float], errors: list[float]) -> _Series:
-        """Let error bars end where no statistic can be: at bounds, and at zero for counts."""
+        """Return a chart series whose error bars end at bounds, and at zero for counts."""
         floor, ceiling = {
             "count": (0.0, math.inf),
             "sum": (-math.inf, math.inf),
@@ -103,7 +103,7 @@ class _Series:
 
     @property
     def reach(self) -> list[list[float]]:
-        """Distances from the values to the lower and the upper ends; an endless one is not drawn."""
+        """The error bars of a chart series as distances to both ends; an endless one is not drawn."""
         pairs = ((v, a, b) for v, a, b in zip(self.values, self.low, self.high, strict=True))
         ends = [(v - a, b - v) if math.isfinite(b - a) else (0.0, 0.0) for v, a, b in pairs]
         return [[a for a, _ in ends], [b for _, b in ends]]
@@ -111,7 +111,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class _Panel:
-    """One aggregate; several series where it is several quantiles."""
+    """One panel of a chart, for one aggregate; with several series for several quantiles."""
 
     title: str
     subtitle: str
@@ -120,7 +120,7 @@ class _Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """All that a picture shows, as plain data."""
+    """All that a chart of a release shows, as plain data."""
 
     keys: str
     labels: list[str]
@@ -129,12 +129,12 @@ class Chart:
 
     @property
     def lying(self) -> bool:
-        """Whether the labels are too many or too long to stand beside each other under the bars."""
+        """Whether the chart has too many or too long labels to put them under the bars."""
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
     def of_largest(cls, release: TopRelease, bars: Bars) -> Chart:
-        """Draw the largest groups in the order in which they were drawn."""
+        """Return the chart of the largest groups, in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
         width, shown = bars._widths(release), table.slice(0, MOST_GROUPS)
         values, errors = ([float(v) for v in t[question.measured].to_pylist()] for t in (shown, width))
@@ -154,7 +154,7 @@ class Chart:
 
     @classmethod
     def of(cls, release: Release, bars: Bars, told: str = "") -> Chart:
-        """Draw groups, with a panel for what is asked of each; `told` is a line more below."""
+        """Return the chart of a release by groups, with a panel for each aggregate."""
         widths = bars._widths(release).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
@@ -229,7 +229,7 @@ def _footer(
 
 @contextmanager
 def _plain_style() -> Iterator[None]:
-    """The same style on every machine, whatever its user's settings, and back to those afterwards."""
+    """Set the same chart style on every machine, and restore the user's settings afterwards."""
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -301,7 +301,7 @@ def _bars(axis: Axes, series: _Series, lying: bool) -> None:
 
 
 def _intervals(axis: Axes, series: list[_Series], lying: bool) -> None:
-    """A pale bar from the lowest quantile to the highest, and on it each quantile with its error bar."""
+    """Draw a pale bar from the lowest quantile to the highest, and on it each quantile's error bar."""
     from matplotlib.transforms import ScaledTranslation
 
     at = list(range(len(series[0].values)))

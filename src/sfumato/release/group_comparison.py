@@ -1,4 +1,4 @@
-"""Two groups of a release beside each other, and shares of a total: post-processing, with intervals."""
+"""The comparison of two groups of a release, and shares of a total: post-processing, with intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Told):
-    """One output of two groups: how far they are apart, and how many times the one is the other.
+    """The comparison of two groups of a release: difference and ratio of one output.
 
     Args:
         output: its name.
@@ -58,7 +58,7 @@ class Comparison(Told):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval of the difference excludes 0.
+        """Whether the interval of the groups' difference excludes 0.
 
         Without `sampling` the interval covers the noise alone: that 0 is outside says that the two groups of
         this table are not equal, and nothing about a population or an effect. Only
@@ -82,7 +82,7 @@ class Comparison(Told):
 
 
 def covered(bars: Bars, bias: Bias) -> str:
-    """Say what intervals cover, and what they leave out."""
+    """Return a sentence on what the intervals of a comparison cover, and what not."""
     left = f" Each {NO_BIAS}." if bias else ""
     return f"{bars.confidence * 100:.4g}% intervals: each covers {bars._covers(bias)}.{left}"
 
@@ -96,7 +96,7 @@ ELSEWHERE = {
 
 
 def only_here(method: str, what: str) -> RefusalError:
-    """Make an error that says how groups are compared, where a release's noisy parts stay with workers.
+    """Make the error that groups cannot be compared where a release's noisy parts stay with workers.
 
     Args:
         method: of `Release`, which has no place there.
@@ -117,7 +117,7 @@ def compared(
     bias: Bias,
     sampled: Sampled | None,
 ) -> Comparison:
-    """Compare an output of two groups.
+    """Compare an output of two groups: return difference and ratio with intervals.
 
     Noise that is independent between the groups is added up as such; else, and with the sampling error, the
     intervals of the two groups, each of which fails half as often, say how far they are apart.
@@ -157,7 +157,7 @@ def compared(
 def shares(
     batches: Sequence[NoisyBatch], output: str, bars: Bars, bias: Bias, sampled: Sampled | None
 ) -> pa.Table:
-    """Return each group's share of what an output adds up to over all groups that are shown.
+    """Return each group's share of the total over all groups that are shown, with intervals.
 
     Args:
         batches: the whole release.
@@ -216,7 +216,7 @@ def shares(
 
 
 def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
-    """Return how an output is made.
+    """Return the estimate of an output that groups are compared by.
 
     Raises:
         QueryError: there is none of this name, or it is a list.
@@ -232,7 +232,7 @@ def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
 
 
 def _place(batches: Sequence[NoisyBatch], key: object) -> tuple[NoisyBatch, int]:
-    """Return where a group is; it is public which groups are shown."""
+    """Return the row of a group in the comparison; it is public which groups are shown."""
     names = batches[0].keys.schema.names
     if isinstance(key, Mapping):
         if set(key) != set(names):
@@ -262,7 +262,7 @@ def _at(interval: Interval, row: int) -> Interval:
 
 
 def _tolerance(batch: NoisyBatch, estimate: Estimate, failure: float, copies: int) -> float:
-    """Return how far an output is off in so many groups together, of independent noise in each."""
+    """Return the tolerance of an output over the compared groups, with independent noise in each."""
     weights = {n: np.array([w]) for n, w in (estimate.linear or {}).items() if w}
     return float(batch.numbers.noises.tolerance(weights, failure, copies)[0])
 

@@ -1,4 +1,4 @@
-"""What a table of results is to Python: rows, columns, and frames of other libraries."""
+"""The noisy table: base class of all releases, with error bars, files, receipts and pickling."""
 
 from __future__ import annotations
 
@@ -92,52 +92,52 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the release stays within."""
+        """The budget (epsilon, delta) that the noisy table stays within."""
         epsilon, delta = self._spent
         return float(epsilon), float(delta)
 
     @property
     @abstractmethod
     def _spent(self) -> ExactCost:
-        """What `spent` says, exactly."""
+        """The exact budget that the noisy table stays within."""
 
     @property
     @abstractmethod
     def _plans(self) -> tuple[Described, ...]:
-        """The plans of all that it draws."""
+        """The plans of all that the noisy table draws."""
 
     @property
     @abstractmethod
     def drawn(self) -> bool:
-        """Whether its noise was drawn, and is kept."""
+        """Whether the noise of the table was drawn, and is kept."""
 
     @property
     def made(self) -> pa.Table | None:
-        """The table, where it was drawn and is in memory; None else. Nothing is read or drawn for it."""
+        """The noisy table if it was drawn and is in memory; else None. Nothing is read or drawn for it."""
         return self._table
 
     @property
     @abstractmethod
     def measured(self) -> list[str]:
-        """The columns with error bars."""
+        """The columns of the noisy table with error bars."""
 
     @property
     def _query(self) -> Query | None:
-        """What was asked of each group, where these are the groups."""
+        """The query of each group of the noisy table, if these are its rows."""
         return None
 
     @property
     def bars(self) -> Bars:
-        """The error bars that it shows where a caller says nothing else."""
+        """The default error bars of the noisy table."""
         return Bars()
 
     @property
     def bias(self) -> Bias:
-        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        """The bias that limits and bounds may cause in the noisy table; no error bar includes it."""
         return Bias()
 
     def _attributes(self, bars: Bars | None = None) -> dict[str, Any]:
-        """Return what goes with its numbers into frames and files.
+        """Return the facts that go with the noisy table into frames and files.
 
         Args:
             bars: the error bars beside the numbers; None without any.
@@ -148,7 +148,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         return found | ({} if bars is None else {"error_bars": bars.told(bias)})
 
     def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
-        """Return a table that says in its metadata what its numbers do not include; itself, where it does.
+        """Return the noisy table with facts about its numbers in the metadata of its schema.
 
         Args:
             bars: the error bars beside the numbers; None without any.
@@ -159,11 +159,11 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @property
     def repeats(self) -> int | None:
-        """The entry of a ledger whose answer it is once more, for nothing; None where it is new."""
+        """The ledger entry whose noisy table this repeats at no charge; None where it is new."""
         return next((one.entry.number for one in self._paid if one.again.body is not None), None)
 
     def _take(self, paid: Sequence[Charge]) -> None:
-        """Keep what a ledger has entered; of a question that its journal answers, take the answer.
+        """Keep the ledger entries of the noisy table; take the answer if a journal has it.
 
         Raises:
             EngineError: that is no answer, by somebody's hand or damage.
@@ -175,7 +175,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
                     self._restore(unpacked(one.again.body))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pass on what was drawn; refuse where it was not.
+        """Pickle or copy a noisy table that was drawn; refuse otherwise.
 
         Raises:
             RefusalError: it was not drawn.
@@ -198,7 +198,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @property
     def _entered(self) -> list[Any] | None:
-        """What ledgers entered for it, as plain data."""
+        """The ledger entries of the noisy table, as plain data."""
         return self._from_ledger or [paid.entry.row() for paid in self._paid] or None
 
     @abstractmethod
@@ -220,22 +220,22 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @property
     def diagnostics(self) -> Diagnostics | None:
-        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once."""
+        """The diagnostics of limits and bounds, if `diagnostics=` was given; drawn on first access."""
         return None
 
     @property
     def found(self) -> tuple[Found, ...]:
-        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        """The parameters that the release of the noisy table inferred, such as bounds, with their costs."""
         return ()
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the noisy numbers say of the question, at no cost."""
+        """Signs in the noisy table that the query is not what was meant, at no cost."""
         return ()
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """Return the table; metadata of its schema say what its numbers do not include.
+        """Return the noisy table; metadata of its schema say what its numbers do not include.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -252,7 +252,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> pandas.DataFrame:
-        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+        """Return the noisy table as a pandas data frame, optionally with error bars beside the numbers.
 
         `frame.attrs["sfumato"]` says what the error bars cover, and whether limits and bounds may bias the
         numbers.
@@ -283,14 +283,14 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
     def _bars(
         self, confidence: float | None = None, simultaneous: bool = False, sampling: bool | None = None
     ) -> Bars:
-        """Return error bars of what a caller gave, and of what the release has where that is nothing."""
+        """Return the requested error bars, with the defaults of the noisy table."""
         given = self.bars.confidence if confidence is None else confidence
         return Bars._checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
 
     def _bars_beside(
         self, errors: bool, confidence: float | None, simultaneous: bool, sampling: bool | None
     ) -> Bars | None:
-        """Return the error bars that are to stand beside the numbers; None where none are requested."""
+        """Return the error bars to put beside the numbers; None if none are requested."""
         bars = self._bars(confidence, simultaneous, sampling)
         return bars if truth_value(errors, "errors") or confidence is not None else None
 
@@ -302,7 +302,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> Figure | None:
-        """Draw a panel for each output: a bar for each group, with its error bar.
+        """Draw a panel for each output of the noisy table: a bar for each group, with its error bar.
 
         Of more than 9 outputs or 60 groups the first are drawn, and the picture says so. The same release
         gives the same file, byte for byte.
@@ -329,7 +329,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @abstractmethod
     def _chart(self, bars: Bars) -> Chart:
-        """Return what a picture shows, as plain data.
+        """Return the chart of the noisy table, as plain data.
 
         Raises:
             QueryError: as of `plot`.
@@ -339,7 +339,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
     def errors(
         self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
-        """Return half-widths of error bars, beside the keys of the rows.
+        """Return half-widths of error bars, beside the keys of the noisy table.
 
         Args:
             confidence: in (0, 1): the chance that a number is within its half-width of the truth.
@@ -424,7 +424,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         return release._shares(output, release._bars(checked_confidence(confidence), sampling=sampling))
 
     def _grouped(self, method: str) -> Release:
-        """Return the release whose groups a method compares.
+        """Return the release behind the noisy table whose groups a method compares.
 
         Raises:
             RefusalError: there is none.
@@ -440,7 +440,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> None:
-        """Write the table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+        """Write the noisy table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
 
         A file of that name is replaced, when the new one is complete. A release of groups that was not looked
         at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
@@ -492,7 +492,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
             self._write(target, bars, check)
 
     def _write_workbook(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
-        """Write a workbook of the table, with error bars where there are any, and of what it is."""
+        """Write the noisy table to a workbook, with error bars if it has any, and facts about it."""
         if bars is None and self.measured:
             with suppress(SfumatoError):  # of names that are taken
                 self._check_bars(self.bars)
@@ -501,7 +501,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         release_files.write_workbook(target, table, release_files.about(self, bars), check)
 
     def _write(self, target: Path, bars: Bars | None, check: Callable[[], object]) -> None:
-        """Write what can be written, with error bars where there are some; `check` refuses late."""
+        """Write the noisy table to a file, with error bars if requested; `check` runs last."""
         table = self.to_arrow() if bars is None else self._with_bars(bars)
         self._write_batches(target, iter(table.to_batches()), bars, check)
 
@@ -512,12 +512,12 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         bars: Bars | None,
         check: Callable[[], object],
     ) -> tuple[int, ...]:
-        """Write batches, with what error bars cover and whether limits and bounds may bias the numbers."""
+        """Write batches of the noisy table, with facts about its numbers."""
         return release_files.write(target, batches, check, self._attributes(bars))
 
     @abstractmethod
     def explain(self) -> Explanation | TopExplanation:
-        """Return each step with its noise and cost.
+        """Return the explanation of the noisy table: each step with its noise and cost.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -575,18 +575,18 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         )
 
     def _answered(self, **said: Any) -> None:
-        """Write in the journal of a ledger that paid that there is an answer, and what is said of it."""
+        """Record in the journal of the ledger that the noisy table was drawn."""
         for paid in self._paid:
             found = {"plan": self.canonical()} if self.found else {}
             paid.record("answered", **found, unsafe_words=self._unsafe or None, **said)
 
     def _failed(self, error: Exception) -> None:
-        """Write there that none came, and what kind of error did; not its text."""
+        """Record in the journal that no noisy table was drawn, and the kind of error, not its text."""
         for paid in self._paid:
             paid.record("failed", error=type(error).__name__)
 
     def _drew(self, rows: int | None) -> None:
-        """Write that the answer is there; with its digest, where that takes no time.
+        """Record that the noisy table was drawn; with its digest, if that takes no time.
 
         Args:
             rows: how many it has; None where nobody counted them.
@@ -600,7 +600,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
             self._answered(rows=rows, receipt=digest, **self._to_be_given_again())
 
     def _to_be_given_again(self) -> dict[str, Any]:
-        """Return what the journal needs to give the answer once more, where it may."""
+        """Return what the journal needs to repeat the noisy table at no charge."""
         again = next((one.again for one in self._paid if one.again.question is not None), None)
         if again is None or self._unsafe or not self._repeatable:
             return {}
@@ -621,17 +621,17 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @property
     def _dummy(self) -> bool:
-        """Whether its rows are made up."""
+        """Whether the rows behind the noisy table are made up."""
         return self._engine.made_up
 
     @property
     @abstractmethod
     def _unsafe(self) -> bool:
-        """Whether the noise is not from the secure source."""
+        """Whether the noise of the table is from an insecure source."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the canonical form of what was asked.
+        """Return the canonical form of the query behind the noisy table.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -642,14 +642,14 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @abstractmethod
     def _check_bars(self, bars: Bars) -> None:
-        """Refuse error bars that could not be written, before anything is drawn.
+        """Refuse error bars that cannot be written beside the noisy table, before it is drawn.
 
         Raises:
             ParameterError, QueryError, RefusalError: as of `write`.
         """
 
     def _check_lists(self, path: Path) -> None:
-        """Refuse a file that has no place for lists, where there are any, before anything is drawn.
+        """Refuse a file without place for lists if the noisy table has any, before it is drawn.
 
         Raises:
             ParameterError: it is a CSV file.
@@ -657,16 +657,16 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @abstractmethod
     def _with_bars(self, bars: Bars) -> pa.Table:
-        """Return the table with error bars, as `write` writes it."""
+        """Return the noisy table with error bars, as `write` writes it."""
 
     @abstractmethod
     def _card(self) -> Card:
-        """Return what was drawn, or that it was not; nothing is read, drawn or spent for it."""
+        """Return the rich display of the noisy table; nothing is read, drawn or spent for it."""
 
     @property
     @abstractmethod
     def _subject(self) -> str:
-        """The names of its columns, or which groups it has."""
+        """The columns or groups of the noisy table, in words."""
 
     def __repr__(self) -> str:
         (epsilon, delta), dummy = self.spent, ", of made-up rows" if self._dummy else ""
@@ -674,7 +674,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         return visible(f"<{name} of {self._subject}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 
     def _check_no_source(self, path: Path, name: str = "output path") -> None:
-        """Refuse to write where the rows come from; called by all that writes files about a release.
+        """Refuse to write a file of the noisy table over a file that its rows come from.
 
         Raises:
             ParameterError: the path, which came by the parameter `name`, is a file that is read.
@@ -683,7 +683,7 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        """Take the lock of the noisy table: one access at a time, in the process that made it."""
         if self._at_home:
             with self._lock:
                 yield
@@ -706,7 +706,7 @@ _NOT_BY_GROUP = (
 
 
 def stopped(error: Exception) -> EngineError:
-    """Make the error of a release that stopped in the middle, without what may quote rows."""
+    """Make the error of a noisy table whose draw stopped, without the text that may quote rows."""
     kind = type(error).__name__
     return EngineError(
         f"the release stopped at {with_article(kind)}, whose text is left out, as it may quote rows"

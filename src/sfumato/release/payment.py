@@ -1,4 +1,4 @@
-"""Payment of a release, after all checks and before a row is read; and what the log says of it."""
+"""Payment of releases: the charge to a budget before a row is read, its record in a journal, and the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEW = PriorAnswer(None)
 
 
 class Charge:
-    """What a ledger has entered for a release, and where it is written once what came of that.
+    """The charge of a release to a ledger, and the record of its outcome in the journal.
 
     Args:
         budget: that paid.
@@ -47,7 +47,7 @@ class Charge:
         self._recorded = "" if again.body is None else "answered"
 
     def record(self, kind: str, **said: Any) -> None:
-        """Write what came of it, "answered", "failed" or "handed", with what is said; the first answer alone.
+        """Record the outcome of the charge in the journal: "answered", "failed" or "handed".
 
         A journal that cannot be written now takes no answer away that is paid: without an outcome the
         question counts as one that failed, and stays spent. That is in the log.
@@ -64,7 +64,7 @@ class Charge:
 
 @contextmanager
 def journaled(paid: Sequence[Charge], **said: Any) -> Iterator[None]:
-    """Write what came of what is done within: that it failed, by the kind of error; or what is said of it."""
+    """Record the outcome of what is done within for all charges: failed, or answered with facts."""
     try:
         yield
     except Exception as error:
@@ -81,12 +81,12 @@ ChargeBudget = Callable[[], tuple[Charge, ...]]
 
 
 def no_charge() -> tuple[Charge, ...]:
-    """Pay nothing: it is paid already, or of made-up rows."""
+    """Charge nothing: it is paid already, or the rows are made up."""
     return ()
 
 
 def no_budget() -> tuple[Charge, ...]:
-    """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
+    """Charge nothing, as there is no budget, and warn about that once in this process.
 
     In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
     take warnings for errors, and a sentence in each explanation would soon be read no more.
@@ -101,7 +101,7 @@ def _say_once() -> None:
 
 
 def check_budget(budget: object) -> None:
-    """Refuse what is given in the place of a budget.
+    """Refuse an argument `budget` that is no budget to charge.
 
     Raises:
         ParameterError: budget is none.
@@ -119,7 +119,7 @@ def payment(
     same: QuestionKey | None = None,
     made_up: bool = False,
 ) -> ChargeBudget:
-    """Certify some releases, and return what pays for them together, for all or none.
+    """Certify releases, and return the function that charges the budget for all of them or none.
 
     This is the only way to pay, and every release passes here, also where no budget pays.
 
@@ -159,7 +159,7 @@ def payment(
 def question_key(
     form: CanonicalForm, engines: Sequence[Evaluator], queries: Sequence[Query] = ()
 ) -> QuestionKey:
-    """Return what tells a question from all others that an answer could differ from.
+    """Return the function that gives the key by which a journal recognizes a paid query.
 
     Args:
         form: the canonical form of what is asked.
@@ -185,7 +185,7 @@ _silent = ContextVar("looks", default=False)
 
 
 def log_planned(engine: str, aggregates: int, **cost: Any) -> None:
-    """Log that a release is planned.
+    """Log that a release is planned and what it costs.
 
     Args:
         engine: on which it will run.
@@ -198,7 +198,7 @@ def log_planned(engine: str, aggregates: int, **cost: Any) -> None:
 
 
 def log_answered(engine: str, seconds: float) -> None:
-    """Log that an answer is there, and how long it took, which tells a little of the rows; not of a look.
+    """Log that a paid query is answered, and how long it took.
 
     Args:
         engine: on which it ran.
@@ -211,7 +211,7 @@ def log_answered(engine: str, seconds: float) -> None:
 
 @contextmanager
 def without_log() -> Iterator[None]:
-    """Keep what is drawn within out of the log."""
+    """Keep the answers to preliminary queries out of the log."""
     before = _silent.set(True)
     try:
         yield

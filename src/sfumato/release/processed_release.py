@@ -1,4 +1,4 @@
-"""Releases that something was computed with: only with their noisy numbers, so that it costs nothing more."""
+"""A processed release: SQL around released tables, which costs nothing more."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OF_THE_NOISY_TABLES = (
 
 
 class Computation(Protocol):
-    """What is computed with released tables, and perhaps public ones; with nothing else."""
+    """Protocol of the SQL around released tables; it reads these and public tables alone."""
 
     text: str
     files: tuple[str, ...]
@@ -56,16 +56,16 @@ class Computation(Protocol):
     columns: tuple[tuple[str, str | None], ...] | None
 
     def content(self) -> dict[str, Any]:
-        """Return what is computed, as plain data, such that what differs has another content."""
+        """Return the SQL around released tables as plain data."""
         ...
 
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
-        """Return what it gives, and which row of the released table each row is, where that is followed."""
+        """Return the processed table, and the released row of each of its rows, if that is known."""
         ...
 
 
 class ProcessedRelease(NoisyTable):
-    """Released tables after SQL.
+    """A processed release: released tables after SQL.
 
     Made by `sql`.
 
@@ -89,48 +89,48 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def diagnostics(self) -> Diagnostics | None:
-        """Those of the one release before it; of several each has its own."""
+        """The diagnostics of the one release before the SQL; with several, each has its own."""
         return self._releases[0].diagnostics if len(self._releases) == 1 else None
 
     @property
     def released(self) -> Release | TopRelease | tuple[Release | TopRelease, ...]:
-        """The noisy table before it; all of them, in the order of the text, where it has several."""
+        """The noisy table before the SQL; a tuple if there are several."""
         return self._releases if len(self._releases) > 1 else self._releases[0]
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the noisy numbers of all releases before it say of their questions."""
+        """The hints of all releases before the SQL."""
         return tuple(dict.fromkeys(hint for release in self._releases for hint in release.hints))
 
     @property
     def found(self) -> tuple[Found, ...]:
-        """What the questions left to the releases, in their order."""
+        """The inferred parameters of all releases before the SQL, in their order."""
         return tuple(found for release in self._releases for found in release.found)
 
     @property
     def _plans(self) -> tuple[Described, ...]:
-        """The plans of all releases."""
+        """The plans of all releases before the SQL."""
         return tuple(plan for release in self._releases for plan in release._plans)
 
     @property
     def _spent(self) -> ExactCost:
-        """The sums of all budgets, exactly: basic composition."""
+        """The exact budget of all releases before the SQL, by basic composition."""
         epsilons, deltas = zip(*(release._spent for release in self._releases), strict=True)
         return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
 
     @property
     def drawn(self) -> bool:
-        """Whether the noise of all releases was drawn."""
+        """Whether the noise of all releases before the SQL was drawn."""
         return all(release.drawn for release in self._releases)
 
     @property
     def bars(self) -> Bars:
-        """The error bars of the release before it, where that is one."""
+        """The error bars of the release before the SQL, if there is only one."""
         return self._releases[0].bars if len(self._releases) == 1 else Bars()
 
     @property
     def bias(self) -> Bias:
-        """What contribution limits and bounds can change in any of the releases before it."""
+        """The bias that limits and bounds may cause in any release before the SQL."""
         return reduce(or_, (release.bias for release in self._releases))
 
     def _grouped(self, method: str) -> Release:
@@ -138,18 +138,18 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def _only(self) -> Release | TopRelease:
-        """The one release before it."""
+        """The one release before the SQL."""
         if len(self._releases) > 1:
             raise RefusalError(_OF_THE_NOISY_TABLES)
         return self._releases[0]
 
     @property
     def _followed(self) -> bool:
-        """Whether columns that are released as they are have error bars here."""
+        """Whether columns that the SQL leaves as they were released have error bars."""
         return self._computation.columns is not None
 
     def to_arrow(self) -> pa.Table:
-        """Return the table, in the order that the SQL asks for.
+        """Return the processed table, in the order that the SQL asks for.
 
         Raises:
             SqlError: computing with these noisy numbers failed; `released` has them.
@@ -170,7 +170,7 @@ class ProcessedRelease(NoisyTable):
         raise failed
 
     def _with_what_is_left(self, error: EngineError) -> EngineError:
-        """Say of a release that fails behind others that these are not lost."""
+        """Add to the error of one release that those drawn before it are not lost."""
         drawn = sum(release.drawn for release in self._releases)
         if not drawn:
             return error
@@ -183,7 +183,7 @@ class ProcessedRelease(NoisyTable):
     def errors(
         self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
-        """Return half-widths of error bars, row by row: NULL for what is computed.
+        """Return half-widths of error bars for the processed rows: NULL for what SQL computes.
 
         Args:
             confidence, simultaneous, sampling: as for `Release.errors`.
@@ -204,12 +204,12 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def _drawable(self) -> bool:
-        """Whether there is a picture of it: of groups and totals, as they were released before the SQL."""
+        """Whether a processed release has a chart: that of groups and totals before the SQL."""
         one = self._releases[0]
         return len(self._releases) == 1 and isinstance(one, Release) and one.plan.query.totals is not None
 
     def _chart(self, bars: Bars) -> Chart:
-        """Return what a picture shows, as plain data; that of what was released, where it has totals."""
+        """Return the chart of what was released before the SQL, if it has totals."""
         one = self._releases[0]
         if not self._drawable or not isinstance(one, Release):
             raise QueryError(
@@ -222,7 +222,7 @@ class ProcessedRelease(NoisyTable):
         )
 
     def explain(self) -> Explanation:
-        """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
+        """Return the explanation of all releases and, last, of the SQL around them."""
         explained = [release.explain().to_dict() for release in self._releases]
         computed = {"computed": self._computation.text}
         if len(explained) == 1:
@@ -231,13 +231,13 @@ class ProcessedRelease(NoisyTable):
         return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
 
     def _check_no_source(self, path: Path, name: str = "output path") -> None:
-        """Refuse to write where rows come from, those of public tables too; raises as any release does."""
+        """Refuse to write over a file that a release or the SQL around it reads."""
         for release in self._releases:
             release._check_no_source(path, name)
         check_no_source(path, self._computation.files, name)
 
     def _check_lists(self, path: Path) -> None:
-        """Refuse a file that has no place for lists; raises as any release does."""
+        """Refuse a file without place for lists if the SQL returns any."""
         if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self._computation.schema.types)):
             raise ParameterError(
                 "output path", str(path), ".parquet or .json, as a column is a list or the like"
@@ -245,7 +245,7 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def measured(self) -> list[str]:
-        """The columns with error bars."""
+        """The columns of the processed table with error bars."""
         first, found = self._releases[0], self._computation.columns or ()
         keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
@@ -271,13 +271,13 @@ class ProcessedRelease(NoisyTable):
         return any(release._dummy for release in self._releases)
 
     def _take(self, paid: Sequence[Charge]) -> None:
-        """Keep what a ledger has entered for all of them; or take the answer that its journal has."""
+        """Keep the ledger entries of all releases before the SQL; or take the journal's answer."""
         for release in self._releases:
             release._paid = tuple(paid)
         super()._take(paid)
 
     def _noisy_numbers(self) -> Any:
-        """Return the noisy statistics of all releases, and what SQL computed; None if some are not kept."""
+        """Return the noisy statistics of all releases, and what SQL computed with them."""
         numbers = [release._noisy_numbers() for release in self._releases]
         if self._table is None or any(one is None for one in numbers):
             return None
@@ -324,7 +324,7 @@ class ProcessedRelease(NoisyTable):
         }
 
     def _with_bars(self, bars: Bars) -> pa.Table:
-        """Return the table with error bars, as `write` writes it."""
+        """Return the processed table with error bars, as `write` writes it."""
         table, widths = self.to_arrow(), bars._widths(self)
         for name in self.measured:
             behind = table.column_names.index(name) + 1
@@ -332,7 +332,7 @@ class ProcessedRelease(NoisyTable):
         return table
 
     def _check_bars(self, bars: Bars) -> None:
-        """Refuse error bars that could not be written; raises as any release does."""
+        """Refuse error bars that a processed release cannot write."""
         if not self._followed:
             raise RefusalError(_NOT_FOLLOWED)
         self._releases[0]._check_sampling(bars)
@@ -350,7 +350,7 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    """Return a column as float64; of lists, which have one length, in two dimensions."""
+    """Return a released column as float64 for the SQL; lists of one length in two dimensions."""
     if not pa.types.is_fixed_size_list(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False).astype(float))
     flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(float)
@@ -363,7 +363,7 @@ def with_intervals(
     bars: Bars,
     row: str,
 ) -> pa.Table:
-    """Return the released table with ends of error bars, and the number of each row.
+    """Return the released table for the SQL, with ends of error bars and row numbers.
 
     Args:
         released: what is looked at, and drawn if it was not.

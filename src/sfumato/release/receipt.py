@@ -1,4 +1,4 @@
-"""What a release leaves behind: its cost, its plan, and a digest by which its answer is known again."""
+"""The receipt of a release: its cost, its plan, and a digest that identifies its answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError
 
 @dataclass(frozen=True, repr=False)
 class Receipt(Displayed):
-    """What was released, and what it cost, as plain data. Made by `release.receipt()`.
+    """The receipt of a release as plain data: its cost, plan and a digest of its answer.
 
     It holds nothing of rows but a digest of the noisy answer, which is computed of that alone: it tells no
     more than the answer, whose cost it states.
@@ -80,7 +80,7 @@ class Receipt(Displayed):
             object.__setattr__(self, "certified", as_certified(proved(self.description)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the receipt as plain data, as the file has it.
+        """Return the receipt as plain data, as its file has it.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -93,7 +93,7 @@ class Receipt(Displayed):
 
     @property
     def sha256(self) -> str:
-        """The digest of all else in it but the ledger's entry: by which a ledger can name it."""
+        """The digest of the receipt without its ledger entry, by which a ledger can name it."""
         return hashlib.sha256(canonical_bytes(self._signed)).hexdigest()
 
     @property
@@ -131,7 +131,7 @@ class Receipt(Displayed):
         return f"<Receipt of {what}; {price(*self.spent)}; sha256 {self.sha256[:12]}...>"
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write it to a .json file.
+        """Write the receipt to a .json file.
 
         Args:
             path: ends in .json; a file of that name is replaced.
@@ -155,7 +155,7 @@ class Receipt(Displayed):
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Receipt:
-        """Read a receipt that `write` wrote.
+        """Read a receipt from the file that `write` wrote.
 
         Args:
             path: of a file that `write` wrote.
@@ -182,7 +182,7 @@ class Receipt(Displayed):
 
     @classmethod
     def of_dict(cls, given: Mapping[str, Any]) -> Receipt:
-        """Return the receipt of what `to_dict` gave.
+        """Return the receipt for the plain data of `to_dict`.
 
         Args:
             given: what `to_dict` gave.
@@ -227,7 +227,7 @@ class Receipt(Displayed):
         return made
 
     def certificate(self) -> Certificate:
-        """Recompute what was lost, from the description of what was drawn: without data, and by no engine.
+        """Recompute the privacy loss from the receipt alone: without data, and without an engine.
 
         Returns:
             A `Certificate`: epsilon and delta that the release stays within.
@@ -249,7 +249,7 @@ class Receipt(Displayed):
         return found
 
     def verify(self, answer: Any) -> Verification:
-        """Compare a file, or a table, with the answer that this is the receipt of.
+        """Compare a file, or a table, with the answer that the receipt is for.
 
         Args:
             answer: the path of a .parquet, .csv, .json or .arrow file, or an Arrow table.
@@ -279,7 +279,7 @@ class Receipt(Displayed):
 
 @dataclass(frozen=True, repr=False)
 class Verification(Told):
-    """What came of a comparison: true where answer and receipt agree.
+    """The result of verifying a receipt: true if answer and receipt agree.
 
     Args:
         what: the answer, as messages call it.
@@ -306,7 +306,7 @@ class Verification(Told):
 
     @property
     def ok(self) -> bool:
-        """Whether they agree, and the answer is one about people: not of made-up rows or known noise."""
+        """Whether answer and receipt agree, and the rows are real and the noise secure."""
         whole = not self.differences and not self.wrong
         return whole and not self.receipt.dummy and not self.receipt.unsafe_words
 
@@ -341,7 +341,7 @@ class Verification(Told):
 def receipt_elsewhere(
     plan: Described, form: Mapping[str, Any], paid: Sequence[Charge] = (), bias: str = ""
 ) -> Receipt:
-    """Return the receipt of a release whose rows nobody reads in this process.
+    """Return the receipt of a release whose rows are read in another process.
 
     Args:
         plan: of the release.
@@ -354,7 +354,7 @@ def receipt_elsewhere(
 
 
 def plain(path: str | PathLike[str], *, alone: bool = False) -> dict[str, Any]:
-    """Return what a file of a receipt has, whether or not its parts fit each other.
+    """Return the content of a receipt file, whether or not its parts fit each other.
 
     Args:
         path: of the file.
@@ -383,7 +383,7 @@ def _check_version(given: object) -> None:
 
 
 def _unread(path: object) -> Callable[[Exception], EngineError]:
-    """Return what says of an error why a receipt cannot be read.
+    """Return the function that explains why a receipt cannot be read.
 
     Raises:
         ParameterError: it is no path.
@@ -417,7 +417,7 @@ def _rows(answer: Answer) -> str:
 
 
 def _entered(ledger: Any) -> str:
-    """Say which entries of a ledger paid; of what is no list of entries, what it is."""
+    """Return a sentence on the ledger entries of a receipt."""
     if ledger is None:
         return "no entry"
     try:
@@ -455,14 +455,14 @@ def _answer(given: Mapping[str, Any]) -> Answer:
 
 
 def _of(kind: type[_Kind], value: object) -> _Kind:
-    """Return a field that has the type that it should have."""
+    """Return a field of a receipt with the type that it must have."""
     if not isinstance(value, kind):
         raise TypeError
     return value
 
 
 def _fraction(text: object) -> Fraction:
-    """Return a number that was spent; one with an exponent may take all memory to write out."""
+    """Return an exact cost from a receipt; refuse an exponent, whose digits may take all memory."""
     if not _NUMBER.fullmatch(_of(str, text)):
         raise ValueError("what was spent is no number")
     return Fraction(str(text))

@@ -1,4 +1,4 @@
-"""The one place where exact statistics meet noise."""
+"""A release of a query: the one place where exact statistics meet noise."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Release(NoisyTable):
 
     @property
     def _plans(self) -> tuple[Described, ...]:
-        """The plan of all that it draws."""
+        """The plan of all that the release draws."""
         return (self.plan,)
 
     @property
@@ -97,7 +97,7 @@ class Release(NoisyTable):
 
     @property
     def diagnostics(self) -> Diagnostics | None:
-        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once.
+        """The diagnostics of limits and bounds, if `diagnostics=` was given; drawn on first access.
 
         Their cost is in `spent`, whether they are looked at or not.
         """
@@ -105,12 +105,12 @@ class Release(NoisyTable):
 
     @property
     def found(self) -> tuple[Found, ...]:
-        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        """The parameters that the release inferred, such as bounds, with their costs."""
         return self.plan.found
 
     @property
     def drawn(self) -> bool:
-        """Whether its noise was drawn, and is kept."""
+        """Whether the noise of the release was drawn, and is kept."""
         return self._batches is not None or self._written is not None
 
     def to_arrow(self) -> pa.Table:
@@ -133,7 +133,7 @@ class Release(NoisyTable):
     def errors(
         self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
-        """Return half-widths of error bars: the keys, and one half-width for each output.
+        """Return half-widths of the release's error bars: the keys, and one for each output.
 
         Args:
             confidence: in (0, 1): the probability that an exact statistic (of the bounded
@@ -157,7 +157,7 @@ class Release(NoisyTable):
         return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
 
     def _sampled(self, bars: Bars) -> Sampled | None:
-        """Return what makes bars that hold the sampling error; None where they are of the noise alone.
+        """Return the release's error bars with sampling error; None if they are of the noise alone.
 
         Raises:
             QueryError: no output has such bars.
@@ -180,7 +180,7 @@ class Release(NoisyTable):
         return shares(self._kept(), output, bars, self.bias, sampled)
 
     def _kept(self) -> list[NoisyBatch]:
-        """Return noisy parts."""
+        """Return the noisy batches of the release; draw them if they were not."""
         with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
@@ -247,26 +247,26 @@ class Release(NoisyTable):
         return self._words is not None or self._was_unsafe
 
     def canonical(self) -> dict[str, Any]:
-        """Return the canonical form of what was asked."""
+        """Return the canonical form of the release's query."""
         return canonical(self.plan, self._engine)
 
     def _check_bars(self, bars: Bars) -> None:
-        """Refuse error bars that could not be written; raises as any release does."""
+        """Refuse error bars that cannot be written beside the outputs of the release."""
         check_error_columns(self.plan, bars.confidence)
         self._check_sampling(bars)
 
     def _check_sampling(self, bars: Bars) -> None:
-        """Refuse error bars that are to hold a sampling error, where no output has such bars."""
+        """Refuse error bars with sampling error if no output of the release has them."""
         self._sampled(bars)
 
     def _with_bars(self, bars: Bars) -> pa.Table:
-        """Return the table with error bars, as `write` writes it."""
+        """Return the released table with error bars, as `write` writes it."""
         batches = self._kept()
         among = self._numbers(batches) if bars.simultaneous else 1
         return pa.Table.from_batches(list(self._outputs(batches, bars, among)))
 
     def _check_lists(self, path: Path) -> None:
-        """Refuse a file that has no place for lists; raises as any release does."""
+        """Refuse a file without place for lists if an output of the release is a list."""
         for estimate in self.plan.requirements.estimates:
             if estimate.entries and path.suffix.lower() in NO_LISTS:
                 wanted = f".parquet or .json, as CSV and Excel have no lists, and {estimate.name} is one"
@@ -274,7 +274,7 @@ class Release(NoisyTable):
 
     @property
     def _types(self) -> dict[str, pa.DataType]:
-        """The types of the outputs and their error bars, which texts in a file do not tell."""
+        """The types of the release's outputs and error bars, which texts in a file do not have."""
         estimates = self.plan.requirements.estimates
         shown = {e.name: e.type for e in estimates}
         taken = {*shown, *self.plan.query.shown_keys}
@@ -284,7 +284,7 @@ class Release(NoisyTable):
     def _outputs(
         self, kept: list[NoisyBatch] | None, bars: Bars | None, among: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield outputs; noise that was not drawn before is, once the file is there."""
+        """Yield the outputs of the release; draw the noise, if it was not, once the file is there."""
         sampled = None if bars is None else self._sampled(bars)
         for batch in self._draw() if kept is None else kept:
             if bars is None:
@@ -297,7 +297,7 @@ class Release(NoisyTable):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the noisy numbers say of the question, at no cost.
+        """Signs in the released numbers that the query is not what was meant, at no cost.
 
         A sentence for each sign that it is not what was meant: public keys whose count is no more than its
         error bar, and means at a bound of their values. None where the release was streamed to a file.
@@ -308,29 +308,29 @@ class Release(NoisyTable):
             return tuple(map(visible, hints(self.plan, self._draw_all())))
 
     def _chart(self, bars: Bars, told: str = "") -> Chart:
-        """Return what a picture shows, as plain data; with a line more to stand below."""
+        """Return the chart of the release as plain data, with an additional line below."""
         from sfumato.release.chart import Chart
 
         return Chart.of(self, bars, told)
 
     def explain(self) -> Explanation:
-        """Return each step with its bounds, noise scale and share of the budget."""
+        """Return the explanation of the release: each step with its bounds, noise and budget share."""
         return self.plan.explain()
 
     @property
     def made(self) -> pa.Table | None:
-        """The table, where it was drawn and is in memory; None else."""
+        """The released table if it was drawn and is in memory; else None."""
         return None if self._table is self._batches is None else self.to_arrow()
 
     @property
     def measured(self) -> list[str]:
-        """The columns with error bars; none where the release was streamed to a file."""
+        """The outputs of the release with error bars; none if it was streamed to a file."""
         streamed = self._written is not None and self._batches is None
         return [] if streamed else list(self.plan.query.output_names)
 
     @property
     def _query(self) -> Query:
-        """What was asked of each group."""
+        """The query of the release."""
         return self.plan.query
 
     @property
@@ -340,7 +340,7 @@ class Release(NoisyTable):
 
     @property
     def bias(self) -> Bias:
-        """What contribution limits and bounds can change in its numbers, which no error bar includes."""
+        """The bias that limits and bounds may cause in the release; no error bar includes it."""
         return self.plan.bias
 
     def _card(self) -> Card:
@@ -356,7 +356,7 @@ class Release(NoisyTable):
         return ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
-        """Return how many numbers have error bars; at least 1."""
+        """Return how many numbers of the release have error bars; at least 1."""
         each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
         return sum(int(b.keys.num_rows) for b in batches) * each or 1
 
@@ -368,7 +368,7 @@ class Release(NoisyTable):
         return self._batches
 
     def _draw(self) -> Iterator[NoisyBatch]:
-        """Draw the noise. At most once for a release, and in one place: a second draw would leak."""
+        """Draw the noise of the release, at most once and in one process: a second draw would leak."""
         self._check_home()
         if self._started:
             raise RefusalError(
@@ -393,7 +393,7 @@ class Release(NoisyTable):
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make one batch of all, for noise that is drawn for all of them together."""
+    """Make one batch of all exact statistics, for noise that is drawn for all groups together."""
     yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
 
 
@@ -419,7 +419,7 @@ _NARROW = 0.1  # an error bar with more of the bounds' width tells nothing of wh
 
 
 def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
-    """Return a sentence for each sign that a released table is not what was meant.
+    """Return a sentence for each sign in a release that its query is not what was meant.
 
     Args:
         plan: of the release.
@@ -442,7 +442,7 @@ def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
 
 
 def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
-    """Say how many public groups have a count that noise alone explains."""
+    """Return a hint on public groups whose released count may be noise alone."""
     empty = of = 0
     for batch in batches:
         shown, half = _shown(estimate, batch)
@@ -457,7 +457,7 @@ def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
 
 
 def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> list[str]:
-    """Say where a mean is at a bound as far as noise tells."""
+    """Return a hint on a released mean that is at a bound of its values."""
     width = estimate.upper - estimate.lower
     at = {"lower": 0, "upper": 0}
     of = 0
@@ -477,6 +477,6 @@ def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> 
 
 
 def _shown(estimate: Estimate, batch: NoisyBatch) -> tuple[Floats, Floats]:
-    """Return an output and its error bar."""
+    """Return a released output and its error bar."""
     value = estimate.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
     return value, estimate.half_width(batch.numbers, CONFIDENCE)

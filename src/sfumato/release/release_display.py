@@ -32,7 +32,7 @@ _WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads ba
 
 
 def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Sequence[str]) -> Card:
-    """Return the numbers of a release that was drawn, or that it was not, and what is said of it.
+    """Return the rich display of a release: first rows and facts, or that it is not drawn yet.
 
     Args:
         release: any; nothing is drawn.
@@ -51,7 +51,7 @@ def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Se
 def release_facts(
     release: Release, groups: int | None, bars: Bars | None, remedy: str = REMEDY
 ) -> list[tuple[str, str]]:
-    """Say what a release cost, how it was made, and what its error bars mean.
+    """Return the displayed facts about a release: cost, noise, groups, error bars, bias.
 
     Args:
         release: of groups.
@@ -72,7 +72,7 @@ def release_facts(
 
 
 def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> list[tuple[str, str]]:
-    """Say what the largest groups cost, how they were drawn, and what their error bars mean.
+    """Return the displayed facts about a release of the largest groups: cost, noise, error bars.
 
     Args:
         release: of the largest groups.
@@ -88,21 +88,21 @@ def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> lis
 
 
 def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
-    """Say what releases cost together, and what was computed with them."""
+    """Return the displayed facts about a processed release: cost and SQL."""
     many = len(release._releases)
     what = "" if many == 1 else f": the sums of those of {many} releases"
     return [("spent", cost(release, what)), ("computed", release._computation.text)]
 
 
 def cost(release: NoisyTable, what: str) -> str:
-    """Say what a release has spent, and what for; of made-up rows, what it would."""
+    """Return what a release has spent, for display; for made-up rows, what it would spend."""
     epsilon, delta = release.spent
     text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
     return f"NOTHING, as the rows are made up; of real rows {text}" if release._engine.made_up else text
 
 
 def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> list[tuple[str, str]]:
-    """Say what error bars cover, where there are some, and whether limits and bounds may bias the numbers.
+    """Return the displayed facts about error bars and bias of a release.
 
     Args:
         release: whose numbers they are.
@@ -114,14 +114,14 @@ def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> 
 
 
 def largest_told(release: TopRelease, groups: int) -> str:
-    """Say how many groups there are, and how they were drawn."""
+    """Return how many largest groups a release has, and how they were drawn, for display."""
     question = release.question
     found = f"{groups:,} of the {question.k:,} asked for, by {question.measured}, in the order drawn"
     return f"{found}; they are {'public' if question.candidates is None else 'private'}"
 
 
 def groups_told(content: dict[str, Any], groups: int) -> str:
-    """Say how many groups are shown, and how they were chosen.
+    """Return how many groups a release shows, and how they were chosen, for display.
 
     Args:
         content: of an explanation.
@@ -141,12 +141,12 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
 
 
 def bars_of(release: NoisyTable) -> pa.Table | None:
-    """Return half-widths of the error bars of a release that was drawn, where it has any."""
+    """Return half-widths of error bars to display with a release; None if it has none."""
     return release.errors(release.bars.confidence) if release.measured else None
 
 
 def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
-    """Return the first rows: keys as they are, numbers with their error bars."""
+    """Display the first rows of a release: keys as they are, numbers with their error bars."""
     few = table.num_rows <= MOST_BARS
     widths = bars_of(release) if few else None
     first = table.slice(0, MOST)
@@ -167,7 +167,7 @@ def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
 def columns_of(
     release: NoisyTable, table: pa.Table, widths: pa.Table | None
 ) -> Iterator[tuple[str, Sequence[Cell]]]:
-    """Yield the name and the cells of each column that is shown.
+    """Yield the name and the cells of each displayed column of a release.
 
     Args:
         release: for what its columns are.
@@ -192,7 +192,7 @@ def columns_of(
 
 
 def measured(values: Sequence[Any], errors: Sequence[Any]) -> list[Cell]:
-    """Write values with their error bars; of lists the first entries."""
+    """Display values with their error bars; of lists the first entries."""
     if values and isinstance(values[0], list):
         return [_entries(v, e) for v, e in zip(values, errors, strict=True)]
     known = [i for i, pair in enumerate(zip(values, errors, strict=True)) if None not in pair]
@@ -225,7 +225,7 @@ def far_card(
     *,
     dummy: bool,
 ) -> Card:
-    """Return the numbers of a release that a service has made, and what is said of it.
+    """Return the rich display of a release that a service made.
 
     Args:
         table: the answer.

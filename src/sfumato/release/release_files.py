@@ -36,7 +36,7 @@ _OTHER = (
 
 
 def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
-    """Return the whole path, if its ending names a format and a file can be there.
+    """Return the path of a release file, if its ending names a format and a file can be there.
 
     Args:
         path: to be written.
@@ -55,7 +55,7 @@ def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
 
 
 def written_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that a release writes for a path: the table and, for CSV and JSON, its metadata.
+    """Return the files that a release is written to: the table and, for CSV and JSON, its metadata.
 
     Source:
         Model for Tabular Data and Metadata on the Web (W3C, 2015), section 5.3, the default location.
@@ -66,7 +66,7 @@ def written_files(path: Path) -> tuple[Path, ...]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Whether a path is that of a workbook, which is written in one piece."""
+    """Whether a release file is an Excel workbook, which is written in one piece."""
     return path.suffix.lower() == WORKBOOK
 
 
@@ -76,7 +76,7 @@ def write(
     check: Callable[[], object] = lambda: None,
     said: Mapping[str, Any] | None = None,
 ) -> tuple[int, ...]:
-    """Write batches as they come; a file appears under its name only when it is complete.
+    """Write a release file batch by batch; it appears under its name only when it is complete.
 
     Args:
         path: of the file.
@@ -101,12 +101,12 @@ def write(
 
 
 def schema_metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return facts about a table as metadata for its schema."""
+    """Return facts about a release as metadata for the schema of its file."""
     return {METADATA: json.dumps(facts, ensure_ascii=False).encode()}
 
 
 def _metadata(path: Path, said: Mapping[str, Any]) -> bytes:
-    """Return facts about a table as metadata in the form of the W3C's CSV on the Web."""
+    """Return facts about a release file as metadata in the form of the W3C's CSV on the Web."""
     found: dict[str, Any] = {
         "@context": "http://www.w3.org/ns/csvw",
         "url": quote(os.fsencode(path.name)),
@@ -118,7 +118,7 @@ def _metadata(path: Path, said: Mapping[str, Any]) -> bytes:
 
 
 def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Cut batches anew, into a fixed number of rows: those of a row group, unless others are asked for.
+    """Cut batches of a release to a fixed number of rows, so that a file does not show selected groups.
 
     A batch of a release holds the groups that were selected among a fixed number of exact ones:
     its length, seen in a file's row groups, would tell how many there were.
@@ -141,7 +141,7 @@ def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Itera
 
 
 def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read back what `write` wrote.
+    """Read a release file back that `write` wrote.
 
     Args:
         path: of the file.
@@ -190,25 +190,25 @@ def _write_parquet(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
 
 
 def write_csv(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write batches as CSV, in which no text is a formula of a spreadsheet; without a batch, no header."""
+    """Write a CSV file of a release, in which no text is a spreadsheet formula; no batch, no header."""
     from pyarrow.csv import CSVWriter
 
     _written(file, map(without_formulas, batches), CSVWriter)
 
 
 def without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch as CSV files have it: no text or name in it is a formula of a spreadsheet."""
+    """Return a batch as a CSV file has it: no text or name in it is a spreadsheet formula."""
     columns = [_replaced(column, f"^{FORMULA}", r"'\1") for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, [guarded(name) for name in batch.schema.names])
 
 
 def with_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of texts as it was before `without_formulas`."""
+    """Return a column of texts from a CSV file as it was before `without_formulas`."""
     return _replaced(column, f"^'{FORMULA}", r"\1")
 
 
 def _replaced(column: Any, pattern: str, replacement: str) -> Any:
-    """Return a column with a pattern replaced, where it holds texts."""
+    """Return a column for a CSV file with a pattern replaced, if it holds texts."""
     import pyarrow.compute as pc
 
     kind = column.type
@@ -228,7 +228,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _written(
     file: BinaryIO, batches: Iterator[pa.RecordBatch], make: Callable[[BinaryIO, pa.Schema], Any]
 ) -> bool:
-    """Write batches by a writer of the first one's schema; False where there is no batch."""
+    """Write batches to a release file by a writer of the first one's schema; False without a batch."""
     writer: Any = None
     try:
         for batch in batches:
@@ -256,7 +256,7 @@ _WIDE = 18  # of columns, in characters
 def write_workbook(
     path: Path, table: pa.Table, about: Sequence[tuple[str, Any]], check: Callable[[], object] = lambda: None
 ) -> None:
-    """Write a workbook of two sheets, `Release` and `About`; it appears when it is complete.
+    """Write an Excel workbook of a release with two sheets, `Release` and `About`.
 
     Args:
         path: of the file.
@@ -297,7 +297,7 @@ def write_workbook(
 
 
 def _fill(book: Any, sheet: Any, place: int, column: pa.ChunkedArray) -> None:
-    """Write the values of a column below its name."""
+    """Write the values of a column into a sheet of the workbook."""
     forms = {datetime: "yyyy-mm-dd hh:mm:ss.000", date: "yyyy-mm-dd", time: "hh:mm:ss.000"}
     formats = {kind: book.add_format({"num_format": form}) for kind, form in forms.items()}
     for line, value in enumerate(_values(column), 1):
@@ -314,7 +314,7 @@ def _fill(book: Any, sheet: Any, place: int, column: pa.ChunkedArray) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as Excel has them exactly: else their texts."""
+    """Return the values of a column as Excel has them exactly; else their texts."""
     kind = column.type
     nanoseconds = (pa.types.is_timestamp(kind) and kind.unit == "ns") or pa.types.is_time64(kind)
     if nanoseconds or pa.types.is_duration(kind):
@@ -347,7 +347,7 @@ def _cut(text: str) -> str:
 
 
 def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
-    """Return lines of what each is about, and what is said: cost, unit, bounds, error bars, plan.
+    """Return the lines of the workbook sheet `About`: cost, unit, bounds, error bars, plan.
 
     Args:
         release: that was drawn.

@@ -45,7 +45,7 @@ _ALMOST_NOTHING = 1e-9  # of one unit
 
 
 def poisson(counted: Interval, tail: float) -> Interval:
-    """Return what a number that follows a Poisson law has on average, by exact tests.
+    """Return the mean of a Poisson number by exact tests: sampling error of a count.
 
     Args:
         counted: what the number is between.
@@ -62,7 +62,7 @@ def poisson(counted: Interval, tail: float) -> Interval:
 
 
 def poisson_sum(total: Interval, tail: float) -> Interval:
-    """Return what a sum of a Poisson number of independent values from 0 to 1 is on average.
+    """Return the mean of a sum of a Poisson number of values from 0 to 1, with sampling error.
 
     Such a sum of mean m is at least s > m with a probability of at most exp(s - m - s log(s / m)), and as
     much for at most s < m: its moments are no larger than those of a Poisson number.
@@ -87,7 +87,7 @@ def poisson_sum(total: Interval, tail: float) -> Interval:
 
 
 def bennett(varies: Floats, tail: float) -> Floats:
-    """Return how far a sum of a Poisson number of values from -1 to 1 is from what it is on average.
+    """Return the sampling error of a sum of a Poisson number of values from -1 to 1.
 
     Args:
         varies: the largest that the sum of their squares may be on average.
@@ -107,7 +107,7 @@ def bennett(varies: Floats, tail: float) -> Floats:
 
 
 def clopper_pearson(ones: Interval, zeros: Interval, tail: float) -> Interval:
-    """Return the share of ones in the population, by exact tests; more zeros make it smaller.
+    """Return the share of ones in the population by exact tests of the sample.
 
     Args:
         ones, zeros: what their numbers in the sample are between.
@@ -126,7 +126,7 @@ def clopper_pearson(ones: Interval, zeros: Interval, tail: float) -> Interval:
 
 
 def entropy(above: Interval, below: Interval, tail: float) -> Interval:
-    """Return the mean of values from 0 to 1, by how far it is from the sample's in relative entropy.
+    """Return the population mean of values from 0 to 1, by relative entropy from the sample's.
 
     Args:
         above: what the sum of values is between.
@@ -139,7 +139,7 @@ def entropy(above: Interval, below: Interval, tail: float) -> Interval:
     least = -np.log(tail)
 
     def lowest(s: Floats, r: Floats) -> Floats:
-        """Return the least mean, of sums s and r."""
+        """Return the lowest population mean for sums s and r of the sample."""
         count = np.maximum(s + r, np.finfo(float).tiny)
 
         def unlikely(p: Floats) -> NDArray[np.bool_]:
@@ -152,7 +152,7 @@ def entropy(above: Interval, below: Interval, tail: float) -> Interval:
 
 
 def of_parts(above: Interval, below: Interval, tail: float) -> Interval:
-    """Return the mean of values from 0 to 1 of a Poisson number of units, each of which counts in part.
+    """Return the population mean of values of a Poisson number of units that count in part.
 
     Args:
         above, below: as of `entropy`, with each value times the part that its unit counts.
@@ -165,7 +165,7 @@ def of_parts(above: Interval, below: Interval, tail: float) -> Interval:
     largest = poisson_sum(Interval(high + many, high + many), tail).high
 
     def lowest(s: Floats, r: Floats) -> Floats:
-        """Return the least mean, of sums s and r."""
+        """Return the lowest population mean for sums s and r of the sample."""
 
         def unlikely(p: Floats) -> NDArray[np.bool_]:
             return np.asarray(s * (1 - p) - r * p > bennett(largest * p * (1 - p), tail))
@@ -177,7 +177,7 @@ def of_parts(above: Interval, below: Interval, tail: float) -> Interval:
 
 
 def bernstein(above: Interval, below: Interval, variance: Floats, tail: float) -> Interval:
-    """Return the mean of values from 0 to 1, by their variance in the sample.
+    """Return the population mean of values from 0 to 1, by their variance in the sample.
 
     Args:
         above, below: as of `entropy`.
@@ -200,7 +200,7 @@ def bernstein(above: Interval, below: Interval, variance: Floats, tail: float) -
 
 
 def scaled(interval: Interval, factor: float) -> Interval:
-    """Return an interval times a number."""
+    """Return a sampling interval times a number."""
     low, high = interval.low * factor, interval.high * factor
     return Interval(low, high) if factor >= 0 else Interval(high, low)
 
@@ -212,20 +212,20 @@ def _term(s: Floats, mean: Floats) -> Floats:
 
 
 def _ends(interval: Interval) -> tuple[Floats, Floats]:
-    """Return the ends of what is not negative; almost nothing is nothing below, a little above."""
+    """Return the ends of a sampling interval that is not negative, rounded outward."""
     low = np.where(interval.low > _ALMOST_NOTHING, interval.low, 0.0)
     return low, np.maximum(interval.high, _ALMOST_NOTHING)
 
 
 def _outward(interval: Interval, most: float = np.inf) -> Interval:
-    """Return an interval from 0 a little wider, but within what is possible."""
+    """Return a sampling interval from 0 a little wider, but within what is possible."""
     low, high = interval.low * (1 - _OUTWARD), interval.high * (1 + _OUTWARD)
     return Interval(np.maximum(low, 0.0), np.minimum(high, most))
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Error bars of a plan's outputs, with what the sample leaves open.
+    """Error bars of a plan's outputs with sampling error.
 
     Args:
         plan: of the release.
@@ -256,7 +256,7 @@ class Sampled:
             )
 
     def half_widths(self, batch: NoisyBatch, confidence: float, among: int = 1) -> pa.RecordBatch:
-        """Return the keys and the half-width of each output's bar; NULL where it has none.
+        """Return the keys and half-widths of error bars with sampling error; NULL if there are none.
 
         Args:
             batch: released groups.
@@ -274,7 +274,7 @@ class Sampled:
         return batch.with_keys(found)
 
     def _has(self, estimate: Estimate) -> bool:
-        """Whether an output has such a bar."""
+        """Whether an output has error bars with sampling error."""
         asked, one = self._asked.get(estimate.name), self.plan.query.rows == 1
         match asked:
             case CountPrivacyUnits():
@@ -287,7 +287,7 @@ class Sampled:
         return False
 
     def interval_of(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
-        """Return what makes an output's intervals, of noisy numbers and a failure.
+        """Return the function that computes an output's intervals with sampling error.
 
         Raises:
             QueryError: it has none.
@@ -303,7 +303,7 @@ class Sampled:
     def parts(
         self, estimate: Estimate, own: Interval, rest: Interval, failure: float
     ) -> tuple[Interval, Interval]:
-        """Return what a group and all others have on average, over samples like this one.
+        """Return the expectation over samples of a group and of all others.
 
         Args:
             estimate: of a count or a sum.
@@ -337,7 +337,7 @@ class Sampled:
         return dict(self.plan.query.aggregates)
 
     def interval(self, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return an interval that holds what the population has but with probability `failure`.
+        """Return an interval that holds the population's value but with probability `failure`.
 
         Of counts and sums that is what a sample like this one has on average.
         """
@@ -393,7 +393,7 @@ class Sampled:
         return share.map(lambda x: lower + width * x)
 
     def _spread(self, asked: Mean | Sum) -> Estimate | None:
-        """Return the variance of the same values, where it is released too."""
+        """Return the sample variance of the same values, if it is released too."""
         same = [
             name
             for name, a in self._asked.items()
@@ -403,7 +403,7 @@ class Sampled:
         return next((e for e in self.plan.requirements.estimates if e.name in same), None)
 
     def _zero_or_one(self, asked: Sum | Mean) -> bool:
-        """Whether each counts 0 or 1 and nothing between, as units do not that are in too many groups."""
+        """Whether each sampled value is 0 or 1: not if units in too many groups count in part."""
         whole = not self.plan.query.scaled and self.plan.query.schema[asked.column].kind in (
             Kind.INTEGER,
             Kind.BOOLEAN,
@@ -412,5 +412,5 @@ class Sampled:
 
 
 def _less(estimate: Estimate, bound: float) -> dict[str, float]:
-    """Return the weights of numbers in the sum of what values have above a bound."""
+    """Return the weights of noisy statistics in the sum of a sample's excess over a bound."""
     return {estimate.total: 1.0} | {n: sign * (estimate.centre - bound) for n, sign in estimate.signs.items()}

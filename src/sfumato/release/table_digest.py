@@ -16,7 +16,7 @@ _BATCH = 1 << 16
 
 
 def table_digest(table: pa.Table) -> str:
-    """Return the SHA-256, in hexadecimal digits, of what a table says.
+    """Return the digest of a table: SHA-256, in hexadecimal digits, of its values in any order.
 
     It is that of lines of ASCII text, each ended by a line feed: a JSON list of the columns' names, sorted;
     then, for each row, a JSON list of its values in that order, these lines sorted. A value is null, true or
@@ -35,7 +35,7 @@ def table_digest(table: pa.Table) -> str:
 
 
 def digests(table: pa.Table) -> tuple[str, list[str]]:
-    """Return the digest of a table, and those of its columns, as `column_digest` gives them."""
+    """Return the digests of a table and of its columns."""
     texts = {name: _texts(table[name]) for name in table.column_names}
     names = sorted(texts)
     lines = sorted(_lines([texts[name] for name in names], table.num_rows))
@@ -44,7 +44,7 @@ def digests(table: pa.Table) -> tuple[str, list[str]]:
 
 
 def column_digest(column: pa.ChunkedArray) -> str:
-    """Return the SHA-256 of a column's values in their order, each a line as in `table_digest`."""
+    """Return the digest of a column's values in their order."""
     return _digest(_texts(column))
 
 
@@ -62,7 +62,7 @@ def _lines(columns: Sequence[Sequence[str]], rows: int) -> Iterable[str]:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
-    """Return a column's values as JSON."""
+    """Return a column's values as JSON texts, for the table's digest."""
     return [text for chunk in column.chunks for text in _written(chunk)]
 
 
@@ -101,7 +101,7 @@ def _values(one: Any) -> Any:
 
 
 def _objects(array: Any) -> list[str]:
-    """Return structs as objects of JSON, their names sorted."""
+    """Return structs as JSON objects with sorted names, for the table's digest."""
     fields = sorted((field.name, place) for place, field in enumerate(array.type))
     parts = [_written(part) for part in array.flatten()]
     begins = [(f"{json.dumps(name)}:", parts[place]) for name, place in fields]
@@ -112,7 +112,7 @@ def _objects(array: Any) -> list[str]:
 
 
 def _times(array: Any) -> list[str]:
-    """Return dates and times with all digits; Python's own have no year 10000, and no nanoseconds."""
+    """Return dates and times as text with all digits, for the table's digest."""
     kind, tag = array.type, "t"
     if pa.types.is_date(kind):
         days = array.cast(pa.date32(), safe=False)
@@ -132,19 +132,19 @@ def _times(array: Any) -> list[str]:
 
 
 def _numbers(array: Any, kind: pa.DataType) -> Any:
-    """Return dates or times as the whole numbers that they are kept as; 0 where one is missing."""
+    """Return the integers in which dates or times are stored; 0 where one is missing."""
     return array.view(kind).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
 
 
 def _of_day(nanoseconds: int) -> str:
-    """Return a time of day in ISO 8601, with as many digits as it needs of 0, 6 and 9."""
+    """Return a time of day in ISO 8601 for the table's digest, with 0, 6 or 9 digits as needed."""
     seconds, part = divmod(nanoseconds, 10**9)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{part:09}"
     return text.removesuffix("000").removesuffix(".000000")
 
 
 def exact_text(value: Decimal) -> str:
-    """Return a decimal with all of its digits, whatever Python computes with, and no zeros at its end.
+    """Return a decimal with all of its digits for the table's digest, without zeros at the end.
 
     >>> exact_text(Decimal("12345678901234567890123456789012345670.50"))
     '12345678901234567890123456789012345670.5'

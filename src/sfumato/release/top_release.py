@@ -1,4 +1,4 @@
-"""The largest groups, released: drawn once, here, when they are first looked at."""
+"""A release of the largest groups: drawn once, when it is first accessed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_THE_LARGEST = (
 
 
 class TopRelease(NoisyTable):
-    """The largest groups, safe to publish: ranks, keys, and noisy numbers of units.
+    """A release of the largest groups, safe to publish: ranks, keys, and noisy numbers of units.
 
     Drawn when it is first looked at, and once. Made by `Top.release`.
 
@@ -55,7 +55,7 @@ class TopRelease(NoisyTable):
 
     @property
     def _plans(self) -> tuple[Described, ...]:
-        """The plan of all that it draws."""
+        """The plan of all that the release of the largest groups draws."""
         return (self.plan,)
 
     @property
@@ -64,16 +64,16 @@ class TopRelease(NoisyTable):
 
     @property
     def drawn(self) -> bool:
-        """Whether its noise was drawn."""
+        """Whether the largest groups were drawn."""
         return self._table is not None
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that tell what was drawn: ranks and groups."""
+        """The columns of rank and keys of the largest groups."""
         return (RANK, *self.question.keys)
 
     def to_arrow(self) -> pa.Table:
-        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for.
+        """Return the largest groups: rank, keys, and `units` or `sum` if numbers were requested.
 
         Raises:
             RefusalError: it is looked at in another process than that which made it, before it was drawn
@@ -92,7 +92,7 @@ class TopRelease(NoisyTable):
     def errors(
         self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
     ) -> pa.Table:
-        """Return half-widths of error bars of the numbers, beside ranks and keys.
+        """Return half-widths of error bars of the largest groups' numbers, beside ranks and keys.
 
         Args:
             confidence: in (0, 1): the chance that a group's number is within its half-width of the truth.
@@ -110,11 +110,11 @@ class TopRelease(NoisyTable):
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
     def _noisy_numbers(self) -> Any:
-        """Return the noisy table."""
+        """Return the noisy table of the largest groups."""
         return self._table
 
     def _restore(self, kept: Any) -> None:
-        """Have the noisy table that a release of the same question had."""
+        """Have the noisy table that a release of the same largest groups had."""
         self._table, self._started = kept, True
 
     def _state(self) -> dict[str, Any]:
@@ -131,21 +131,21 @@ class TopRelease(NoisyTable):
         return self._words is not None or self._was_unsafe
 
     def canonical(self) -> dict[str, Any]:
-        """Return the canonical form of what was asked."""
+        """Return the canonical form of the query for the largest groups."""
         return canonical_top(self.plan)
 
     @property
     def bias(self) -> Bias:
-        """What the bounds of what it is by can change in its numbers, which no error bar includes."""
+        """The bias that the bounds of the sum may cause in the largest groups' numbers."""
         return self.question.bias
 
     def _check_sampling(self, bars: Bars) -> None:
-        """Refuse error bars that are to hold a sampling error: no output has such bars."""
+        """Refuse error bars with sampling error: the largest groups have none."""
         if bars.sampling:
             raise QueryError(_OF_THE_LARGEST)
 
     def _check_bars(self, bars: Bars) -> None:
-        """Refuse error bars that could not be written; raises as any release does."""
+        """Refuse error bars that the largest groups cannot have."""
         self._check_sampling(bars)
         self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
         name = f"{self.question.measured}_error"
@@ -153,13 +153,13 @@ class TopRelease(NoisyTable):
             raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
 
     def _with_bars(self, bars: Bars) -> pa.Table:
-        """Return the table with error bars, as `write` writes it."""
+        """Return the largest groups with error bars, as `write` writes them."""
         widths = bars._widths(self)
         bars = widths.column(widths.num_columns - 1)
         return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
 
     def _chart(self, bars: Bars) -> Chart:
-        """Return what a picture shows, as plain data."""
+        """Return the chart of the largest groups, as plain data."""
         from sfumato.release.chart import Chart
 
         if not self.measured:
@@ -169,12 +169,12 @@ class TopRelease(NoisyTable):
         return Chart.of_largest(self, bars)
 
     def explain(self) -> TopExplanation:
-        """Return each step with its noise and cost; nothing in it depends on rows."""
+        """Return the explanation of the largest groups: each step with its noise and cost."""
         return self.plan.explain()
 
     @property
     def measured(self) -> list[str]:
-        """The column with error bars; none where numbers were left out."""
+        """The column of the largest groups with error bars; none if numbers were left out."""
         return list(self.plan.laws)
 
     def _card(self) -> Card:

@@ -1,4 +1,4 @@
-"""Tables made of tables, so that every row still belongs to one privacy unit: as plain data, and its checks.
+"""Combined tables: joins, unions and aggregates per unit, each row of which belongs to one privacy unit.
 
 What is made here is *unit-local*: the rows that it holds for a unit follow from that unit's rows and from
 public tables alone. So to add or remove a unit adds or removes its rows, and changes no other.
@@ -32,7 +32,7 @@ SUFFIX = "_right"
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of two tables side by side, where columns are equal; NULL equals nothing.
+    """A join of two tables on equal columns; NULL equals nothing.
 
     Args:
         left, right: of which the left is private.
@@ -53,12 +53,12 @@ class Join:
 
     @property
     def by_rows(self) -> bool:
-        """Whether each of its rows follows from one private row, so that these may be read in any parts."""
+        """Whether each row of the join follows from one private row, so that it may be read in parts."""
         return self.right.unit is None
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the join for the explanation of a release."""
         kind = "a public table" if self.right.unit is None else "a private table of the same units"
         equal = " and ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
         told = [*self.left.told("the left table"), *self.right.told("the right table")]
@@ -72,12 +72,12 @@ class Join:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its parts, and the columns of each that stay as they are: their names there, and here."""
+        """The parts of the join, and the columns that stay: their names there and here."""
         return (self.left, same(self.left)), (self.right, tuple(self.brought.items()))
 
     @property
     def brought(self) -> dict[str, str]:
-        """The right table's columns that are not compared, and their names beside the left one's."""
+        """The right table's columns of the join that are not compared, and their new names."""
         compared, taken = {other for _, other in self.on}, {name.casefold() for name in self.left.schema}
         names: dict[str, str] = {}
         for name in self.right.schema:
@@ -91,7 +91,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Union:
-    """All rows of two private tables with the same columns."""
+    """The union of two private tables with the same columns: all rows of both."""
 
     left: Part
     right: Part
@@ -99,19 +99,19 @@ class Union:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its parts, and the columns of each: their names there, and here."""
+        """The parts of the union, and their columns: their names there and here."""
         return (self.left, same(self.left)), (self.right, same(self.right))
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the union for the explanation of a release."""
         told = [*self.left.told("the first table"), *self.right.told("the second table")]
         return [*told, "Rows of two private tables of the same units are put together."]
 
 
 @dataclass(frozen=True)
 class PerUnit:
-    """One row for each unit, or for each unit and values of some columns.
+    """A combined table with one row for each unit, or for each unit and values of some columns.
 
     Args:
         part: a private table.
@@ -125,12 +125,12 @@ class PerUnit:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its part, and the columns that stay: their names there, and here."""
+        """The part that is aggregated per unit, and the columns that stay: their names there and here."""
         return ((self.part, tuple((name, name) for name in (str(self.part.unit), *self.by))),)
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the rows per unit for the explanation of a release."""
         if not self.aggregates:
             return [*self.part.told("the table"), "Equal rows of a unit are made one row."]
         made = ", ".join(f"{name} = {text}" for name, text in self.aggregates)
@@ -140,7 +140,7 @@ class PerUnit:
 
 @dataclass(frozen=True)
 class Reached:
-    """Rows of the units that they reach by a foreign key; those that reach none are left out.
+    """A foreign-key join: rows of the units that they reach by the key; the others are left out.
 
     Args:
         part: rows without a unit of their own.
@@ -157,17 +157,17 @@ class Reached:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its parts, and the columns that stay as they are: the first one's."""
+        """The parts of the foreign-key join, and the columns that stay: the first one's."""
         return (self.part, same(self.part)), (self.owners, ())
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it: the catalog does, which declares the key."""
+        """Notes on the foreign-key join: none, as the catalog declares the key."""
         return []
 
 
 def all_parts(how: Combination) -> list[Part]:
-    """Return the tables that rows are made of, private and public."""
+    """Return the tables that a combined table is made of, private and public."""
     found: list[Part] = []
     for field in fields(how):
         value = getattr(how, field.name)
@@ -178,13 +178,13 @@ def all_parts(how: Combination) -> list[Part]:
 
 
 def private_parts(how: Combination) -> list[Part]:
-    """Return the private tables that rows are made of; those that reach their units by a key, too."""
+    """Return the private tables that a combined table is made of, also by foreign keys."""
     parts = (getattr(how, field.name) for field in fields(how))
     return [p for p in parts if isinstance(p, Part) and (p.unit is not None or isinstance(how, Reached))]
 
 
 def units_of(engine: Any, unit: str) -> frozenset[tuple[Any, str]]:
-    """Return the tables, each with its unit's column, from which the units of a table's rows come.
+    """Return the tables, with their unit columns, from which the units of a combined table come.
 
     Two tables of which one is the same belong to the same units: rows are only put together where these are
     equal, and every row that is made belongs to the unit that its rows had.
@@ -201,7 +201,7 @@ Combined = TypeVar("Combined")
 
 
 def over_parts(how: Combined, change: Callable[[Part], Part]) -> Combined:
-    """Return a combination, of whatever kind, with its parts changed."""
+    """Return a combined table of any kind with its parts changed."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -213,7 +213,7 @@ def over_parts(how: Combined, change: Callable[[Part], Part]) -> Combined:
 
 
 def join(left: Part, right: Part, on: object, how: object, rows: object, unit_rows: object = None) -> Join:
-    """Return a join whose rows each belong to one unit.
+    """Return a join of tables, each row of which belongs to one unit.
 
     Raises:
         QueryError: it is none; the text says why and what to write.
@@ -240,7 +240,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object, unit_ro
 
 
 def with_units(pairs: Pairs, left: Part, right: Part) -> Pairs:
-    """Return the pairs with the units of two private tables, where all parts of these are compared."""
+    """Return the compared columns of a join with the units of two private tables added."""
     parts = [tuple(part.text.casefold() for part in side.parts) for side in (left, right)]
     folded = [(one.casefold(), other.casefold()) for one, other in pairs]
     if not parts[0] or len(parts[0]) != len(parts[1]):
@@ -259,7 +259,7 @@ def with_units(pairs: Pairs, left: Part, right: Part) -> Pairs:
 
 
 def _check_same_units(where: str, left: Part, right: Part) -> None:
-    """Refuse two private tables, one of which has units of several parts, where these are not the same."""
+    """Refuse to combine private tables whose units of several parts are different."""
     parts = [[part.kind for part in side.parts] for side in (left, right)]
     if (bool(left.parts), len(parts[0])) != (bool(right.parts), len(parts[1])):
         raise QueryError(
@@ -276,7 +276,7 @@ def _check_same_units(where: str, left: Part, right: Part) -> None:
 
 
 def union(left: Part, right: Part) -> Union:
-    """Return all rows of two tables, which have the same columns with the same types.
+    """Return the union of two private tables with the same columns and types.
 
     Raises:
         QueryError: they differ, or one is public.
@@ -304,7 +304,7 @@ def union(left: Part, right: Part) -> Union:
 
 
 def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object]) -> PerUnit:
-    """Return one row for each unit (and values of `by`).
+    """Return the combined table with one row for each unit, and values of `by`.
 
     Raises:
         QueryError: a column is unknown, or a name is used twice.
@@ -332,7 +332,7 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
 
 
 def distinct(part: Part, by: Iterable[str], where: str = "DISTINCT") -> PerUnit:
-    """Return one row for each unit and values of some columns; `where` is for the error.
+    """Return the combined table with one row for each unit and distinct values of some columns.
 
     Raises:
         QueryError: a column has values that do not compare alike everywhere.
@@ -344,7 +344,7 @@ def distinct(part: Part, by: Iterable[str], where: str = "DISTINCT") -> PerUnit:
 
 
 def is_in(part: Part, column: str, other: Part, name: str) -> IsIn:
-    """Return the rows with one column more: whether a value is in a column of a public table.
+    """Return a private table with a column that says whether a value is in a public table's column.
 
     Raises:
         QueryError: the types differ.
@@ -366,7 +366,7 @@ def _aggregate(name: str, text: object) -> str:
 
 
 def pairs_of(on: object) -> tuple[tuple[str, str], ...]:
-    """Return the columns that `on` says are equal, left and right.
+    """Return the pairs of columns, left and right, that a join compares.
 
     Raises:
         QueryError: it says nothing, or something else.
@@ -390,13 +390,13 @@ def _listed(on: object) -> list[Any]:
 
 
 def alike(left: Column, right: Column) -> bool:
-    """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
+    """Whether a join may compare two columns: no cast makes two values one."""
     kinds = left.type_name, right.type_name
     return kinds[0] == kinds[1] or all(kind in INTEGERS for kind in kinds)
 
 
 def _check_equal_types(column: str, left: Column, other: str, right: Column, where: str = "join") -> None:
-    """Refuse to compare values of types that DuckDB would cast: that may fail, or make two values one."""
+    """Refuse a join on types that DuckDB would cast, which may fail or make two values one."""
     kinds = left.type_name, right.type_name
     if not alike(left, right):
         raise QueryError(

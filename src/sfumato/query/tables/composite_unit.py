@@ -1,4 +1,4 @@
-"""Privacy units of several columns, such as a person in a month: their names, and what they protect."""
+"""Composite privacy units of several columns, such as a person in a month."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sfumato.errors import ParameterError, QueryError
 
 @dataclass(frozen=True)
 class UnitPart:
-    """One of the values that make a privacy unit together.
+    """One of the columns or expressions that make a composite privacy unit.
 
     Args:
         text: a column, or SQL of one row's columns.
@@ -22,7 +22,7 @@ class UnitPart:
 
 
 def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
-    """Return the parts of a composite unit.
+    """Return the valid parts of a composite privacy unit.
 
     Raises:
         ParameterError: one is no text.
@@ -43,7 +43,7 @@ def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
 
 
 def unit_name(parts: Sequence[str]) -> str:
-    """Return the name of the column that holds a composite unit.
+    """Return the name of the column that holds a composite privacy unit.
 
     >>> unit_name(["id", "date_trunc('week', day)"])
     "id and date_trunc('week', day)"
@@ -52,7 +52,7 @@ def unit_name(parts: Sequence[str]) -> str:
 
 
 def unit_note(parts: Sequence[UnitPart]) -> str:
-    """Say what a release with a composite unit protects, and what it does not."""
+    """Return a note on what a release with a composite privacy unit protects, and what not."""
     first, *rest = (part.text for part in parts)
     each = f"one {first}" + (f" with one value of {unit_name(rest)}" if rest else "")
     zones = dict.fromkeys(part.kind.partition(" in ")[2] for part in parts)

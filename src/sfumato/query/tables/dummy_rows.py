@@ -1,4 +1,4 @@
-"""Dummy rows: what is to be made up, as plain data. It follows from declarations, and from no row."""
+"""Dummy rows: what is to be made up, as plain data, from declarations alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MADE_UP = (
 
 @dataclass(frozen=True)
 class Known:
-    """What a catalog declares of a column.
+    """What a catalog declares of a column of dummy rows.
 
     Args:
         bounds: lower and upper, or None.
@@ -33,7 +33,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Making:
-    """How rows are made up.
+    """How dummy rows are made up.
 
     Args:
         rows: how many.
@@ -49,7 +49,7 @@ class Making:
 
     @classmethod
     def of(cls, rows: object, units: object, seed: object) -> Making:
-        """Return numbers that are admissible; with units left out, four rows of each."""
+        """Return valid numbers of dummy rows and units; with units left out, four rows of each."""
         count = positive_int(rows, "rows")
         if count > MOST_ROWS:
             raise ParameterError("rows", rows, f"at most {MOST_ROWS:,}")
@@ -63,7 +63,7 @@ class Making:
 
 @dataclass(frozen=True)
 class Reference:
-    """A foreign key.
+    """A foreign key between tables of dummy rows.
 
     Args:
         column: here.
@@ -78,7 +78,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class DummyRows:
-    """A table of made-up rows, as a source.
+    """A table of dummy rows, as a source.
 
     Args:
         making: how many there are.

@@ -1,4 +1,4 @@
-"""Public tables: what questions about people may be joined with."""
+"""Public tables, which private tables can be joined with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfumato.query.tables.table_part import Part
 
 @dataclass(frozen=True, repr=False)
 class PublicTable(Helpful, Displayed):
-    """A table that holds nothing about people: public knowledge, to be joined with private ones.
+    """A public table: it holds nothing about people, and can be joined with private tables.
 
     Made by `sfumato.public`. Every method gives a new one.
 
@@ -32,11 +32,11 @@ class PublicTable(Helpful, Displayed):
 
     @property
     def schema(self) -> Schema:
-        """The columns by name, with what is known of their types."""
+        """The columns of the public table by name, with what is known of their types."""
         return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> PublicTable:
-        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does.
+        """Keep the rows of the public table where a SQL expression of one row's columns is true.
 
         Returns:
             A table of these rows; this one is as it was.
@@ -44,7 +44,7 @@ class PublicTable(Helpful, Displayed):
         return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> PublicTable:
-        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does.
+        """Add or replace columns of the public table by SQL expressions of one row's columns.
 
         Returns:
             A table with these columns; this one is as it was.

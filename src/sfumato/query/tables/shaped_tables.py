@@ -1,4 +1,4 @@
-"""Tables made of one table: chosen columns, windows over a unit's rows, membership; as plain data.
+"""Shaped tables, made of one private table by SELECT, IN or window functions; as plain data.
 
 All are unit-local: the rows that they hold for a unit follow from that unit's rows and public tables alone.
 """
@@ -21,7 +21,7 @@ _MOST = (12 * _YEARS, 366 * _YEARS, 366 * _YEARS * 24 * 3600 * 10**6)
 
 @dataclass(frozen=True)
 class Distance:
-    """A number, or a span of time, that is not negative.
+    """The distance of a window frame with RANGE: a number, or a span of time, not negative.
 
     Args:
         number: in the units of a column of numbers; None of a span.
@@ -41,11 +41,11 @@ class Distance:
 
     @property
     def is_zero(self) -> bool:
-        """Whether it comes to nothing."""
+        """Whether the distance of the window frame is 0."""
         return not (any(self.span) if self.number is None else self.number)
 
     def misfit(self, kind: str) -> str | None:
-        """Say why values of a type cannot be compared at this distance, and what to write; else None."""
+        """Return why a window frame cannot have this distance for a column type; else None."""
         number = self.number is not None
         if kind == "HUGEINT" or kind.startswith("DECIMAL(38,"):
             return f"{kind} leaves no room for a distance beyond it: CAST(... AS DOUBLE), or AS BIGINT"
@@ -70,13 +70,13 @@ Frame = tuple[str, str, str, Distance | None, Distance | None]
 
 
 def same(part: Part) -> Renamed:
-    """Return all columns of a part under their own names."""
+    """Return all columns of a table part under their own names."""
     return tuple((name, name) for name in part.schema)
 
 
 @dataclass(frozen=True)
 class Select:
-    """Columns of a private table, renamed and in another order.
+    """A table shaped by SELECT: chosen columns, renamed and in another order.
 
     Args:
         part: the table.
@@ -91,12 +91,12 @@ class Select:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its part, and the columns that stay."""
+        """The part that columns are selected from, and the columns that stay."""
         return ((self.part, self.columns),)
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the renamed columns for the explanation of a release."""
         renamed = [f"{old} is called {new}" for old, new in self.columns if old != new]
         told = [f"In the table, {', '.join(renamed)}."] if renamed else []
         return [*self.part.told("the table"), *told]
@@ -104,7 +104,7 @@ class Select:
 
 @dataclass(frozen=True)
 class IsIn:
-    """A private table with one column more: whether a value is among those of a public table, as SQL's IN.
+    """A private table with a column that says whether a value is in a public table, as SQL's IN.
 
     Args:
         part, other: the private table, and a public one of one column.
@@ -120,19 +120,19 @@ class IsIn:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its private part, and the columns that stay; the public one has none."""
+        """The private part of the IN, and the columns that stay."""
         return (self.part, same(self.part)), (self.other, ())
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the IN for the explanation of a release."""
         told = f"In the table, {self.name} = {self.column} IN a public table."
         return [*self.part.told("the table"), told]
 
 
 @dataclass(frozen=True)
 class WithValue:
-    """A private table with one column more: in each row the value of a public table, NULL where it has none.
+    """A private table with a column that holds one value of a public table, NULL if it has none.
 
     Args:
         part, other: the private table, and a public one of one column and at most one row.
@@ -146,18 +146,18 @@ class WithValue:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its private part, and the columns that stay; the public one has none."""
+        """The private part that gets the public value, and the columns that stay."""
         return (self.part, same(self.part)), (self.other, ())
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the public value for the explanation of a release."""
         return [*self.part.told("the table"), f"In the table, {self.name} is the value of a public table."]
 
 
 @dataclass(frozen=True)
 class Order:
-    """A column by which rows are ordered: `direction` is what stands behind it in SQL."""
+    """A column by which a window orders its rows."""
 
     column: str
     direction: str
@@ -171,7 +171,7 @@ NO_FRAME: Frame = ("RANGE", "UNBOUNDED PRECEDING", "CURRENT ROW", None, None)
 
 @dataclass(frozen=True)
 class WindowCall:
-    """A function of a unit's rows in an order, for each of them.
+    """A window function over a unit's rows in an order.
 
     Args:
         name: of the new column.
@@ -207,7 +207,7 @@ class WindowCall:
 
     @property
     def described(self) -> str:
-        """What it computes, for people."""
+        """The window function in words."""
         called = self.aggregate or f"{self.function}({', '.join(map(str, self.arguments))})"
         order = ", ".join(f"{one.column} {one.direction}" for one in self.order) or "all columns"
         return f"{called} over rows in the order of {order}"
@@ -215,19 +215,19 @@ class WindowCall:
 
 @dataclass(frozen=True)
 class Window:
-    """A private table with more columns, each computed of the rows of one unit."""
+    """A private table with columns that window functions compute from the rows of one unit."""
 
     part: Part
     calls: tuple[WindowCall, ...]
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Its part, and the columns that stay: all."""
+        """The part under the window functions, and the columns that stay: all."""
         return ((self.part, same(self.part)),)
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the window functions for the explanation of a release."""
         told = [
             f"{call.name} = {call.described}, for each {' and '.join([str(self.part.unit), *call.by])}."
             for call in self.calls
@@ -237,7 +237,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Computed:
-    """What SQL gives of public tables: public, and computed by itself, before it meets anything private.
+    """A public table that SQL computes from public tables alone.
 
     Args:
         parts: public tables, by the names that they have in the SQL.
@@ -249,10 +249,10 @@ class Computed:
 
     @property
     def kept(self) -> tuple[tuple[Part, Renamed], ...]:
-        """Nothing that a question could move into it."""
+        """No part: a public table that SQL computes keeps its columns to itself."""
         return ()
 
     @property
     def notes(self) -> list[str]:
-        """What the explanation of a release says of it."""
+        """Notes on the computed public table for the explanation of a release."""
         return []

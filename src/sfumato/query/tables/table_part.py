@@ -1,4 +1,4 @@
-"""The rows of a table after its steps, as a part of another table."""
+"""Table parts: a table with its steps, as a part of another table."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sfumato.query.tables.composite_unit import UnitPart
 
 
 class Reader(Protocol):
-    """What reads a table, as far as its columns go."""
+    """Protocol of what reads the columns of a table part."""
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
+        """Return the columns of the table part after steps."""
         ...
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what is read, and what steps keep and derive, as plain data; no private row is read."""
+        """Return the content of a table part as plain data; no private row is read."""
         ...
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a table after its steps.
+    """A table with its steps, as a part of a combined or shaped table.
 
     Args:
         engine: what reads them.
@@ -40,11 +40,11 @@ class Part:
 
     @property
     def schema(self) -> Schema:
-        """Its columns."""
+        """The columns of the table part."""
         return self.engine.schema(self.steps)
 
     def told(self, name: str) -> list[str]:
-        """Return what the explanation of a release says of the steps."""
+        """Return the steps of the table part as sentences for the explanation of a release."""
         return [
             f"Of {name}, rows are kept where {step.expression}."
             if isinstance(step, Filter)
