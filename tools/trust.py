@@ -233,7 +233,7 @@ BASE = (
             "query/tables/combined_tables.py",
             "query/tables/shaped_tables.py",
             "query/tables/table_part.py",
-            "query/tables/composite_unit.py",
+            "query/tables/unit_parts.py",
             "engines/duckdb/combinations.py",
             "engines/duckdb/combined_rows.py",
             "engines/duckdb/shaped.py",

@@ -40,7 +40,7 @@ from sfumato.query.tables.combined_tables import (
     per_unit,
     union,
 )
-from sfumato.query.tables.composite_unit import UnitPart
+from sfumato.query.tables.unit_parts import UnitPart
 from sfumato.query.tables.dummy_rows import MADE_UP, Known, Making
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaped_tables import Computed, Renamed, Select, Window, WindowCall, WithValue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 from sfumato.api.table import Table
 from sfumato.names import helpful
 from sfumato.query.schema import own_name
-from sfumato.query.tables.composite_unit import checked_parts, unit_name, unit_note
+from sfumato.query.tables.unit_parts import checked_parts, unit_name, unit_note
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.release import Release
 

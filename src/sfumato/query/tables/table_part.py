@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sfumato.dataclass import dataclass
 from sfumato.query.schema import Filter, Schema, Step
-from sfumato.query.tables.composite_unit import UnitPart
+from sfumato.query.tables.unit_parts import UnitPart
 
 
 class Reader(Protocol):
