@@ -14,6 +14,7 @@ from typing import Literal
 from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_note
 from sfumato.dialect.aggregate_arguments import Aggregates
 from sfumato.dialect.group_keys import Groups, NotSelected
+from sfumato.dialect.keywords import LARGEST
 from sfumato.dialect.options_clause import Advised, Options, read_options
 from sfumato.dialect.post_processing_sql import enclosing_sql, unused_names
 from sfumato.dialect.private_selects import inner_tables, private_parts
@@ -21,7 +22,6 @@ from sfumato.dialect.public_groups import PublicGroups, form
 from sfumato.dialect.released_sql import FreeNames, Writer
 from sfumato.dialect.select_parser import read
 from sfumato.dialect.select_statement import (
-    Computed,
     Expression,
     Item,
     Statement,
@@ -31,13 +31,14 @@ from sfumato.dialect.select_statement import (
 from sfumato.dialect.sql_query import SqlQuery
 from sfumato.dialect.sql_tokens import Cursor, refusal
 from sfumato.dialect.subquery_columns import declared_tables
+from sfumato.dialect.syntax_tree import column_of, parts
 from sfumato.dialect.top_groups import NOTE as COUNTS_UNITS
 from sfumato.dialect.top_groups import LargestGroups, LargestWriter
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
 from sfumato.query.query import checked_weights
 
-ADDED = ("COUNT", "SUM", "ANON_COUNT", "ANON_SUM")
+ADDED = ("count", "count_star", "sum", "anon_count", "anon_sum")
 NOTE = (
     "SUM(...) OVER (ORDER BY ...) adds up groups that are released by themselves, and their noise too. "
     "Cumulative totals of public steps with less noise are CUMULATIVE_COUNT(*) and CUMULATIVE_SUM(x, ...)."
@@ -51,19 +52,12 @@ def has_sum_of_released(statement: Statement, named: Collection[str]) -> bool:
         statement: the private SELECT.
         named: names of counts and sums among its outputs, in lower case.
     """
-    for item in statement.items:
-        value = item.value.expression if isinstance(item.value, Computed) else item.value
-        tokens = value.tokens if isinstance(value, Expression) else ()
-        for i in range(len(tokens) - 3):
-            if tokens[i].word != "SUM" or tokens[i + 1].word != "(":
-                continue
-            at, own = i + 3, tokens[i + 2].text.casefold() in named
-            if tokens[i + 2].start in statement.calls:
-                stop, _, call = statement.calls[tokens[i + 2].start]
-                own = call.function in ADDED
-                at = next((j for j in range(at, len(tokens)) if tokens[j].start >= stop), len(tokens))
-            behind, rest = [t.word for t in tokens[at : at + 3]], [t.word for t in tokens[at + 3 :]]
-            if own and behind == [")", "OVER", "("] and "ORDER" in rest:
+    for node in (one for tree in statement.tree["select_list"] for one in parts(tree)):
+        if node["class"] == "WINDOW" and node["function_name"].lower() == "sum" and node["orders"]:
+            added = [argument["expression"] for argument in node["arguments"]]
+            if any(one.get("function_name", "").lower() in ADDED for one in added):
+                return True
+            if any((column_of(one) or "").casefold() in named for one in added):
                 return True
     return False
 
@@ -174,7 +168,9 @@ class _Binder(StatementChecker):
         free: FreeNames,
         advised: Advised | None,
     ) -> None:
-        self.largest = LargestGroups.find(statement)
+        calls = [call for _, _, call in statement.calls.values()]
+        found = next((call for call in calls if call.function in LARGEST), None)
+        self.largest = None if found is None else LargestGroups.alone(statement, found)
         if self.largest is not None:
             statement = self.largest.grouped()
         self.public = None if groups is None else groups.named_in(statement)

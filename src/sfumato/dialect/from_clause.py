@@ -112,7 +112,6 @@ def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
 
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
-_NO_JOINS, _NO_TABLES = refusals("joins"), refusals("tables")
 _NO_TABLE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _MAX_JOINS = 50
 # A name that ends so is a path, and no name for columns.
@@ -250,7 +249,7 @@ def read_from(node: Node, names: CommonTables) -> From:
         how = kind if node["ref_type"] == "REGULAR" else node["ref_type"]
         if how not in _KINDS:
             raise NotJoined(
-                _NO_JOINS.get(how, "tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
+                refusals("joins").get(how, "tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
             )
         if len(joins) == _MAX_JOINS:
             raise NotJoined(f"at most {_MAX_JOINS} tables are joined")
@@ -275,7 +274,7 @@ def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
         return Query(alias or "a SELECT in FROM", node["subquery"]["node"], names, columns), alias
     odd = ("sample", "at_clause")
     if node["type"] != "BASE_TABLE" or any(node.get(name) for name in odd):
-        raise NotJoined(_NO_TABLES.get(node["type"], _NO_TABLE))
+        raise NotJoined(refusals("tables").get(node["type"], _NO_TABLE))
     path = node["qualified_name"]["path"]
     found = names.find(path[0]) if len(path) == 1 else None
     if found is not None:

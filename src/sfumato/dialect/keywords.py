@@ -11,7 +11,6 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from sfumato.errors import nearest
 from sfumato.names import foreign_names
-from sfumato.names.foreign_names import Advice
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.aggregates.aggregate import sql_names
@@ -34,22 +33,21 @@ NO_FORM = "there is no private form of it here"
 
 
 @cache
-def _refusals() -> dict[str, dict[str, str]]:
+def _sections() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))
 
 
-def refusals(section: str) -> Advice:
+@cache
+def refusals(section: str) -> Mapping[str, str]:
     """Return the advice on refused keywords and function names, from a section of `refusals.toml`."""
-    entries = _refusals
-    return Advice(lambda: {one: why for names, why in entries()[section].items() for one in names.split()})
+    return {name: advice for names, advice in _sections()[section].items() for name in names.split()}
 
 
-def slips() -> dict[str, str]:
+def slips() -> Mapping[str, str]:
     """Return the advice on keywords and operators of other languages, by pattern."""
-    return _refusals()["slips"]
+    return _sections()["slips"]
 
 
-NOT_PRIVATE = refusals("aggregates")
 NO_NUMBER = "must be written as a number here, such as 3, -0.5 or 1e-6: without quotes, arithmetic or NULL"
 # After these an expression goes on: what follows is no end of it.
 _OPERATORS = (
@@ -59,7 +57,6 @@ OPERATORS = frozenset(_OPERATORS.split(" "))
 # What stands behind GROUP BY and HAVING, and sees released groups alone.
 AFTER = ("QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH")
 INTERVALS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
-REFUSED_SOURCES = refusals("words_of_from")
 
 
 PREFIXES = {

@@ -332,9 +332,9 @@ class _OptionReader:
 
     def _add(self, name: Literal, value: Literal) -> None:
         """Add one option under its canonical name; refuse unknown and repeated ones, and the catalog's."""
-        if name.text in _refused:
-            raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
         if name.text not in OPTION_NAMES:
+            if name.text in _refused:
+                raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
             near = _OURS.get(ARGUMENTS.get(name.text, name.text)) or nearest(name.text, OPTION_NAMES)
             listed = ", ".join(n for n in OPTION_NAMES if n not in _canonical)
             hint = f"; did you mean {near}?" if near else "."

@@ -37,7 +37,6 @@ _NODES = (
     "SELECT_NODE SET_OPERATION_NODE BASE_TABLE SUBQUERY JOIN EMPTY EXPRESSION_LIST DISTINCT_MODIFIER "
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
 )
-_SAID = refusals("around")
 _WITHIN = (
     "outside the private SELECT there are released tables, by the names that they have in WITH name AS "
     "(SELECT WITH ...) SELECT ..., and public ones"
@@ -109,7 +108,9 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
     if kind is None and (not isinstance(named, str) or named.endswith("_TYPE_INFO")):
         return ""
     if (kind is None and named not in _KNOWN_NODES) or (kind is not None and kind not in _KNOWN_EXPRESSIONS):
-        return _SAID.get(str(kind or named), f"{kind or named} has no place outside the private SELECT")
+        return refusals("around").get(
+            str(kind or named), f"{kind or named} has no place outside the private SELECT"
+        )
     if kind in ("FUNCTION", "WINDOW"):
         name = node["function_name"].lower()
         if node.get("schema") or node.get("catalog") or name not in functions().around:

@@ -17,11 +17,10 @@ from sfumato.dialect.keywords import (
     GROUPINGS,
     INTERVALS,
     NO_FORM,
-    NOT_PRIVATE,
     PRIVATE,
-    REFUSED_SOURCES,
     STRATEGY,
     meant,
+    refusals,
 )
 from sfumato.dialect.options_clause import read_clause
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect, is_query, select_list
@@ -55,7 +54,7 @@ def check_words(words: Cursor, span: range, where: str) -> None:
             raise words.refuse(f"a subquery in {where}: not private here{_INSTEAD}", words.tokens[i])
         if word == "OVER" and before != ".":
             raise words.refuse(_WINDOW, words.tokens[i])
-        if (word in PRIVATE or word in NOT_PRIVATE) and is_call(words, i):
+        if (word in PRIVATE or word in refusals("aggregates")) and is_call(words, i):
             raise words.refuse(_misplaced(word, where), words.tokens[i])
 
 
@@ -71,9 +70,9 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
             message = f"a subquery in {where}: write it around the private SELECT, in brackets"
             raise words.refuse(message, words.tokens[i])
-        known = word in NOT_PRIVATE and word not in GROUPINGS
+        known = word in refusals("aggregates") and word not in GROUPINGS
         if known and is_call(words, i) and not is_window(words, i):
-            message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
+            message = f"{word} is not a private aggregate: {refusals('aggregates')[word]}"
             raise words.refuse(message, words.tokens[i])
         if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):
             near = meant(word)
@@ -236,7 +235,7 @@ class _SelectParser:
             first = words.tokens[item.start]
             if self._refused(item.start):
                 raise words.refuse(
-                    f"{first.word} is not a private aggregate: {NOT_PRIVATE[first.word]}", first
+                    f"{first.word} is not a private aggregate: {refusals('aggregates')[first.word]}", first
                 )
             if first.word == "*":
                 raise words.refuse("SELECT *: name the group keys and the aggregates one by one", first)
@@ -253,7 +252,7 @@ class _SelectParser:
     def _refused(self, i: int) -> bool:
         """Whether a token calls an aggregate without a private form."""
         word = self.words.tokens[i].word
-        called = word in NOT_PRIVATE and word not in GROUPINGS and is_call(self.words, i)
+        called = word in refusals("aggregates") and word not in GROUPINGS and is_call(self.words, i)
         return called and not is_window(self.words, i)
 
     def _read_calls(self, span: range) -> list[CallForm]:
@@ -293,7 +292,10 @@ class _SelectParser:
             raise words.refuse(_NO_SOURCE, first)
         elif not first.text.strip():
             raise words.refuse("the file or table has no name", first)
-        condition = False  # behind ON, where a bracket or a dash is of an expression
+        condition, refused = (
+            False,
+            refusals("words_of_from"),
+        )  # behind ON, where a bracket or a dash is of an expression
         for i in self.words.outer(span):
             if i == span.start:
                 continue
@@ -307,11 +309,11 @@ class _SelectParser:
             behind = words.tokens[i - 3 if words.tokens[i - 2].word == "AS" else i - 2]
             called = called and behind.word != ")"  # names of columns: (SELECT ...) AS t(a, b)
             if token.word == "SAMPLE" and before.word == "USING":
-                raise words.refuse(REFUSED_SOURCES["TABLESAMPLE"], before)
+                raise words.refuse(refused["TABLESAMPLE"], before)
             if condition and token.word in ("(", "-"):
                 continue
-            if token.word in REFUSED_SOURCES and before.word != "." and (token.word != "(" or called):
-                raise words.refuse(REFUSED_SOURCES[token.word], token)
+            if token.word in refused and before.word != "." and (token.word != "(" or called):
+                raise words.refuse(refused[token.word], token)
 
     def _check_subquery(self, i: int) -> None:
         """Refuse brackets behind FROM or JOIN that hold no SELECT."""

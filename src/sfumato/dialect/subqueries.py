@@ -33,7 +33,6 @@ from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
 from sfumato.query.tables.public_table import PublicTable
 
-_REFUSED = refusals("set_operators")
 _NULL = '"NULL"'  # the type of NULL alone
 
 
@@ -48,7 +47,7 @@ def union_all(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]:
         what = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].removesuffix("_NODE")
         raise query.refuse(query.first, f"{what} has no place here: write SELECT ... FROM ...")
     if node["setop_type"] != "UNION" or not node["setop_all"]:
-        message = _REFUSED.get(node["setop_type"], f"{node['setop_type']}: write UNION ALL")
+        message = refusals("set_operators").get(node["setop_type"], f"{node['setop_type']}: write UNION ALL")
         raise query.refuse(query.first, message)
     if node["modifiers"]:
         raise query.refuse(query.first, "ORDER BY and LIMIT behind UNION ALL: leave them out")

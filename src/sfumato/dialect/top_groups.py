@@ -79,18 +79,13 @@ class LargestGroups(StatementChecker):
         self.statement, self._call, self._item = statement, call, item
 
     @classmethod
-    def find(cls, statement: Statement) -> LargestGroups | None:
-        """Return the APPROX_TOP call of a private SELECT; None where it has none.
+    def alone(cls, statement: Statement, call: WrittenAggregate) -> LargestGroups:
+        """Return the APPROX_TOP call of a private SELECT, in which nothing else may be asked.
 
         Raises:
-            SqlError: something else is asked beside it.
+            SqlError: another item, a clause or an aggregate is beside it.
         """
-        calls = [call for _, _, call in statement.calls.values()]
-        found = [call for call in calls if call.function in LARGEST]
-        if not found:
-            return None
-        call, (item, *more) = found[0], statement.items
-        function = call.function
+        function, (item, *more) = call.function, statement.items
         if more or item.value is not call:
             raise refusal(statement.text, call.name_place, _ALONE.format(function))
         if statement.clause == "ANONYMIZATION":
@@ -101,7 +96,7 @@ class LargestGroups(StatementChecker):
             raise refusal(statement.text, place, _NO_GROUPS.format(function))
         if statement.having is not None:
             raise refusal(statement.text, statement.having.place, _NO_HAVING.format(function))
-        for other in calls[1:]:
+        for _, _, other in [*statement.calls.values()][1:]:
             raise refusal(statement.text, other.name_place, _ALONE.format(function))
         return cls(statement, item, call)
 
