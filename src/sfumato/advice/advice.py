@@ -26,6 +26,7 @@ from sfumato.query.choices import titled
 from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import payment
+from sfumato.release.release import check_error_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -249,7 +250,7 @@ class Advice(Told):
         """
         if confidence is not None:
             for one in self.questions.values():
-                output_columns(one.plan, confidence)
+                check_error_columns(one.plan, confidence)
         engines = [one.question.table._engine for one in self.questions.values()]
         plans = [one.plan for one in self.questions.values()]
         made_up = all(one.made_up for one in engines)
@@ -444,13 +445,6 @@ _SCHEMA = pa.schema(
         ("by_default", pa.float64()),
     ]
 )
-
-
-def output_columns(plan: Plan, confidence: float) -> None:
-    """Check that error bars may stand beside outputs."""
-    from sfumato.release.release import check_error_columns
-
-    check_error_columns(plan, confidence)
 
 
 def _bounds(one: Advised, name: str) -> tuple[float | None, float | None]:

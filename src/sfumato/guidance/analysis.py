@@ -34,17 +34,14 @@ from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import (
     Aggregate,
-    Combination,
     CountPrivacyUnits,
     CountRows,
     Derived,
-    Difference,
     Mean,
     Quantiles,
     StandardDeviation,
     Sum,
     Variance,
-    WeightedSum,
 )
 from sfumato.query.aggregates.aggregate import BoundedAggregate, checked_bounds
 from sfumato.query.engine_protocol import ALL_GROUPS, Engine, ExactQuery
@@ -110,7 +107,8 @@ def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[s
                 outputs[name] = _exact(aggregate, places, known, found)
         for name, aggregate in query.aggregates:
             if isinstance(aggregate, Derived):
-                outputs[name] = _derived(aggregate, outputs)
+                top, bottom = (side.value(outputs) for side in aggregate.fraction)
+                outputs[name] = top / np.where(bottom == 0, np.nan, bottom)
     return outputs
 
 
@@ -133,20 +131,6 @@ def _exact(
     mean = total / np.where(valued, valued, np.nan)
     variance = np.maximum(squares / np.where(valued, valued, np.nan) - mean**2, 0.0)
     return variance if isinstance(aggregate, Variance) else np.asarray(np.sqrt(variance))
-
-
-def _derived(aggregate: Derived, outputs: Mapping[str, Floats]) -> Floats:
-    if isinstance(aggregate, Combination):
-        top, bottom = (_sum(one, outputs) for one in (aggregate.top, aggregate.bottom))
-        return top / np.where(bottom == 0, np.nan, bottom)
-    first, second = (outputs[name] for name in aggregate.of)
-    if isinstance(aggregate, Difference):
-        return first - second
-    return first / np.where(second == 0, np.nan, second)
-
-
-def _sum(asked: WeightedSum, outputs: Mapping[str, Floats]) -> Floats:
-    return np.asarray(sum((float(w) * outputs[name] for name, w in asked.terms), np.float64(asked.constant)))
 
 
 # Groups times combinations, which are held in memory.

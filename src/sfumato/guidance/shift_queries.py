@@ -48,17 +48,14 @@ from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import (
     Aggregate,
-    Combination,
     CountDistinct,
     CountPrivacyUnits,
     CountRows,
     Derived,
-    Difference,
     InBins,
     Mean,
     OfColumns,
     Quantiles,
-    Ratio,
     StandardDeviation,
     Stratified,
     Sum,
@@ -407,7 +404,7 @@ class Request:
 
     def _derived(self, name: str, of: Derived, known: dict[str, Question]) -> Question | None:
         """Return the shift of what is computed of other outputs, where these have one."""
-        top, bottom = _terms(of)
+        top, bottom = of.fraction
         needed = dict.fromkeys(one for one, _ in (*top.terms, *bottom.terms))
         if not bottom.terms:
             needed = dict.fromkeys(one for one in needed if one in known or one in self.left)
@@ -443,14 +440,3 @@ class Request:
             return None
         name, aggregate = next((n, a) for n, a in self.query.measured if output in a.outputs(n))
         return next(one for one in self._of(name, aggregate.each) if one.output == output)
-
-
-def _terms(of: Derived) -> tuple[WeightedSum, WeightedSum]:
-    """Return the sum that something is, and the one that it is divided by."""
-    if isinstance(of, Combination):
-        return of.top, of.bottom
-    assert isinstance(of, Ratio | Difference)
-    one, other = ((name, Fraction(1)) for name in of.of)
-    if isinstance(of, Ratio):
-        return WeightedSum((one,)), WeightedSum((other,))
-    return WeightedSum((one,)).plus(WeightedSum((other,)).times(Fraction(-1))), WeightedSum((), Fraction(1))

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.laws import Law
-from sfumato.noise.noise_sums import Interval, Noises, NoiseSum, laplaces_tolerance
+from sfumato.noise.noise_sums import Interval, NoiseSum, laplaces_tolerance
 from sfumato.query.aggregates import (
     Aggregate,
     Correlation,
@@ -23,6 +23,7 @@ from sfumato.query.aggregates import (
     Sum,
     Variance,
 )
+from sfumato.query.aggregates.regression import solution_radius
 
 Weights = Mapping[str, float]
 # The sum of more Laplace noises than these is bounded by its deviation and its largest noise.
@@ -138,12 +139,6 @@ class Noisy:
             far = float(laplaces_tolerance(k, spread, max(scales))) + rounding
         return between(value - far, value + far)
 
-    def quotient(self, top: Weights, bottom: Weights, failure: float) -> Interval:
-        """Return where a quotient of two weighted sums is without noise, but with a probability."""
-        numbers = {name: np.array([self.values[name]]) for name in bottom}
-        found = Noises(self.laws, self.steps).quotient(numbers, top, bottom, failure)
-        return between(float(found.low[0]), float(found.high[0]))
-
 
 @dataclass(frozen=True)
 class Question:
@@ -154,7 +149,6 @@ class Question:
         sums: weights of the noisy numbers, by name, of each sum of these that it follows from.
         ends: makes of their intervals those of the output.
         relative, of, against: as of `Shift`.
-        linear: whether the output is the first two sums themselves, and the third one the difference.
     """
 
     output: str
@@ -163,26 +157,21 @@ class Question:
     relative: bool
     of: str = "value"
     against: str = LIMITS
-    linear: bool = False
 
     def shift(self, noisy: Noisy, confidence: float) -> Shift:
         """Return the shift, with an error bar of this confidence."""
         k = -math.log10((1 - confidence) / len(self.sums))  # that all of the sums hold at once
         middle, ends = (self._moved([noisy.total(weights, at) for weights in self.sums]) for at in (None, k))
-        given = self.output, self.relative, self.of, self.against
-        if not np.isfinite(middle.low) or middle.low != middle.high:
-            return _shift(0.0, math.inf, *given)
-        shift = float(middle.low)
-        far = max(float(ends.high) - shift, shift - float(ends.low))
-        return _shift(shift, math.inf if math.isnan(far) else far, *given)
+        shift, far = 0.0, math.inf
+        if np.isfinite(middle.low) and middle.low == middle.high:
+            shift = float(middle.low)
+            far = max(float(ends.high) - shift, shift - float(ends.low))
+        half_width = math.inf if math.isnan(far) else far
+        return Shift(self.output, shift, half_width, self.relative, self.of, self.against)
 
     def _moved(self, sums: Sequence[Interval]) -> Interval:
         ends = self.ends(sums)
         return ends.part if self.relative else ends.difference
-
-
-def _shift(shift: float, far: float, output: str, relative: bool, of: str, against: str) -> Shift:
-    return Shift(output, shift, far, relative, of, against)
 
 
 def linear(output: str, limited: Weights, without: Weights) -> Question:
@@ -190,7 +179,7 @@ def linear(output: str, limited: Weights, without: Weights) -> Question:
     names = dict.fromkeys([*limited, *without])
     limited, without = ({name: side.get(name, 0.0) for name in names} for side in (limited, without))
     moved = {name: limited[name] - without[name] for name in names}
-    return Question(output, (limited, without, moved), lambda sums: Ends(*sums), True, linear=True)
+    return Question(output, (limited, without, moved), lambda sums: Ends(*sums), True)
 
 
 def sides(
@@ -296,11 +285,10 @@ def _coefficient(
     if np.linalg.eigvalsh(a)[0] <= 1e-12:
         return unknown
     inverse = np.linalg.inv(a)
-    found, change = inverse @ b, np.abs(inverse) @ off
-    # Below 1 the solution is a contraction's fixed point: |d| <= most + change |d|.
-    if np.abs(np.linalg.eigvals(change)).max() >= 0.999:
+    found = inverse @ b
+    (far,) = solution_radius(inverse[None], found[None], off[None], off_right[None])
+    if not np.isfinite(far).all():
         return unknown
-    far = np.linalg.solve(np.eye(size) - change, np.abs(inverse) @ (off @ np.abs(found) + off_right))
     slopes = np.array([half[0] / one for one in half[1:]])
     weights = np.array([half[0], *(-slopes * centre[1:])])
     if k:

@@ -9,9 +9,8 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name
-from sfumato.query.aggregates.estimate import Estimate, linear_interval
+from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
 from sfumato.query.choices import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
@@ -186,7 +185,3 @@ class CountEstimate(Estimate):
     def linear(self) -> Mapping[str, float]:
         """The count itself."""
         return self.signs
-
-    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the count, give or take the tolerance of its noises."""
-        return linear_interval(numbers, self.linear, failure)

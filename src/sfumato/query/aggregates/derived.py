@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 
 class Derived(Aggregate):
-    """What is computed of outputs of the same question."""
+    """A derived output: a weighted sum of outputs of the same query, or one such sum over another one."""
 
     @property
     @abstractmethod
     def of(self) -> tuple[str, ...]:
-        """The outputs' names."""
+        """The names of the outputs that a derived output is computed from."""
+
+    @property
+    @abstractmethod
+    def fraction(self) -> tuple[WeightedSum, WeightedSum]:
+        """The weighted sum that a derived output is, and the one that it is divided by."""
 
     @property
     def derived(self) -> bool:
@@ -86,6 +91,12 @@ class Ratio(OfTwo):
 
     sign = "/"
 
+    @property
+    def fraction(self) -> tuple[WeightedSum, WeightedSum]:
+        """The outputs of a ratio, each as a weighted sum."""
+        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.of)
+        return first, second
+
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
         return RatioEstimate(name, first=outputs[self.first], second=outputs[self.second])
 
@@ -95,6 +106,12 @@ class Difference(OfTwo):
     """One output less another one."""
 
     sign = "-"
+
+    @property
+    def fraction(self) -> tuple[WeightedSum, WeightedSum]:
+        """The difference of two outputs as a weighted sum, over 1."""
+        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.of)
+        return first.plus(second.times(Fraction(-1))), WeightedSum((), Fraction(1))
 
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
         terms = ((1.0, outputs[self.first]), (-1.0, outputs[self.second]))
@@ -125,6 +142,11 @@ class WeightedSum(Spelled):
             terms[name] = terms.get(name, Fraction(0)) + weight
         return WeightedSum(tuple(terms.items()), self.constant + other.constant)
 
+    def value(self, outputs: Mapping[str, Floats]) -> Floats:
+        """Return the weighted sum of outputs, by their names."""
+        terms = (float(weight) * outputs[name] for name, weight in self.terms)
+        return np.asarray(sum(terms, np.float64(self.constant)))
+
     def __str__(self) -> str:
         parts = [name if weight == 1 else f"{float(weight):g} {name}" for name, weight in self.terms]
         number = [f"{float(self.constant):g}"] if self.constant or not parts else []
@@ -151,6 +173,11 @@ class Combination(Derived):
     def of(self) -> tuple[str, ...]:
         """All names."""
         return tuple(dict.fromkeys(name for name, _ in (*self.top.terms, *self.bottom.terms)))
+
+    @property
+    def fraction(self) -> tuple[WeightedSum, WeightedSum]:
+        """The weighted sum of outputs, and what it is divided by."""
+        return self.top, self.bottom
 
     @property
     def divides(self) -> bool:

@@ -100,9 +100,13 @@ class Estimate(ABC):
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""
 
-    @abstractmethod
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return an interval that holds the exact statistic but with probability `failure`."""
+        """Return an interval that holds the exact statistic of an output but with probability `failure`.
+
+        That of a sum of noisy statistics is the output, give or take the tolerance of their noise.
+        """
+        assert self.linear is not None
+        return linear_interval(numbers, self.linear, failure)
 
     def output(self, numbers: NoisyNumbers) -> pa.Array:
         """Return the output column: int64 for whole numbers that it surely holds, else float64."""

@@ -264,6 +264,30 @@ class Term:
     square_centre: float
 
 
+def covariance_interval(
+    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term], product: str, failure: float
+) -> Interval:
+    """Return an interval of the covariance of two columns, or of the variance of one, not yet clamped.
+
+    Args:
+        numbers: noisy statistics.
+        rows: the coordinates that count rows, with their signs.
+        terms: the columns; of a variance the only one.
+        product: the coordinate of the products, or of the squares.
+        failure: of each of the three ratios that it follows from, or two.
+    """
+    noises, values = numbers.noises, numbers.values
+    first, last = terms[0], terms[-1]
+    largest = first.half_range * last.half_range
+    shift, least = (first.square_centre, 0.0) if len(terms) == 1 else (0.0, -largest)
+    mean_product = noises.ratio(values, {product: 1.0}, rows, (least - shift, largest - shift), failure)
+    means = [
+        noises.ratio(values, {t.total: 1.0}, rows, (-t.half_range, t.half_range), failure) for t in terms
+    ]
+    squared = means[0].squared() if len(terms) == 1 else means[0] * means[1]
+    return mean_product.map(lambda x: x + shift) - squared
+
+
 @dataclass(frozen=True)
 class CrossEstimate(Estimate):
     """Something of several columns. Adds to an `Estimate`:
@@ -308,18 +332,8 @@ class CrossEstimate(Estimate):
 
     def moment_interval(self, numbers: NoisyNumbers, i: int, j: int, failure: float) -> Interval:
         """Return an interval of the covariance, or variance, where three ratios fail with `failure` each."""
-        noises, values, one, other = numbers.noises, numbers.values, self.terms[i], self.terms[j]
-        largest = one.half_range * other.half_range
-        shift = one.square_centre if i == j else 0.0
-        within = (-shift, largest - shift) if i == j else (-largest, largest)
-        product = noises.ratio(values, {self.product[i, j]: 1.0}, self.signs, within, failure).map(
-            lambda x: x + shift
-        )
-        means = [
-            noises.ratio(values, {t.total: 1.0}, self.signs, (-t.half_range, t.half_range), failure)
-            for t in (one, other)
-        ]
-        return product - (means[0].squared() if i == j else means[0] * means[1])
+        terms = [self.terms[place] for place in dict.fromkeys((i, j))]
+        return covariance_interval(numbers, self.signs, terms, self.product[i, j], failure)
 
 
 @dataclass(frozen=True)
@@ -458,17 +472,8 @@ class _System:
         for (i, j), weights in self.entries.items():
             tolerances[:, i, j] = self._tolerance(weights, each)
         right = np.stack([self._tolerance(weights, each) for weights in self.right], axis=1) + self.left
-        size = np.abs(self.inverse)
-        most = np.einsum(
-            "gij,gj->gi", size, np.einsum("gij,gj->gi", tolerances, np.abs(self.solution)) + right
-        )
-        change = np.einsum("gij,gjk->gik", size, tolerances)
-        # Below 1 the solution is a contraction's fixed point: |d| <= most + change |d|.
-        radius = np.abs(np.linalg.eigvals(change)).max(axis=1)
-        known = self.usable & (radius < 0.999)
-        change[~known] = 0.0
-        found = np.linalg.solve(np.eye(self.size) - change, most[..., None])[..., 0]
-        return np.where(known[:, None], found * (1 + 1e-9), np.inf)
+        found = solution_radius(self.inverse, self.solution, tolerances, right)
+        return np.where(self.usable[:, None], found, np.inf)
 
     def radius(self, weights: Floats, failure: float) -> Floats:
         """Return how far a weighted sum of the coefficients is off at most; infinite where nobody knows."""
@@ -495,6 +500,24 @@ class _System:
     def _tolerance(self, weights: Mapping[str, float], failure: float) -> Floats:
         found = {name: np.full(self.groups, w) for name, w in weights.items()}
         return self.numbers.noises.tolerance(found, failure)
+
+
+def solution_radius(inverse: Floats, solution: Floats, matrix: Floats, right: Floats) -> Floats:
+    """Return how far a solution of linear equations of a regression is off at most; infinite if unbounded.
+
+    Args:
+        inverse: of the matrix of the equations, shape (groups, size, size).
+        solution: of the equations, shape (groups, size).
+        matrix, right: how far each entry of the matrix, and of the right side, is off at most.
+    """
+    size = np.abs(inverse)
+    most = np.einsum("gij,gj->gi", size, np.einsum("gij,gj->gi", matrix, np.abs(solution)) + right)
+    change = np.einsum("gij,gjk->gik", size, matrix)
+    # Below 1 the error d is bounded by a contraction's fixed point: |d| <= most + change |d|.
+    known = np.abs(np.linalg.eigvals(change)).max(axis=1) < 0.999
+    change[~known] = 0.0
+    found = np.linalg.solve(np.eye(right.shape[1]) - change, most[..., None])[..., 0]
+    return np.where(known[:, None], found * (1 + 1e-9), np.inf)
 
 
 def cross_count(design: Design, cross: CrossMoments) -> str:

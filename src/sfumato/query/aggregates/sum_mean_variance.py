@@ -22,9 +22,8 @@ from sfumato.query.aggregates.estimate import (
     MOST_SCALES,
     MOST_UNITS,
     Estimate,
-    linear_interval,
 )
-from sfumato.query.aggregates.regression import cross_count, cross_term
+from sfumato.query.aggregates.regression import Term, covariance_interval, cross_count, cross_term
 from sfumato.query.aggregates.stratified_proportion import stratified
 from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
 from sfumato.query.choices import Bounded
@@ -440,12 +439,9 @@ class VarianceEstimate(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return what intervals of the mean and of the mean square leave."""
         # Mean and mean square lie in their intervals together but with half the failure of each.
-        noises, values = numbers.noises, numbers.values
-        within = -self.half_range, self.half_range
-        mean = noises.ratio(values, {self.total: 1.0}, self.signs, within, failure / 2)
-        within = -self.square_centre, self.half_range**2 - self.square_centre
-        square = noises.ratio(values, {self.squares: 1.0}, self.signs, within, failure / 2)
-        return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
+        terms = [Term(self.total, self.centre, self.half_range, self.square_centre)]
+        found = covariance_interval(numbers, self.signs, terms, self.squares, failure / 2)
+        return found.map(self.of_variance)
 
     @property
     def sum_of_squares(self) -> dict[str, float]:
@@ -484,10 +480,6 @@ class SumEstimate(Estimate):
     def linear(self) -> Mapping[str, float]:
         """The sum of distances, and the centre for each that was counted."""
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
-
-    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the sum, give or take the tolerance of its noises."""
-        return linear_interval(numbers, self.linear, failure)
 
 
 def _weighted(design: Design, asked: Weighted) -> dict[str, Any]:
