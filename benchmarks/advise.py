@@ -160,7 +160,7 @@ def hindsight(table: pa.Table, questions: Questions, epsilon: Fraction) -> float
         complete = replace(
             question,
             table=question.table.bound(**dict.fromkeys(question.table._auto_limits, 1)),
-            aggregates=tuple((n, a.stand_in if n in columns else a) for n, a in question.aggregates),
+            aggregates=tuple((n, a.placeholder if n in columns else a) for n, a in question.aggregates),
         )
         limits: dict[str, Any] = {}
         if "groups" in question.table._auto_limits:

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.advice import budgeted, looks
+from sfumato.advice import advice_request
+from sfumato.advice import shared_queries as looks
 from sfumato.api.question import Question
 from sfumato.audit import audit
-from sfumato.guidance.inferred_limits import LimitsLook
+from sfumato.guidance.inferred_limits import ContributionQuery
 from tests.changed_plans import without_certificate
 
 from .once import by_name, once
@@ -37,9 +38,9 @@ PAIRS = {name: (table(CROWD + rows), table(CROWD)) for name, rows in HOSTILE.ite
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     """Divide the rest by eight, plan each look once, and add up its rows once: what is drawn is the same."""
-    monkeypatch.setattr(budgeted, "PORTIONS", 8)
-    monkeypatch.setattr(budgeted, "_PORTIONS_EACH", 4)
-    right, known = looks.limits_look, {}
+    monkeypatch.setattr(advice_request, "PORTIONS", 8)
+    monkeypatch.setattr(advice_request, "_PORTIONS_EACH", 4)
+    right, known = looks.contribution_query, {}
 
     def look(table, query, epsilon, matter):
         key = table._engine, query.keys, epsilon
@@ -48,7 +49,7 @@ def quickly(monkeypatch):
             once(known[key].table._engine)
         return known[key]
 
-    monkeypatch.setattr(looks, "limits_look", look)
+    monkeypatch.setattr(looks, "contribution_query", look)
 
 
 def mechanism():
@@ -90,18 +91,20 @@ def test_advice_and_its_releases_keep_their_claim(name):
 
 
 def looks_at_contributions_at_a_thousand_times_their_part(patch):
-    right = looks.limits_look
-    patch.setattr(looks, "limits_look", lambda t, q, epsilon, matter: right(t, q, 1000 * epsilon, matter))
+    right = looks.contribution_query
+    patch.setattr(
+        looks, "contribution_query", lambda t, q, epsilon, matter: right(t, q, 1000 * epsilon, matter)
+    )
 
 
 def units_are_told_exactly(patch):
-    right = LimitsLook.draw
+    right = ContributionQuery.draw
 
     def draw(self, words=None):
         (batch,) = self.table._engine.statistics(self.contributions.exact, 1)
         return replace(right(self, words), people=float(batch.column(0)[0].as_py()))
 
-    patch.setattr(LimitsLook, "draw", draw)
+    patch.setattr(ContributionQuery, "draw", draw)
 
 
 def releases_cost_more_than_was_said(patch):

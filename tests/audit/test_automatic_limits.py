@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import audit
 from sfumato.guidance import inferred_limits
-from sfumato.guidance.inferred_limits import limits_look
+from sfumato.guidance.inferred_limits import contribution_query
 
 from .once import by_name, once
 
@@ -39,7 +39,7 @@ def mechanism():
     def draw(rows, size):
         if id(rows) not in known:
             asked = sf.scan(rows, privacy_unit="id").group_by("g").bound(groups=1, rows=1).agg(n=sf.count())
-            look = limits_look(asked.table, asked.query, Fraction(1))
+            look = contribution_query(asked.table, asked.query, Fraction(1))
             once(look.table._engine), once(look.counted[0]._engine)
             known[id(rows)] = rows, look
         found = []

@@ -13,8 +13,8 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.api.largest_groups import Top
 from sfumato.errors import SfumatoError
-from sfumato.guidance.inferred_bounds import Looking, Values
-from sfumato.guidance.inferred_limits import limits_look
+from sfumato.guidance.inferred_bounds import ValueHistograms, Values
+from sfumato.guidance.inferred_limits import contribution_query
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement
@@ -180,9 +180,9 @@ def _found(chance: random.Random) -> Any:
     """Return the plan of an answer after looks for limits and bounds."""
     question, private = _question(chance)
     options = _options(chance, private)
-    looks = limits_look(question.table, question.query, Fraction(1, 9)).plans
+    looks = contribution_query(question.table, question.query, Fraction(1, 9)).plans
     bounded = Values("y", chance.random() < 0.5, None, None, None)
-    looking = Looking(question.table._engine, question.query, question.table._part, bounded)
+    looking = ValueHistograms(question.table._engine, question.query, question.table._part, bounded)
     at_values = [looking.plan(looking.edges, Fraction(1, 20)) for _ in range(2)]
     found = Found.from_plans("limits", {}, looks), Found.from_plans("bounds", (0, 1), at_values)
     return replace(question.plan(**options), found=found)

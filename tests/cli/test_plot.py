@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ParameterError
 from sfumato.query.aggregates.counting import CountEstimate
-from sfumato.query.aggregates.derived import CombinationEstimate
+from sfumato.query.aggregates.derived_outputs import CombinationEstimate
 from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.error_bars import Bars

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError, SqlError
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates import Combination, WeightedSum
-from sfumato.query.aggregates.derived import CombinationEstimate
+from sfumato.query.aggregates.derived_outputs import CombinationEstimate
 from sfumato.release.processed_release import ProcessedRelease
 
 CORPUS = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("outside*.txt")))

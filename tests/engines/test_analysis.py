@@ -16,7 +16,7 @@ from sfumato.engines.duckdb import analysis_sql
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.source_reader import Reader
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
-from sfumato.guidance.expected_error import KnownNumbers, chances
+from sfumato.guidance.expected_error import ExpectedOutputs, chances
 from sfumato.guidance.unit_contributions import Share
 from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.int128_array import Int128Array
@@ -178,15 +178,15 @@ def test_a_wrong_expectation_is_found(defect, monkeypatch):
 @pytest.mark.noise_cannot_matter("salts and words are seeded")
 def test_a_wrong_deviation_is_found(monkeypatch):
     """The comparisons of choice and of noise fail where either is a quarter larger."""
-    right = KnownNumbers.expected
+    right = ExpectedOutputs.expected
 
     def wrong(part):
         return lambda self, e: replace(made := right(self, e), **{part: 1.25 * getattr(made, part)})
 
-    monkeypatch.setattr(KnownNumbers, "expected", wrong("choice"))
+    monkeypatch.setattr(ExpectedOutputs, "expected", wrong("choice"))
     with pytest.raises(AssertionError):
         test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(TOWNS)
-    monkeypatch.setattr(KnownNumbers, "expected", wrong("noise"))
+    monkeypatch.setattr(ExpectedOutputs, "expected", wrong("noise"))
     with pytest.raises(AssertionError):
         test_noise_is_that_of_many_releases({"epsilon": 1, "noise": "laplace"})
 

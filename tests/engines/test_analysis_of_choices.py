@@ -198,14 +198,14 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
     batches = list(question.table._engine.statistics(plan.exact, 1 << 16, 1))
     (engine,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     seen = []
-    right = quantile_errors.OfQuantiles._batch
+    right = quantile_errors.ExpectedQuantiles._batch
 
     def batch(self):
         seen.append(right(self))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantile_errors.OfQuantiles, "_batch", batch)
+        patch.setattr(quantile_errors.ExpectedQuantiles, "_batch", batch)
         patch.setattr(quantile_errors, "DRAWS", 1)
         question.analyze(epsilon=1, noise=noise)
     exact, made = plan.measurement.columns(engine), plan.measurement.columns(seen[0])

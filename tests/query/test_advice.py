@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.advice import looks as looks_of_advice
+from sfumato.advice import shared_queries as looks_of_advice
 from sfumato.advice.advise import divided
-from sfumato.advice.looks import likely_number
+from sfumato.advice.shared_queries import likely_number
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.inferred_bounds import Histogram, Values
 from sfumato.noise.random_words import SeededWords
@@ -81,11 +81,11 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
 @SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
-    from sfumato.guidance.inferred_bounds import Looking
-    from sfumato.guidance.inferred_limits import LimitsLook
+    from sfumato.guidance.inferred_bounds import ValueHistograms
+    from sfumato.guidance.inferred_limits import ContributionQuery
 
     drawn = []
-    for kind, name in ((LimitsLook, "draw"), (Looking, "look")):
+    for kind, name in ((ContributionQuery, "draw"), (ValueHistograms, "look")):
         right = getattr(kind, name)
 
         def counted(self, *given, right=right, kind=kind):
@@ -96,8 +96,8 @@ def test_looks_are_shared(people, monkeypatch):
     asked = [*questions(people).values(), questions(people)["sold"]]
     options = {"share": "0.1", "unsafe_words": SeededWords(1)}
     found = sf.advise(people, asked, epsilon=4, delta="1e-6", **options)
-    assert drawn.count("LimitsLook") == 2
-    assert 2 <= drawn.count("Looking") <= 3
+    assert drawn.count("ContributionQuery") == 2
+    assert 2 <= drawn.count("ValueHistograms") <= 3
     assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
 
 
@@ -435,23 +435,27 @@ def charged(monkeypatch, people):
 
 
 def looks_twice(patch):
-    from sfumato.guidance.inferred_limits import LimitsLook
+    from sfumato.guidance.inferred_limits import ContributionQuery
 
-    right = LimitsLook.draw
-    patch.setattr(LimitsLook, "draw", lambda self, words=None: (right(self, words), right(self, words))[1])
+    right = ContributionQuery.draw
+    patch.setattr(
+        ContributionQuery, "draw", lambda self, words=None: (right(self, words), right(self, words))[1]
+    )
 
 
 def looks_without_noise(patch):
-    from sfumato.advice import looks
+    from sfumato.advice import shared_queries as looks
 
-    right = looks.limits_look
-    patch.setattr(looks, "limits_look", lambda t, q, epsilon, matter: right(t, q, 10**6 * epsilon, matter))
+    right = looks.contribution_query
+    patch.setattr(
+        looks, "contribution_query", lambda t, q, epsilon, matter: right(t, q, 10**6 * epsilon, matter)
+    )
 
 
 def nothing_is_subtracted(patch):
-    from sfumato.advice.budgeted import Budgeted
+    from sfumato.advice.advice_request import AdviceRequest
 
-    patch.setattr(Budgeted, "rest", property(lambda one: one.epsilon))
+    patch.setattr(AdviceRequest, "rest", property(lambda one: one.epsilon))
 
 
 def portions_that_do_not_add_up(patch):
@@ -461,15 +465,15 @@ def portions_that_do_not_add_up(patch):
 
 
 def rows_are_read_beside(patch):
-    from sfumato.guidance.inferred_limits import LimitsLook
+    from sfumato.guidance.inferred_limits import ContributionQuery
 
-    right = LimitsLook.draw
+    right = ContributionQuery.draw
 
     def peeking(self, words=None):
         list(self.table._engine.statistics(self.contributions.exact, 1))
         return right(self, words)
 
-    patch.setattr(LimitsLook, "draw", peeking)
+    patch.setattr(ContributionQuery, "draw", peeking)
 
 
 DEFECTS = (
@@ -511,7 +515,7 @@ def test_what_was_seen_is_not_taken_for_a_look_that_was_not_drawn(monkeypatch):
     looking = SimpleNamespace(
         whole=False, edges=edges, look=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0)
     )
-    seen = looks_of_advice.ValuesSeen(values, looking, Fraction(1))
+    seen = looks_of_advice.SharedHistograms(values, looking, Fraction(1))
     seen.draw(1.0)
     assert seen.bounds(2.0) == (-1.0, 2.0) and len(seen.seen) == 2
     more[0] = 3  # with another noise, one look more

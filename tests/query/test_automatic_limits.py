@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.contribution_distribution import LIMITS, Distribution, Tail
-from sfumato.guidance.expected_error import SeenUnits
+from sfumato.guidance.expected_error import EstimatedUnits
 from sfumato.guidance.inferred_limits import best_limits
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
@@ -227,7 +227,7 @@ def known(groups, rows=None):
 def test_the_best_limit_moves_with_the_budget():
     """Little noise is worth more groups, and much noise fewer."""
     table = baskets()
-    seen = SeenUnits(*known({1: 2_000, 4: 1_000, 20: 300}), 50.0, 3_300)
+    seen = EstimatedUnits(*known({1: 2_000, 4: 1_000, 20: 300}), 50.0, 3_300)
 
     def found(epsilon):
         def plan(groups, rows):

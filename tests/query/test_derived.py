@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise.noise_sums import Interval, Noises
-from sfumato.query.aggregates.derived import RatioEstimate
+from sfumato.query.aggregates.derived_outputs import RatioEstimate
 from sfumato.release import group_comparison
 from sfumato.testing import assert_approx_equal, recording
 

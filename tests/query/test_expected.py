@@ -20,7 +20,7 @@ from sfumato.plan import planning
 from sfumato.plan.noise_error import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
 from sfumato.plan.quantile_candidates import SPREAD, WRONG_SIDE, Choice, Places
-from sfumato.query.aggregates.order_statistics import ChosenQuantile
+from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
 from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance.contribution_distribution import LIMITS, Distribution
-from sfumato.guidance.expected_error import SeenUnits, per_width, with_bounds
+from sfumato.guidance.expected_error import EstimatedUnits, per_width, with_bounds
 
 UNITS, GROUPS = 400, 5
 WITHIN_95 = 1.96  # deviations of a normal law; of Laplace noise 2.1
@@ -30,7 +30,7 @@ def question():
 
 def seen(plan):
     ones = Distribution(UNITS * GROUPS, (float(UNITS * GROUPS), *[0.0] * (len(LIMITS) - 1)), 1.0)
-    found = SeenUnits(ones, ones, GROUPS, UNITS * GROUPS)
+    found = EstimatedUnits(ones, ones, GROUPS, UNITS * GROUPS)
     return found.errors(plan, 1, 1)
 
 
@@ -57,7 +57,7 @@ def test_what_limits_cut_is_in_every_forecast():
     (point,) = asked.analyze(epsilon=1).points
     place = LIMITS.index(4)
     rows = Distribution(500, tuple(500.0 if i == place else 0.0 for i in range(len(LIMITS))), 0.1)
-    found = SeenUnits(None, rows, 1, 500).errors(asked.plan(epsilon=1), 1, 2)["n"]
+    found = EstimatedUnits(None, rows, 1, 500).errors(asked.plan(epsilon=1), 1, 2)["n"]
     assert point.totals("n").bias == 1_000
     assert found.total == pytest.approx(1_000, rel=0.01)
     assert found.noise == pytest.approx(point.totals("n").noise)

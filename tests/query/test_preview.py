@@ -14,7 +14,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.guidance import simulated_groups
 from sfumato.guidance.expected_error import chance_shown
 from sfumato.guidance.preview import plain
-from sfumato.guidance.simulated_groups import SimulatedGroups, bars, made_up_rows, width
+from sfumato.guidance.simulated_groups import SimulatedGroups, bars, simulated_rows, width
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.group_measurement import SideBySide
@@ -430,8 +430,8 @@ def test_means_near_a_bound_have_the_wider_bars_that_a_note_tells(monkeypatch):
     assert wide / even == pytest.approx(times, rel=0.1) and times > 1.5
     # The planted defect: values that lie in the middle, where bars are as narrow as they are when spread.
     monkeypatch.setattr(
-        "sfumato.guidance.simulated_groups.made_up_rows",
-        lambda q, u, r, s, at, _: made_up_rows(q, u, r, s, None if at is None else 0.5),
+        "sfumato.guidance.simulated_groups.simulated_rows",
+        lambda q, u, r, s, at, _: simulated_rows(q, u, r, s, None if at is None else 0.5),
     )
     assert not [
         n for n in question(asked).preview(epsilon=1, units=size).notes if "near one of its bounds" in n

@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
-from sfumato.query.aggregates.order_statistics import QuantileEstimate
+from sfumato.query.aggregates.quantile_aggregates import QuantileEstimate
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import ColumnError, ParameterError, QueryError
-from sfumato.guidance.simulated_groups import made_up_rows
+from sfumato.guidance.simulated_groups import simulated_rows
 from sfumato.testing import assert_approx_equal
 
 N, inf = 600, float("inf")
@@ -185,7 +185,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read():
 def test_a_preview_has_made_up_weights():
     asked = PEOPLE.agg(x=sf.histogram("age", EDGES, **W), y=sf.value_counts("k", [1, 2], **K))
     for rows in (1, 2):
-        made = made_up_rows(asked.query, 100, rows)
+        made = simulated_rows(asked.query, 100, rows)
         weights, ages, counts = (made.table[c].to_numpy() for c in ("w", "age", "k"))
         assert 0 <= weights.min() < weights.max() <= 4 and 0 <= ages.min() < 18 < ages.max() <= 65
         assert set(counts) == {0, 1, 2, 3}  # the weights are its own values, whose range is told
@@ -194,7 +194,7 @@ def test_a_preview_has_made_up_weights():
 
 @pytest.mark.parametrize("edges", [[-inf, 0, inf], [0, inf], [-inf, inf], [-1.7e308, 1.7e308], [-inf, 5, 9]])
 def test_rows_are_made_up_between_edges_that_are_not_finite(edges):
-    made = made_up_rows(PEOPLE.agg(x=sf.histogram("age", edges)).query, 50, 1).table["age"].to_numpy()
+    made = simulated_rows(PEOPLE.agg(x=sf.histogram("age", edges)).query, 50, 1).table["age"].to_numpy()
     assert np.isfinite(made).all() and (made >= edges[0]).all() and (made <= edges[-1]).all()
     assert len(set(made)) == 50
 

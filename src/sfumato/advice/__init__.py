@@ -1,1 +1,1 @@
-"""Advice for several questions at once: limits, bounds and a part of the budget for each, for one look."""
+"""Advice for several queries of one table: limits, bounds and a part of one budget for each."""

@@ -1,4 +1,4 @@
-"""Advice for several queries: complete queries, what each may cost, what is expected of it, and a picture."""
+"""The advice for several queries: complete queries, their budgets, expected errors, and a picture."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ERROR, _NOISE, _MARK = "#0072b2", "#999999", "#d55e00"
 
 @dataclass(frozen=True)
 class Curve:
-    """The error by one choice, the others as they are advised.
+    """The expected error of an advised query by one choice, with the other choices as advised.
 
     Args:
         choice: what is chosen, such as "groups".
@@ -54,7 +54,7 @@ class Curve:
 
 
 def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> None:
-    """Write a row of panels for each question, of which 8 are drawn, with 4 choices at most.
+    """Write the picture of advice: a row of panels for each of up to 8 queries, with 4 choices at most.
 
     Args:
         questions: names and curves.
@@ -104,7 +104,7 @@ _QUANTILE = "quantile"
 
 @dataclass(frozen=True, repr=False)
 class Better(Told):
-    """Limits that would have been better than those that were given, which stay.
+    """Limits that the advice finds better than the given ones, which stay.
 
     Args:
         limits: by name.
@@ -125,7 +125,7 @@ class Better(Told):
 
 @dataclass(frozen=True, repr=False)
 class Advised(Spelled):
-    """One question with all that was left open, and what it may cost.
+    """One query of the advice: complete, with its part of the budget.
 
     Args:
         name: by which it is told.
@@ -163,21 +163,21 @@ class Advised(Spelled):
 
     @property
     def groups(self) -> int | None:
-        """The limit of groups of a unit."""
+        """The advised limit of groups of a unit."""
         return self.question.table.groups
 
     @property
     def rows(self) -> int | None:
-        """The limit of rows of a unit in a group."""
+        """The advised limit of rows of a unit in a group."""
         return self.question.table.rows
 
     @property
     def noise(self) -> str:
-        """The noise that its release chooses."""
+        """The noise that the release of an advised query adds."""
         return self.plan.noise.name
 
     def release(self, **options: Any) -> Any:
-        """Release it, as `Question.release`, with the advised epsilon and delta.
+        """Release the advised query, as `Question.release`, with the advised epsilon and delta.
 
         Args:
             options: others of `Question.release`, such as `budget`.
@@ -202,7 +202,7 @@ class Advised(Spelled):
 
     @property
     def limits(self) -> str:
-        """Its limits, as one writes them."""
+        """The limits of an advised query, as text."""
         table = self.question.table
         named = ("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows)
         return ", ".join(f"{name}={limit:,}" for name, limit in named if limit is not None) or "none"
@@ -210,7 +210,7 @@ class Advised(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class Advice(Told):
-    """What to ask, of questions that were to be asked of one table for one budget.
+    """Advice on how to release several queries of one table for one budget.
 
     Made by `advise`.
 
@@ -230,7 +230,7 @@ class Advice(Told):
     notes: tuple[str, ...]
 
     def release(self, *, budget: Budget | None = None, confidence: float | None = None) -> dict[str, Any]:
-        """Release all questions, for what each was advised to cost.
+        """Release all advised queries, each with its part of the budget.
 
         Args:
             budget: that of all questions, which pays for all of them or for none; looks were paid before.
@@ -269,7 +269,7 @@ class Advice(Told):
 
     @property
     def times(self) -> float:
-        """About how large errors are, of those by default: the geometric mean over all outputs."""
+        """How large the advised queries' errors are compared with those by default: a geometric mean."""
         logs = [
             log(error / one.by_default[name])
             for one in self.questions.values()
@@ -279,7 +279,7 @@ class Advice(Told):
         return exp(sum(logs) / len(logs)) if logs else 1.0
 
     def to_arrow(self) -> pa.Table:
-        """Return a row for each output: its question, what that may cost, limits, noise, and errors.
+        """Return the advice as a table: a row for each output, with its budget, limits, noise and errors.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -326,7 +326,7 @@ class Advice(Told):
         return pandas_frame(self.to_arrow())
 
     def curves(self) -> pa.Table:
-        """Return the numbers of the picture.
+        """Return the expected errors by each choice of the advice, as the picture shows them.
 
         Returns:
             A row for each question, choice and value of it: the error and its part by noise, of the error
@@ -381,7 +381,7 @@ class Advice(Told):
 
     @property
     def _told(self) -> tuple[str, list[str], list[list[str]], list[str]]:
-        """A sentence on top, the names and rows of a table without empty columns, and sentences below."""
+        """The title, table and sentences in which advice is displayed."""
         count = len(self.questions)
         asked = "1 question" if count == 1 else f"{count} questions"
         head = (
@@ -448,7 +448,7 @@ _SCHEMA = pa.schema(
 
 
 def _bounds(one: Advised, name: str) -> tuple[float | None, float | None]:
-    """Return bounds that were found, of what gives an output."""
+    """Return the advised bounds of an output, if they were open."""
     asked = next(n for n, a in one.plan.query.aggregates if name in a.outputs(n))
     found = one.bounds.get(asked)
     return (None, None) if found is None else (float(found[0]), float(found[1]))

@@ -1,4 +1,4 @@
-"""`sf.advise`: looks at a table once, and says how to ask several questions of it for one budget."""
+"""`sf.advise`: preliminary queries of a table, and how to divide one budget among several queries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.advice.advice import Advice, Advised, Better, Curve
-from sfumato.advice.budgeted import SHARE, Asked, Budgeted, checked
-from sfumato.advice.looks import Looks, ValuesSeen, planned_looks
+from sfumato.advice.advice_request import SHARE, AdviceQuery, AdviceRequest, checked
+from sfumato.advice.shared_queries import PreliminaryQueries, SharedHistograms, plan_preliminary
 from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
@@ -21,9 +21,9 @@ from sfumato.display.progress import NotebookBar
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.guidance.contribution_distribution import LIMITS
-from sfumato.guidance.expected_error import OutputError, SeenUnits, mean_error, per_width, with_bounds
-from sfumato.guidance.inferred_bounds import bounded, stood_in
-from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, most_limits
+from sfumato.guidance.expected_error import EstimatedUnits, OutputError, mean_error, per_width, with_bounds
+from sfumato.guidance.inferred_bounds import bounded, with_placeholders
+from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, max_limits
 from sfumato.names import helpful
 from sfumato.noise.laws import Floats
 from sfumato.plan.noise_error import Errors
@@ -49,7 +49,7 @@ _WIDER = 8.0
 
 @dataclass
 class Model:
-    """One question, with what was seen of its rows.
+    """One query to advise on, with what preliminary queries showed of its rows.
 
     Args:
         asked: the question.
@@ -58,25 +58,25 @@ class Model:
         bounds: of these.
     """
 
-    asked: Asked
-    seen: SeenUnits
-    values: dict[str, ValuesSeen] = field(default_factory=dict)
+    asked: AdviceQuery
+    seen: EstimatedUnits
+    values: dict[str, SharedHistograms] = field(default_factory=dict)
     bounds: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
     _plans: dict[Any, Plan | None] = field(default_factory=dict)
 
     @property
     def query(self) -> Query:
-        """What is asked, with what stands in for limits and bounds that are open."""
+        """The query, with placeholders for limits and bounds that are open."""
         return self.asked.question.query
 
     @property
     def given(self) -> Limits:
-        """The limits that are given, and 1 where they are open."""
+        """The limits that the query gives, and 1 for open ones."""
         return self.query.max_groups or 1, self.query.max_rows
 
     @property
     def limited(self) -> tuple[bool, bool]:
-        """Whether a limit of groups, and of rows, matters."""
+        """Whether a limit of groups, and one of rows, matters to this query."""
         if self.query.total_rows is not None:
             return False, False
         rows = self.query.max_rows is not None and any(a.needs_rows for _, a in self.query.aggregates)
@@ -84,23 +84,23 @@ class Model:
 
     @property
     def open(self) -> tuple[bool, bool]:
-        """Which of these are to be found."""
+        """Which limits the advice has to find."""
         auto, matter = self.asked.question.table._auto_limits, self.limited
         return "groups" in auto and matter[0], "rows" in auto and matter[1]
 
     @property
     def most(self) -> tuple[int, int]:
-        """The largest limits that there may be."""
-        return most_limits(self.asked.question.table, self.query)
+        """The largest limits that may be advised."""
+        return max_limits(self.asked.question.table, self.query)
 
     def asked_with(self, limits: Limits, bounds: Bounds | None = None) -> Query:
-        """Return what is asked with limits, and with bounds in the place of open ones."""
+        """Return the query with limits, and with bounds in place of open ones."""
         query, known = self.query, self.bounds if bounds is None else bounds
-        asked = replace(query, aggregates=stood_in(bounded(self.asked.question.aggregates, known)))
+        asked = replace(query, aggregates=with_placeholders(bounded(self.asked.question.aggregates, known)))
         return limited(asked, limits)
 
     def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:
-        """Return the plan with limits, and the bounds that are known by now.
+        """Return the query's plan with an epsilon and limits, and the bounds found so far.
 
         Raises:
             BudgetError, ParameterError, QueryError: there is none.
@@ -116,20 +116,20 @@ class Model:
         return found
 
     def planned(self, epsilon: Fraction) -> Iterator[tuple[Limits, Plan]]:
-        """Yield the limits that were tried with a budget and the bounds that are known by now."""
+        """Yield the limits that were planned with an epsilon, with their plans."""
         now = tuple(self.bounds.items()), self.asked.delta
         for (one, limits, *rest), plan in self._plans.items():
             if plan is not None and one == epsilon and tuple(rest) == now:
                 yield limits, plan
 
     def best(self, epsilon: Fraction, start: Limits, free: tuple[bool, bool]) -> Limits:
-        """Return the limits with the least expected error."""
+        """Return the limits to advise for an epsilon: those with the least expected error."""
         return best_limits(self.seen, lambda *limits: self.plan(epsilon, limits), start, free, self.most)
 
     def errors(
         self, plan: Plan, limits: Limits, expected: Errors | None = None, bounds: Bounds | None = None
     ) -> dict[str, OutputError]:
-        """Return about how far each output is off."""
+        """Return the expected error of each output of this query."""
         known = self.bounds if bounds is None else bounds
         clamped = {name: self.clamped(name, known[name]) for name in self.values if name in known}
         total = self.query.total_rows is not None
@@ -137,23 +137,23 @@ class Model:
         return self.seen.errors(plan, groups, rows, expected=expected, clamped=clamped)
 
     def clamped(self, name: str, bounds: tuple[Fraction, Fraction]) -> float:
-        """Return about what bounds cut of a row's value on average, or of a unit's total by its rows."""
+        """Return how much bounds clamp off a value on average, by the histograms that were drawn."""
         one = self.values[name]
         if not one.seen:
             return 0.0
         return one.cut(*map(float, bounds)) / (self.seen.rows if one.values.totals else 1.0)
 
     def noise(self, name: str, plan: Plan) -> float:
-        """Return the deviation of noise that bounds which are one apart have, as looks at values count it.
+        """Return the noise of bounds that are one apart, in the unit in which histograms count.
 
-        Looks see the values of all units, and noise is on those of one group: it is compared with as much of
-        what is cut as there is in one.
+        Histograms have the values of all units, and noise is on those of one group: it is compared with as
+        much of what bounds cut as there is in one group.
         """
         size = self.seen.units * (1.0 if self.values[name].values.totals else self.seen.rows)
         return per_width(plan, name) * max(self.seen.people, 1.0) / size
 
-    def costs(self, budgeted: Budgeted, limits: Limits) -> Floats:
-        """Return the weighted log of the expected error by the number of portions of a budget, from 1 on.
+    def costs(self, budgeted: AdviceRequest, limits: Limits) -> Floats:
+        """Return the weighted log error of this query by the number of budget portions it gets.
 
         With the best limits for each of those that were tried with an equal part. How noise falls with the
         budget is computed for some of the budgets, with one limit.
@@ -183,7 +183,7 @@ class Model:
     def bound_curve(
         self, plan: Plan, limits: Limits, name: str, end: int
     ) -> list[tuple[float, float, float]]:
-        """Return bounds that might have been, and how large noise and the whole error are with them.
+        """Return the expected errors of this query by one of its bounds, for the picture.
 
         Args:
             plan: with the bounds that are advised.
@@ -214,7 +214,7 @@ _IMPOSSIBLE = 1e12
 
 
 def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> list[int]:
-    """Return how many of some equal portions each gets, all of them together.
+    """Divide a budget's portions among queries, so that the sum of their costs is least.
 
     Args:
         costs: of each, by the number of its portions, from 1 on; infinite where so few are not enough.
@@ -299,10 +299,10 @@ def advise(
         return advised(budgeted, budget, unsafe_words)
 
 
-def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> Advice:
-    """Return advice for questions that were checked, as `advise`."""
+def advised(budgeted: AdviceRequest, budget: Budget | None, words: Words | None) -> Advice:
+    """Return advice for a checked request, as `advise`."""
     budgeted.check(words)
-    looks = planned_looks(budgeted.asked, budgeted.look, words)
+    looks = plan_preliminary(budgeted.asked, budgeted.look, words)
     if not looks.parts:
         budgeted = replace(budgeted, look=Fraction(0))
     what = f"advice for {len(budgeted.asked)} questions"
@@ -324,8 +324,8 @@ def advised(budgeted: Budgeted, budget: Budget | None, words: Words | None) -> A
     return Advice(told, budgeted.epsilon, budgeted.delta, budgeted.look, tuple(found), _notes(budgeted))
 
 
-def _check_enough(budgeted: Budgeted, budget: Budget) -> None:
-    """Refuse to advise for more than a budget has."""
+def _check_enough(budgeted: AdviceRequest, budget: Budget) -> None:
+    """Refuse to advise on more epsilon or delta than a budget has left."""
     left = budget.remaining
     if round_down(budgeted.epsilon) > left.epsilon or round_down(budgeted.delta) > left.delta:
         raise BudgetError(
@@ -334,8 +334,8 @@ def _check_enough(budgeted: Budgeted, budget: Budget) -> None:
         )
 
 
-def _seen(budgeted: Budgeted, looks: Looks) -> tuple[list[Model], list[Found]]:
-    """Return what is known of each question, and what was found."""
+def _seen(budgeted: AdviceRequest, looks: PreliminaryQueries) -> tuple[list[Model], list[Found]]:
+    """Draw the contributions of units, and return a model of each query to advise on."""
     seen = looks.contributions()
     found = [
         _told(members, seen[members[0].name], looks.of_contributions)
@@ -345,7 +345,7 @@ def _seen(budgeted: Budgeted, looks: Looks) -> tuple[list[Model], list[Found]]:
     return [Model(one, seen[one.name]) for one in budgeted.asked], found
 
 
-def _told(members: list[Asked], seen: SeenUnits, epsilon: Fraction) -> Found:
+def _told(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fraction) -> Found:
     value = {"units": round(seen.people)}
     if seen.groups is not None:
         value |= {"groups": round(seen.number), "units in a group": round(seen.units)}
@@ -353,9 +353,9 @@ def _told(members: list[Asked], seen: SeenUnits, epsilon: Fraction) -> Found:
 
 
 def _look_at_values(
-    models: list[Model], looks: Looks, epsilon: Fraction, limits: Mapping[str, Limits]
+    models: list[Model], looks: PreliminaryQueries, epsilon: Fraction, limits: Mapping[str, Limits]
 ) -> list[Found]:
-    """Look at values whose bounds are open, once for all questions that share them."""
+    """Draw histograms of values with open bounds, each once for all queries that share it."""
     rows = {m.asked.name: limits[m.asked.name][1] for m in models}
     seen = looks.values(rows)
     plans = {m.asked.name: m.plan(epsilon, limits[m.asked.name]) for m in models}
@@ -381,7 +381,7 @@ def _look_at_values(
 
 
 def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
-    """Return bounds in the place of open ones, the best with a plan's noise."""
+    """Return the bounds to advise for a query's open ones, under a plan's noise."""
     found = {}
     for name, values in m.values.items():
         if values.looking.known is None:
@@ -392,8 +392,8 @@ def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
     return found
 
 
-def _advised(m: Model, budgeted: Budgeted, number: int, start: Limits) -> Advised:
-    """Return a question with its part of the budget: the best limits for it, and then bounds."""
+def _advised(m: Model, budgeted: AdviceRequest, number: int, start: Limits) -> Advised:
+    """Return the advice for one query with its part of the budget: best limits, then bounds."""
     epsilon, one = budgeted.portion * number, m.asked
     # Whether totals or rows have bounds may depend on the limit of rows.
     free = (m.open[0], m.open[1] and not any(isinstance(a, Automatic) for _, a in one.question.aggregates))
@@ -425,7 +425,7 @@ def _advised(m: Model, budgeted: Budgeted, number: int, start: Limits) -> Advise
 
 
 def _complete(m: Model, limits: Limits) -> Question[Any]:
-    """Return the question with numbers in the place of all that was open."""
+    """Return the query with the advised limits and bounds in place of open ones."""
     question = m.asked.question
     known: dict[str, Any] = dict(zip(NAMES, (limits[0], limits[1] or 1), strict=True))
     table = question.table.bound(**{name: known[name] for name in question.table._auto_limits})
@@ -433,7 +433,7 @@ def _complete(m: Model, limits: Limits) -> Question[Any]:
 
 
 def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:
-    """Return limits that are better than the given ones, if some are, and were not found anyway."""
+    """Return limits that are better than given ones; None if the advice finds none."""
     if m.open == m.limited:
         return None
     found = m.best(epsilon, limits, m.limited)
@@ -444,8 +444,8 @@ def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:
     return Better({name: b for name, a, b in pairs if b is not None and a != b}, then / now)
 
 
-def _curves(m: Model, budgeted: Budgeted, number: int, limits: Limits, plan: Plan) -> list[Curve]:
-    """Return the error by each choice, of the error with what is advised."""
+def _curves(m: Model, budgeted: AdviceRequest, number: int, limits: Limits, plan: Plan) -> list[Curve]:
+    """Return the expected error of an advised query by each choice, relative to the advised one."""
     epsilon = budgeted.portion * number
     base = mean_error(m.errors(plan, limits).values())
     found = [("epsilon", float(epsilon), _by_epsilon(m, budgeted, number, limits))]
@@ -472,7 +472,7 @@ def _curves(m: Model, budgeted: Budgeted, number: int, limits: Limits, plan: Pla
 
 
 def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
-    """Plan with limits near an advised one, to show what they would do."""
+    """Plan a query with limits near the advised one, so that the picture shows their errors."""
     most = m.most[place]
     at = next((i for i, limit in enumerate(LIMITS) if limit >= (limits[place] or 1)), len(LIMITS) - 1)
     for limit in LIMITS[max(at - _NEAR, 0) : at + _NEAR + 1]:
@@ -482,7 +482,7 @@ def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
 
 
 def _by_epsilon(
-    m: Model, budgeted: Budgeted, number: int, limits: Limits
+    m: Model, budgeted: AdviceRequest, number: int, limits: Limits
 ) -> list[tuple[float, float, float]]:
     found = []
     for some in budgeted.some_portions(number):
@@ -497,7 +497,7 @@ def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
     return mean_error(errors, noise=True), mean_error(errors)
 
 
-def _notes(budgeted: Budgeted) -> tuple[str, ...]:
+def _notes(budgeted: AdviceRequest) -> tuple[str, ...]:
     asked = budgeted.asked
     grouped = any(one.question.table.keys for one in asked)
     of_groups = "about those of a group of average size, were all groups alike: " if grouped else ""
@@ -515,6 +515,6 @@ def _notes(budgeted: Budgeted) -> tuple[str, ...]:
 
 
 def _same(one: Question[Any], other: Question[Any]) -> bool:
-    """Whether two questions have one answer."""
+    """Whether two queries of a request have the same answer."""
     limits = one.table._auto_limits == other.table._auto_limits
     return limits and one.aggregates == other.aggregates and one.query == other.query

@@ -18,12 +18,12 @@ from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, truth_value
 from sfumato.guidance.diagnosis_plan import diagnosis, share_of
 from sfumato.guidance.diagnostics import Diagnostics
-from sfumato.guidance.inferred_bounds import stood_in
+from sfumato.guidance.inferred_bounds import with_placeholders
 from sfumato.guidance.preliminary_queries import (
     AUTO_SHARE,
     AUTO_SHARE_OF_LIMITS,
-    Automatically,
-    check_nothing_left,
+    AutomaticQuery,
+    check_complete,
     of_epsilon,
     of_share,
 )
@@ -83,7 +83,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             table._public_keys,
             table.groups,
             table.rows,
-            stood_in(self.aggregates),
+            with_placeholders(self.aggregates),
             table._all_notes,
             self._weights,
             table._beyond,
@@ -434,7 +434,7 @@ class Question(Helpful, Displayed, Generic[Released]):
                 means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
                 log_planned(self._engine.name, len(self.aggregates), share=share)
                 with without_log():
-                    found = Automatically(table, self.query, self.aggregates).plan(
+                    found = AutomaticQuery(table, self.query, self.aggregates).plan(
                         means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
                     )
                 return table._engine.release(found, **drawing, pay=lambda: tuple(paid))
@@ -454,7 +454,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             check = partial(self._beside, beside=beside, sampling=sampling)
             log_planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
             with without_log():
-                plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
+                plan = AutomaticQuery(table, self.query, self.aggregates).plan(means, check=check, **drawing)
             return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
         plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
         return self._released(plan, **drawing, pay=pay(plan))
@@ -470,7 +470,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         return self.table._engine.release(plan, **drawing)
 
     def _check_nothing_left(self, what: str) -> None:
-        check_nothing_left(self.aggregates, self.table._auto_limits, what)
+        check_complete(self.aggregates, self.table._auto_limits, what)
 
     @property
     def _auto_share(self) -> Fraction:

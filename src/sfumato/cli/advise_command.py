@@ -87,7 +87,7 @@ def _questions(
     release: bool,
 ) -> dict[str, Any]:
     """Return the questions of all texts by name; each table is opened once."""
-    from sfumato.advice.budgeted import free_name
+    from sfumato.advice.advice_request import free_name
     from sfumato.api.question import Question
     from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised

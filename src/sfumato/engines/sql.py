@@ -18,7 +18,7 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.dataclass import dataclass
 from sfumato.engines.scan import SparkFrame, as_collection, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
-from sfumato.guidance.preliminary_queries import check_nothing_left
+from sfumato.guidance.preliminary_queries import check_complete
 from sfumato.names import helpful
 from sfumato.plan.plan_description import Claim, Described
 from sfumato.query.error_bars import Bars
@@ -174,7 +174,7 @@ class Asked:
         """
         for question in self.questions:
             if isinstance(question, Question):
-                check_nothing_left(question.aggregates, question.table._auto_limits, what)
+                check_complete(question.aggregates, question.table._auto_limits, what)
 
     @property
     def looks(self) -> bool:

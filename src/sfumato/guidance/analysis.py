@@ -1,4 +1,4 @@
-"""A question and a grid of limits to what each of them costs: planned first, then one look at the rows."""
+"""Analysis of a query for the data owner: each combination of limits is planned, then rows are read once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, positive_int
-from sfumato.guidance.expected_error import DRAWS, KnownNumbers, chances
+from sfumato.guidance.expected_error import DRAWS, ExpectedOutputs, chances
 from sfumato.guidance.non_private_analysis import OWN_COLUMNS, Bounds, Cell, Limits, NonPrivateAnalysis, Point
-from sfumato.guidance.quantile_errors import OfQuantiles, exact_quantiles, ranked_columns
+from sfumato.guidance.quantile_errors import ExpectedQuantiles, exact_quantiles, ranked_columns
 from sfumato.guidance.simulated_groups import SimulatedGroups
 from sfumato.guidance.unit_contributions import (
     QUANTILE,
@@ -52,7 +52,7 @@ KNOWN = (CountPrivacyUnits, CountRows, Sum, Mean, Variance, StandardDeviation, D
 
 
 def check(query: Query) -> None:
-    """Refuse what has no such expectation.
+    """Refuse to analyze a query with aggregates whose expected value does not follow from sums.
 
     Raises:
         QueryError: there is something else than counts, sums, means, variances, and ratios or differences of
@@ -79,7 +79,7 @@ def check(query: Query) -> None:
 
 
 def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
-    """Return the columns of which exact answers are needed, with the widest bounds that are compared."""
+    """Return the columns whose exact values an analysis needs, with the widest bounds that are compared."""
     found: dict[str, Column] = {}
     for query in queries:
         for _, aggregate in query.measured:
@@ -98,7 +98,7 @@ def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
 
 
 def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[str, Floats]:
-    """Return exact outputs of each group without limits and bounds, but for quantiles; NaN where none is."""
+    """Return the exact outputs of each group for an analysis: no limits, no bounds, and no quantiles."""
     places = {column.name: i for i, column in enumerate(known)}
     outputs: dict[str, Floats] = {}
     with np.errstate(all="ignore"):
@@ -146,7 +146,7 @@ def analysed(
     bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None,
     options: Mapping[str, Any],
 ) -> NonPrivateAnalysis:
-    """Return what limits and bounds cut, and what noise adds, as `Question.analyze`.
+    """Return the analysis of a query: what limits and bounds cut, and what noise adds, by limits.
 
     Args:
         query, engine: what is asked, and what reads the rows.
@@ -180,7 +180,7 @@ def analysed(
 
 @dataclass(frozen=True)
 class _Setting:
-    """A combination of limits with its plan.
+    """One combination of limits of an analysis, with its plan.
 
     Args:
         limits: what is compared.
@@ -194,7 +194,7 @@ class _Setting:
 
     @property
     def share(self) -> Share:
-        """What of a unit counts in each of its groups."""
+        """The share of a unit that counts in each of its groups under the limits of this setting."""
         query = self.plan.query
         if query.total_rows is not None:
             return Share(None, total=query.total_rows)
@@ -204,32 +204,32 @@ class _Setting:
 
     @cached_property
     def made(self) -> dict[str, Weights]:
-        """Of what each number is made."""
+        """The contributions of which each noisy statistic of this setting is made."""
         query, statistics = self.plan.query, self.plan.requirements.statistics
         return {name: made for s in statistics for name, made in coordinates(s, query).items()}
 
     @property
     def pairs(self) -> Iterator[Pair]:
-        """Numbers that an output is made of together."""
+        """Pairs of contributions of which the analysis needs covariances, as one output depends on both."""
         for e in self.plan.requirements.estimates:
             yield from combinations_with_replacement(sorted(atoms_of(e, self.made), key=repr), 2)
 
     @cached_property
     def draws(self) -> dict[str, Floats]:
-        """Draws of the noise of each number."""
+        """Draws of the noise of each statistic of this setting's plan."""
         made = SimulatedGroups.of(self.plan, self.engine, 1, 1, DRAWS)
         return {name: noise[:DRAWS] for name, noise in made.draws.items()}
 
     def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:
-        """Return what is expected of each output."""
+        """Return the expected errors of all outputs for one combination of limits of the analysis."""
         atoms, moments = found.atoms[share], found.moments[share]
-        numbers = KnownNumbers(self.plan, self.made, atoms, moments, lambda: self.draws)
+        numbers = ExpectedOutputs(self.plan, self.made, atoms, moments, lambda: self.draws)
         estimates = self.plan.requirements.estimates
         quantiles = [e for e in estimates if e.kind == QUANTILE]
         known = {e.name: numbers.expected(e) for e in estimates if e not in quantiles}
         if quantiles:
             sums = {name: numbers.exact(name) for name in self.made}
-            known |= OfQuantiles(self.plan, share, found, sums).expected(quantiles)
+            known |= ExpectedQuantiles(self.plan, share, found, sums).expected(quantiles)
         cells = {}
         for e in estimates:
             expected, exact_one = known[e.name], truth[e.name]
@@ -239,7 +239,7 @@ class _Setting:
 
 
 def _asked(query: Query, settings: Sequence[_Setting]) -> Contributions:
-    """Put what all settings need together, each thing once."""
+    """Collect the contributions that all settings of an analysis need, each once."""
     atoms: dict[Share, dict[Atom, None]] = {}
     pairs: dict[Share, dict[Pair, None]] = {}
     for setting in settings:
@@ -271,7 +271,7 @@ def grid(
     total_rows: int | Sequence[int] | None,
     bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None,
 ) -> tuple[Limits, ...]:
-    """Return all combinations of limits and bounds, each once; those of the question where none are given.
+    """Return the grid of an analysis: all combinations of the limits and bounds that are compared.
 
     Raises:
         ParameterError: a limit is not a whole number from 1 to 1,000,000,000, bounds are not admissible, or

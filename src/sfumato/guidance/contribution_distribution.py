@@ -45,7 +45,7 @@ UNITS = "units"
 
 
 def histograms(columns: Mapping[str, str]) -> dict[str, Aggregate]:
-    """Return what is asked of a table with one row for each unit.
+    """Return the aggregates that measure the distribution of contributions, from a table of units.
 
     Args:
         columns: of whole numbers from 1, by what they are of: their distributions are asked.
@@ -59,7 +59,7 @@ def histograms(columns: Mapping[str, str]) -> dict[str, Aggregate]:
 
 @dataclass(frozen=True)
 class Tail:
-    """About so many units have each number beyond one, fewer by a rate with each number more.
+    """The tail of a distribution of contributions, which noise hides: it falls by a constant rate.
 
     Args:
         start: the tail has units beyond it.
@@ -73,11 +73,11 @@ class Tail:
 
     @property
     def units(self) -> float:
-        """How many units there are."""
+        """The number of units in the tail of the distribution."""
         return self.density * self.rate / (1 - self.rate)
 
     def beyond(self, limit: int) -> float:
-        """Return how much all units of the tail have together beyond a limit."""
+        """Return how much the units of the tail contribute beyond a limit."""
         more = max(limit - self.start, 0)
         units = self.units * self.rate**more
         return units * (max(self.start - limit, 0) + 1 / (1 - self.rate))
@@ -85,7 +85,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Noisy numbers of units by something that each has, as a number of groups.
+    """The noisy distribution of units by what each contributes, such as its number of groups.
 
     Args:
         units: the noisy number of all.
@@ -100,23 +100,23 @@ class Distribution:
     most: int | None = None
 
     def of_at_most(self, most: int) -> Distribution:
-        """Return the same where nobody has more than so much, so that what looks like it is noise."""
+        """Return the distribution with an upper bound on contributions, beyond which all is noise."""
         end = next((i for i, limit in enumerate(LIMITS) if limit >= most), len(LIMITS) - 1)
         within = tuple(number if i <= end else 0.0 for i, number in enumerate(self.within))
         return Distribution(self.units, within, self.deviation, most)
 
     @property
     def enough(self) -> int:
-        """The smallest limit that enough units are within, as far as the noise tells."""
+        """The smallest limit of contributions that 95% of units are within, by the noisy distribution."""
         return self._within(ENOUGH)
 
     @property
     def surely_enough(self) -> int:
-        """The smallest limit that enough units are within, although noise may have made them too many."""
+        """The smallest limit that 95% of units are within, even if noise makes the counts too large."""
         return self._within(ENOUGH, -2.0)
 
     def _within(self, part: float, doubt: float = 1.0) -> int:
-        """Return the smallest limit that a part of the units are within, as far as the noise tells.
+        """Return the smallest limit of contributions that a share of units is within.
 
         Args:
             part: of the units.
@@ -132,7 +132,7 @@ class Distribution:
 
     @property
     def _last(self) -> int:
-        """The largest limit up to which bins have units: nearly all, and what is sure right beyond them."""
+        """The largest limit up to which bins of the distribution surely hold units."""
         # Sums of many noises may stay too small up to the largest limit: nothing sure is there then.
         end = min(LIMITS.index(self._within(NEARLY_ALL)) + 1, self._sure)
         more, few = 1, FEW * self.units
@@ -150,7 +150,7 @@ class Distribution:
 
     @property
     def _sure(self) -> int:
-        """How many bins there are up to the last that surely has units, by itself or with some before it.
+        """The number of bins of the distribution up to the last one with more than noise.
 
         Where none has, all units may surely be in the first ones: up to where their sum stands out most.
         """
@@ -165,13 +165,13 @@ class Distribution:
 
     @cached_property
     def mean(self) -> float:
-        """About how much units have on average, those beyond what is enough as much as that."""
+        """The mean contribution of a unit, by the noisy distribution."""
         units = sum(number for _, number in self._sizes) + self._tail.units
         whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
         return max(whole / max(units, 1e-9), 1.0)
 
     def lost(self, limit: int) -> float:
-        """Return about the share of all that units have together which is beyond a limit."""
+        """Return the share of all contributions that is over a limit, by the noisy distribution."""
         whole = sum(size * number for size, number in self._sizes) + self._tail.beyond(0)
         beyond = sum(max(size - limit, 0.0) * number for size, number in self._sizes)
         beyond += self._tail.beyond(limit)
@@ -179,7 +179,7 @@ class Distribution:
 
     @cached_property
     def _tail(self) -> Tail:
-        """What noise hides beyond the last bin that is seen: none, unless the bins before fall slowly.
+        """The tail beyond the last bin of the distribution that stands out of the noise, if bins fall slowly.
 
         What is cut has no error bar, and noise has. So bins that fall slowly are taken to go on as they fall
         where noise begins, as far as the next bins have as many, or noise may hide them.
@@ -208,7 +208,7 @@ class Distribution:
 
     @cached_property
     def _sizes(self) -> list[tuple[float, float]]:
-        """How much units have in each bin, and about how many there are; those of noise alone left out."""
+        """The mean contribution and the units of each bin of the distribution that is not only noise."""
         found, before, last = [], 0, self._last
         for limit, number in zip(LIMITS, self.within, strict=True):
             if limit <= last and number > max(NOISE * self.deviation, FEW * self.units):
@@ -218,7 +218,7 @@ class Distribution:
 
 
 def distributions(plan: Plan, row: Mapping[str, Any]) -> dict[str, Distribution]:
-    """Return the distributions that a released row has, by what they are of.
+    """Return the contribution distributions in a released row, by name.
 
     Args:
         plan: of the release, whose query has `histograms`.
@@ -234,25 +234,25 @@ def distributions(plan: Plan, row: Mapping[str, Any]) -> dict[str, Distribution]
 
 @dataclass(frozen=True)
 class Names:
-    """Names of columns that no table here has: those of people's columns may be any."""
+    """Makes column names for the table of units that no column of the rows has."""
 
     prefix: str
 
     @classmethod
     def beside(cls, *taken: str) -> Names:
-        """Return names that begin as none of these does."""
+        """Return a maker of column names with a prefix that none of these names has."""
         prefix = "_"
         while any(name.startswith(prefix) for name in taken):
             prefix += "_"
         return cls(prefix)
 
     def __call__(self, name: str) -> str:
-        """Return one."""
+        """Return a column name with the prefix."""
         return self.prefix + name
 
 
 def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, number: str) -> Table[Any]:
-    """Return the rows whose keys are among public ones, with the number of their group.
+    """Return the rows in public groups, with the number of their group, before contributions are counted.
 
     Args:
         rows: the table.
@@ -285,7 +285,7 @@ def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, 
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound of a column's values, or with `per_unit` of their sums of one unit and group.
+    """A bound of a column's values, or of a unit's sums, in the table of units.
 
     Args:
         column: whose values it clamps.
@@ -299,13 +299,13 @@ class Bound:
     per_unit: bool
 
     def beyond(self, value: str) -> str:
-        """Return SQL that a value is beyond it; NaN, which SQL puts above all, is beyond none."""
+        """Return SQL of whether a value is beyond the bound; NaN never is."""
         sign = "<" if self.name == "lower" else ">"
         return f"{value} {sign} CAST('{self.at!r}' AS DOUBLE) AND NOT isnan({value})"
 
 
 def one_row(table: Table[Any], aggregates: Mapping[str, Any]) -> Query:
-    """Return a query of a whole table in which a unit counts as one row."""
+    """Return a query of the whole table of units, in which each unit has one row."""
     return table.bound(rows=1).agg(**aggregates).query
 
 
@@ -317,7 +317,7 @@ def units(
     bounds: tuple[Bound, ...] = (),
     values: Mapping[str, str] | None = None,
 ) -> Table[Any]:
-    """Return one row for each unit.
+    """Return the table of units: a row for each, with its groups, rows, and rows over limits and bounds.
 
     Args:
         rows: without groups; where these are public, those in one of them.

@@ -20,7 +20,7 @@ BEYOND = 1.0
 
 
 class Columns:
-    """The columns that numbers of rows, or of units in groups, are computed from.
+    """The SQL columns from which the counted part of rows, or of units in groups, is computed.
 
     Args:
         names: of columns.
@@ -34,15 +34,15 @@ class Columns:
         self.ends: dict[str, str] = {}
 
     def row(self, sql: str) -> str:
-        """Return the column of what a row has, by SQL of its columns and of these."""
+        """Return the name of a column of each row, for its SQL."""
         return self._of(self.rows, sql)
 
     def pair(self, sql: str) -> str:
-        """Return the column of an aggregate of the rows of a unit and group."""
+        """Return the name of a column of each unit and group, for the SQL of an aggregate of their rows."""
         return self._of(self.pairs, sql)
 
     def end(self, sql: str) -> str:
-        """Return the column of what a row has, or a unit and group, beside how many of each there are."""
+        """Return the name of a column that is computed last, from the numbers of a unit's rows and groups."""
         return self._of(self.ends, sql)
 
     def _of(self, known: dict[str, str], sql: str) -> str:
@@ -57,7 +57,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Column:
-    """Values between bounds, as SQL of a row, or of a unit and group.
+    """A column of values between bounds, as SQL of each counted row or unit.
 
     Args:
         number: the value; NULL for none.
@@ -73,12 +73,12 @@ class Column:
     limited: str | None = None
 
     def scale(self, limited: bool) -> tuple[float, float]:
-        """Return the lower end and the width of what values are clamped to."""
+        """Return the lower end and width of the range to which counted values are clamped."""
         width, beyond = self.upper - self.lower, 0.0 if limited or not self.binds else BEYOND
         return self.lower - beyond * width, (1 + 2 * beyond) * width
 
     def clamped(self, limited: bool) -> str:
-        """Return SQL of where in this range a value is, from 0 to 1."""
+        """Return SQL of the position of a value in the range that it is clamped to, from 0 to 1."""
         low, width = self.scale(limited)
         number = self.limited if limited and self.limited is not None else self.number
         return f"coalesce({within(f'({number} - {double(low)}) / {double(width)}')}, 0.0)"
@@ -86,7 +86,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Records:
-    """Rows, or units in a group, that count.
+    """Counted rows, or units in groups: SQL of how much each counts with limits and without.
 
     Args:
         known: SQL of how much each counts without limits, from 0 to 1.
@@ -102,13 +102,13 @@ class Records:
 
     @property
     def lost(self) -> str:
-        """SQL of what limits leave out."""
+        """SQL of the part of a row that counts without limits, and not with them."""
         return f"{self.known} - {self.kept}"
 
 
 @dataclass(frozen=True)
 class Counting:
-    """How much of rows, and of units in groups, counts.
+    """How much of each row, or unit in a group, counts under the limits of a query.
 
     Args:
         names: of columns.
@@ -121,7 +121,7 @@ class Counting:
     limits: Mapping[str, int]
 
     def rows(self, columns: Sequence[str], weights: Weights | None, by_row: bool = True) -> Records:
-        """Return the rows with a value in all columns, and a weight; or parts of units in a group."""
+        """Return counted rows: those with a value in all columns, and with a weight."""
         made = Columns(self.names, False)
         there = [f"{self._value(made, column)} IS NOT NULL" for column in columns]
         here = self._n("in_group")
@@ -143,7 +143,7 @@ class Counting:
         )
 
     def once(self, made: Columns, number: str) -> tuple[Records, Callable[[str], str]]:
-        """Return the units in groups in which they have some values, and which part of their sums counts."""
+        """Return units in groups that count once, and SQL of the part of their sums that counts."""
         part = made.end(self._survives(f"CAST({number} AS DOUBLE)"))
         known = made.end(f"CASE WHEN {number} > 0 THEN 1.0 ELSE 0.0 END")
         share = "1.0"
@@ -159,13 +159,13 @@ class Counting:
         return "1.0" if most is None else f"CASE WHEN {own} > {most} THEN {most} / {own} ELSE 1.0 END"
 
     def part(self) -> str:
-        """Return SQL of the part of a row that counts."""
+        """Return SQL of the part of a row that counts under the limits."""
         limits = {"groups": "in_groups", "rows": "in_group", "total_rows": "in_all"}
         parts = [f"({self._least(one, self._n(own))})" for one, own in limits.items() if one in self.limits]
         return " * ".join(parts) or "1.0"
 
     def _survives(self, here: str) -> str:
-        """Return SQL of the probability that a unit counts in a group, where it has so many rows."""
+        """Return SQL of the probability that a unit counts in a group, given its rows there."""
         most = self.limits.get("total_rows")
         if most is None:
             return self._least("groups", self._n("in_groups"))
@@ -185,7 +185,7 @@ class Counting:
 
 
 def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequence[Columns]) -> Table[Any]:
-    """Return the rows, or a row for each unit and group, beside how many of each the unit has.
+    """Return the table of rows, or of units in groups, with the columns from which counted parts follow.
 
     Args:
         rows, keys, names: as of `units`.
@@ -218,21 +218,21 @@ def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequ
 
 
 def number_of(column: str) -> str:
-    """Return SQL of a value as a number; NULL where it has none."""
+    """Return SQL of a value as DOUBLE; NULL for NaN and for no number."""
     value = f"try_cast({quoted(column)} AS DOUBLE)"
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
 def if_all(there: Sequence[str], value: str) -> str:
-    """Return SQL of a number where all conditions hold, else 0."""
+    """Return SQL of a number if all conditions hold, else 0."""
     return f"CASE WHEN {' AND '.join(there)} THEN {value} ELSE 0.0 END" if there else value
 
 
 def within(value: str, most: float = 1.0) -> str:
-    """Return SQL of a value that is clamped from 0 to a number; greatest() would count as a text."""
+    """Return SQL of a value clamped to the range from 0 to a number."""
     return f"CASE WHEN {value} < 0 THEN 0.0 WHEN {value} > {most!r} THEN {most!r} ELSE {value} END"
 
 
 def double(number: float) -> str:
-    """Return SQL of a number."""
+    """Return SQL of a DOUBLE literal."""
     return f"CAST('{number!r}' AS DOUBLE)"

@@ -1,4 +1,4 @@
-"""What is asked about a question's limits and bounds, with a part of its budget."""
+"""The plan of diagnostics: which queries about limits and bounds are released, and for which epsilon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfumato.guidance.contribution_distribution import (
 )
 from sfumato.guidance.counted_rows import records
 from sfumato.guidance.diagnostics import Diagnostics, Item
-from sfumato.guidance.shift_queries import Asked, Request
+from sfumato.guidance.shift_queries import ShiftAggregate, ShiftQueries
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
@@ -56,7 +56,7 @@ _FAR = 3
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Spelled):
-    """What is asked about limits and bounds, within a budget: planned, and nothing read.
+    """The plan of diagnostics within a budget; nothing is read yet.
 
     Args:
         epsilon: what it costs beside the release.
@@ -78,7 +78,7 @@ class Diagnosis(Spelled):
     people: Table[Any]
     names: Names
     items: tuple[Item, ...]
-    request: Request
+    request: ShiftQueries
     tables: tuple[tuple[Table[Any], tuple[str, ...]], ...]
     contributions: Plan
     matched: tuple[Table[Any], Plan] | None
@@ -91,7 +91,7 @@ class Diagnosis(Spelled):
             self.distinct(dict.fromkeys(self.request.distinct, most))
 
     def shares(self, most: int) -> Plan | None:
-        """Return the plan of the shares, in which a unit counts with at most so many rows."""
+        """Return the plan of the shares beyond limits and bounds, with a limit of rows of a unit."""
         by_rows: dict[str, Any] = {"weight": self.names("rows"), "max_weight": most}
         asked = {
             name: mean(name, lower=0, upper=1, **by_rows) if item.of_rows else proportion(name)
@@ -102,7 +102,7 @@ class Diagnosis(Spelled):
         return make_plan(one_row(self.people, asked), epsilon=epsilon) if asked else None
 
     def numbers(self, most: int) -> tuple[Plan, ...]:
-        """Return the plans of what shifts follow from, in which a unit counts with at most so many rows."""
+        """Return the plans of the statistics from which shifts follow, with a limit of rows of a unit."""
         plans = []
         for table, names in self.tables:
             asked = {name: self.request.asked[name].of_at_most(most, name) for name in names}
@@ -112,13 +112,13 @@ class Diagnosis(Spelled):
         return tuple(plans)
 
     def pairs(self) -> Table[Any]:
-        """Return the rows, with columns whose different values are those of groups and values."""
+        """Return the rows with a column for each pair of group and value, to count distinct values."""
         return self.rows.with_columns(
             **{name: _pair(self.plan.query, one.column) for name, one in self.request.distinct.items()}
         )
 
     def distinct(self, most: Mapping[str, int]) -> Plan | None:
-        """Return the plan of numbers of different values, with limits, and with larger ones."""
+        """Return the plan of the numbers of distinct values, with the query's limits and with larger ones."""
         asked: dict[str, Aggregate] = {}
         query = self.plan.query
         for name, one in self.request.distinct.items():
@@ -133,22 +133,22 @@ class Diagnosis(Spelled):
 
     @property
     def delta(self) -> Fraction:
-        """What it costs: nothing."""
+        """The delta of diagnostics, which is 0."""
         return Fraction(0)
 
     @property
     def spent(self) -> ExactCost:
-        """What it costs."""
+        """The epsilon and delta that diagnostics spend."""
         return ExactCost(self.epsilon, self.delta)
 
     @property
     def unit(self) -> str:
-        """The privacy unit."""
+        """The privacy unit of the rows that are diagnosed."""
         return self.plan.unit
 
     @cached_property
     def drawn_parts(self) -> tuple[dict[str, Any], ...]:
-        """The descriptions of what it draws; of parts that follow from earlier ones, with the largest limits.
+        """The plan descriptions of all parts of the diagnostics, with the largest limits they may have.
 
         Each part claims what it claims here, whatever its limits turn out to be, and is certified again
         before it is drawn.
@@ -165,38 +165,38 @@ class Diagnosis(Spelled):
 
     @property
     def loss(self) -> Loss:
-        """What it loses, for a budget: its epsilon, as its last part is planned by answers of the first."""
+        """The privacy loss of diagnostics; all of their epsilon, as later parts depend on earlier ones."""
         return Loss(approximate=((self.epsilon, Fraction(0), 1),))
 
     @property
     def charge(self) -> Loss:
-        """What a budget pays for it."""
+        """The privacy loss that a budget is charged for diagnostics."""
         return self.loss
 
     @property
     def _of_shares(self) -> Fraction:
-        """The part of shares and of all other numbers."""
+        """The part of the diagnostics' epsilon for shares and shifts."""
         counted = OF_KEYS if self.matched is not None else 0
         return self.epsilon * (1 - OF_CONTRIBUTIONS - counted)
 
     def _part(self, numbers: int) -> Fraction:
-        """Return the part of some questions: all shares are one, as one noise hides them together."""
+        """Return the part of that epsilon for some queries of the diagnostics; all shares count as one."""
         all_numbers = bool(self.items) + len(self.request.asked) + 2 * len(self.request.distinct)
         return Fraction(numbers, all_numbers)
 
     def release(self, words: Words | None = None) -> Diagnostics:
-        """Return the diagnostics, drawn when they are first looked at, and once."""
+        """Return the diagnostics of this plan, which are drawn once, on first access."""
         return Diagnostics(self, words)
 
     def content(self) -> dict[str, Any]:
-        """Return what they cost and are of, as plain data."""
+        """Return the epsilon of the diagnostics and the limits they are about, as plain data."""
         limits = [item.limit for item in self.items]
         limits += [f"values={one.values}" for one in self.request.distinct.values()]
         return {"epsilon": str(self.epsilon), "of": list(dict.fromkeys(limits))}
 
 
 def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
-    """Plan what is asked about the limits and bounds of a release.
+    """Plan the diagnostics of a query's limits and bounds.
 
     Args:
         table: whose rows it is of.
@@ -224,7 +224,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
             counted = one_row(rows, {number: count_distinct(number, values=1)})
             matched = rows, make_plan(counted, epsilon=epsilon * OF_KEYS)
     items = tuple(item for item, _ in _items(query, names, bounds))
-    request = Request(plan, names)
+    request = ShiftQueries(plan, names)
     tables = _tables(rows, query, request)
     distinct = {
         name: f"count(DISTINCT {_valued(query, one.column)})" for name, one in request.distinct.items()
@@ -243,9 +243,9 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
 
 
 def _tables(
-    rows: Table[Any], query: Query, request: Request
+    rows: Table[Any], query: Query, request: ShiftQueries
 ) -> tuple[tuple[Table[Any], tuple[str, ...]], ...]:
-    """Return the tables of which the numbers of shifts are asked: as few as can have their columns."""
+    """Return the tables from which the diagnostics' statistics of shifts are computed, as few as possible."""
     found: list[tuple[Table[Any], tuple[str, ...]]] = []
     failed: list[str] = []
     for of_pairs in (True, False):
@@ -264,15 +264,15 @@ def _tables(
     return tuple(found)
 
 
-def _table(rows: Table[Any], query: Query, request: Request, names: tuple[str, ...]) -> Table[Any]:
-    asked: dict[str, Asked] = {name: request.asked[name] for name in names}
+def _table(rows: Table[Any], query: Query, request: ShiftQueries, names: tuple[str, ...]) -> Table[Any]:
+    asked: dict[str, ShiftAggregate] = {name: request.asked[name] for name in names}
     made = records(rows, query.keys, request.names, [one.columns for one in asked.values()])
     vectors = {name: f"[{', '.join(one.vector)}]" for name, one in asked.items() if one.vector}
     return made.with_columns(**vectors)
 
 
 def _pair(query: Query, column: str) -> str:
-    """Return SQL of a text for each group and value; NULL where there is no value."""
+    """Return SQL of a text for each pair of group and value; NULL without a value."""
     texts = []
     for one in (*map(quoted, query.keys), quoted(column)):
         text = f"CAST({one} AS VARCHAR)"
@@ -281,14 +281,14 @@ def _pair(query: Query, column: str) -> str:
 
 
 def _valued(query: Query, column: str) -> str:
-    """Return SQL of a value; NULL where it is NaN."""
+    """Return SQL of a value; NULL if it is NaN."""
     value = quoted(column)
     real = query.schema[column].kind is Kind.REAL
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END" if real else value
 
 
 def _items(query: Query, names: Names, bounds: tuple[Bound, ...]) -> list[tuple[Item, str]]:
-    """Return what is asked, each with SQL of a unit: a share of its rows, or whether it counts."""
+    """Return the shares that diagnostics ask for, each with its SQL for a unit."""
     found = enumerate(_shares(query, names, bounds))
     return [(item.called(names(f"share{i}")), expression) for i, (item, expression) in found]
 
@@ -315,7 +315,7 @@ def _limit(name: str, most: int, of: str, share: str, beyond: str) -> Iterator[t
 
 
 def _bounds(plan: Plan) -> list[Bound]:
-    """Return the bounds of a question, each once."""
+    """Return the bounds that a diagnosis is about, each once."""
     summed = {s.column for s in plan.statistics if isinstance(s, UnitSum)}
     found: dict[Bound, None] = {}
     for _, asked in plan.query.measured:
@@ -328,7 +328,7 @@ def _bounds(plan: Plan) -> list[Bound]:
 
 
 def share_of(budget: Fraction, share: object) -> Fraction:
-    """Return the part of a budget that diagnostics take.
+    """Return the part of epsilon that `diagnostics=` takes.
 
     Raises:
         ParameterError: the share is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""Diagnostics, released: drawn once, when they are first looked at, as a release is."""
+"""Released diagnostics: how much limits and bounds cut, with suggestions; drawn once, on first access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import visible
 from sfumato.display.result_table import pandas_frame
 from sfumato.guidance.contribution_distribution import Distribution, distributions
-from sfumato.guidance.shifts import Noisy, Shift
+from sfumato.guidance.shifts import NoisyValues, Shift
 from sfumato.noise import Words
 from sfumato.noise.laws import Law
 from sfumato.ownership import Owned, Turn
@@ -38,7 +38,7 @@ _WAITING = (
 
 @dataclass(frozen=True)
 class Item:
-    """A share that is asked.
+    """A share that diagnostics measure: of rows or units beyond a limit or bound.
 
     Args:
         limit: as it was given, such as "groups=1".
@@ -58,7 +58,7 @@ class Item:
     output: str = ""
 
     def called(self, output: str) -> Item:
-        """Return it with the name of the released number."""
+        """Return the share with the name of its released output."""
         return replace(self, output=output)
 
 
@@ -110,12 +110,12 @@ class Diagnostics(Displayed, Owned):
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that they stay within."""
+        """The budget (epsilon, delta) that diagnostics stay within."""
         return float(self._diagnosis.epsilon), 0.0
 
     @property
     def drawn(self) -> bool:
-        """Whether their noise was drawn."""
+        """Whether the noise of the diagnostics was drawn."""
         return self._done
 
     def findings(self, confidence: float = 0.95) -> tuple[Finding, ...]:
@@ -167,12 +167,12 @@ class Diagnostics(Displayed, Owned):
 
     @property
     def most_rows(self) -> int:
-        """With how many rows a unit counts at most in shares of rows: so many as nearly all have."""
+        """The number of rows with which a unit counts at most in the diagnostics' shares of rows."""
         self._drawn(0.95)
         return self._distributions["rows"].enough
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
-        """Return a table of `limit`, `of`, `share`, `half_width`, `confidence` and `suggestion`.
+        """Return the findings as a table: `limit`, `of`, `share`, `half_width`, `confidence`, `suggestion`.
 
         Args:
             confidence: in (0, 1), of each error bar.
@@ -218,7 +218,7 @@ class Diagnostics(Displayed, Owned):
         return pandas_frame(self.to_arrow(confidence))
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
-        """Return a sentence for each limit and bound, and what its shares are of.
+        """Return a sentence for each limit, bound and shift of the diagnostics.
 
         Args:
             confidence: in (0, 1), of each error bar.
@@ -254,7 +254,7 @@ class Diagnostics(Displayed, Owned):
         return distributions(self._diagnosis.contributions, row)
 
     def _drawn(self, confidence: float) -> tuple[Release, ...]:
-        """Draw what was not drawn before; in one place, and once."""
+        """Return the released parts of the diagnostics, drawing each at most once, in one process."""
         if not self._done:
             self._check_home()
             check_error_columns(self._diagnosis.contributions, confidence)
@@ -272,7 +272,7 @@ class Diagnostics(Displayed, Owned):
         return self._parts
 
     def _rest(self) -> tuple[Release, ...]:
-        """Return what is requested with what the first answers show: shares, bins, and different values."""
+        """Return the releases of the diagnostics whose limits follow from the noisy distributions."""
         made, known = self._diagnosis, self._distributions
         most = known["rows"].enough
         larger = {name: known[name].enough for name in made.request.distinct}
@@ -285,7 +285,7 @@ class Diagnostics(Displayed, Owned):
         return tuple(Release(plan, at._engine, unsafe_words=words) for plan, at in plans if plan is not None)
 
     def _shares(self, confidence: float) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the shares beyond limits, and their error bars."""
+        """Return the noisy shares beyond limits and bounds, and their error bars."""
         parts = self._drawn(confidence)
         if not self._diagnosis.items:
             return {}, {}
@@ -293,7 +293,7 @@ class Diagnostics(Displayed, Owned):
         return row, bars
 
     def _unmatched(self, matched: Release, confidence: float) -> Finding:
-        """Return the share of public keys that no row has."""
+        """Return the finding about public keys that match no row."""
         (row,), (bars,) = matched.to_arrow().to_pylist(), matched.errors(confidence).to_pylist()
         (name,) = matched.plan.query.output_names
         keys = self._diagnosis.keys
@@ -347,8 +347,8 @@ def _percent(one: Finding) -> str:
     return f"{one.share:.{digits}%} ± {one.half_width:.{digits}%}"
 
 
-def _noisy(parts: Sequence[Release]) -> Noisy:
-    """Return all noisy numbers, with the entries of vectors, and the laws of their noise."""
+def _noisy(parts: Sequence[Release]) -> NoisyValues:
+    """Return the noisy values of the diagnostics' releases, and the laws of their noise, for shifts."""
     values, laws, steps, scales = dict[str, float](), dict[str, Law](), dict[str, float](), dict[str, float]()
     for part in parts:
         (row,) = part.to_arrow().to_pylist()
@@ -363,4 +363,4 @@ def _noisy(parts: Sequence[Release]) -> Noisy:
                 laws |= dict.fromkeys(found, law)
                 steps |= dict.fromkeys(found, step)
                 scales |= dict.fromkeys(found, step * float(law.unit))
-    return Noisy(values, laws, steps, scales)
+    return NoisyValues(values, laws, steps, scales)

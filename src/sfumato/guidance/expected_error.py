@@ -1,8 +1,8 @@
-"""The expected error of each output of a plan: by noise, by what limits and bounds cut, by a random choice.
+"""The model of expected error of each output of a plan: noise, what limits and bounds cut, and random choice.
 
-Every forecast is made here, from the noise of the plan and from what is known of the rows: their exact
-numbers (`KnownNumbers`), or what noisy looks show of units (`SeenUnits`). For rows that nobody has looked at,
-`previews.simulated_groups` draws the noise on rows that it makes up.
+Every forecast is made here, from the noise of the plan (`plan.noise_error`) and from what is known of the
+rows: their exact statistics (`ExpectedOutputs`), or what preliminary queries estimate (`EstimatedUnits`). A
+preview knows nothing of the rows: `simulated_groups` draws the noise on rows that it makes up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SMALLEST = 1e-300
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of an output in each group: arrays of shape (groups,).
+    """The expected value and errors of an output: arrays of shape (groups,).
 
     Args:
         value: without noise.
@@ -64,8 +64,8 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class KnownNumbers:
-    """What is expected of a question's numbers under one plan.
+class ExpectedOutputs:
+    """The expected errors of a plan's outputs, given the exact statistics of the groups.
 
     Args:
         plan: of the noise.
@@ -82,7 +82,7 @@ class KnownNumbers:
     draws: Callable[[], Mapping[str, Floats]]
 
     def expected(self, e: Estimate) -> Expected:
-        """Return what is expected of one output.
+        """Return the expected value of an output, and its expected errors by noise and by random choice.
 
         Noise is exact where the output is a sum of noisy numbers, and to first order where it is nearly one
         over the size of the noise: elsewhere, as of a mean of few rows, the root mean square of 1,000 draws.
@@ -108,7 +108,7 @@ class KnownNumbers:
         return Expected(value, self._choice(slopes, len(value)), noise)
 
     def exact(self, name: str) -> Floats:
-        """Return what is expected of a coordinate without noise."""
+        """Return the expected value of a statistic without noise."""
         return np.asarray(sum(weight * self.atoms[atom] for atom, weight in self.made[name].items()))
 
     def _value(self, e: Estimate, values: Mapping[str, Floats]) -> Floats:
@@ -117,7 +117,7 @@ class KnownNumbers:
         return np.asarray(found, np.float64)
 
     def _choice(self, slopes: Mapping[Atom, Floats], groups: int) -> Floats:
-        """Return the deviation of a random choice, to first order in what it changes of each number."""
+        """Return the standard error of a random choice of groups, to first order."""
         total = np.zeros(groups)
         for (one, other), moment in self.moments.items():
             if one in slopes and other in slopes:
@@ -127,7 +127,7 @@ class KnownNumbers:
     def _drawn(
         self, e: Estimate, exact: Mapping[str, Floats], value: Floats, where: NDArray[np.intp]
     ) -> Floats:
-        """Return the root mean square of what noise changes, of some groups."""
+        """Return the root mean square error by noise, from draws, for groups where it is not linear."""
         if not len(where):
             return np.zeros(0)
         draws, found = self.draws(), np.empty(len(where))
@@ -142,7 +142,7 @@ class KnownNumbers:
 
 
 def chances(selection: GroupSelection | None, mean: Floats, variance: Floats, third: Floats) -> Floats:
-    """Return how probable it is that groups are shown, whose numbers of units are sums of independent coins.
+    """Return the expected probability that each group is shown, from moments of its number of units.
 
     Args:
         selection: how groups are chosen; None for public ones.
@@ -169,7 +169,7 @@ def _normal_places() -> Floats:
 
 
 def _curve(selection: GroupSelection, most: float) -> Callable[[Floats], Floats]:
-    """Return the chance by number of units, straight between some of them."""
+    """Return the probability that a group is shown as a function of its number of units, interpolated."""
     # Beyond all doubt: from there on a group is shown.
     sure, top = 1, int(min(most, MOST_UNITS)) + 1
     while sure < top and selection.chance(sure) < 1 - 1e-12:
@@ -182,7 +182,7 @@ def _curve(selection: GroupSelection, most: float) -> Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class OutputError:
-    """About how far an output is off, in a group of average size.
+    """The expected error of an output in a group of average size.
 
     Args:
         noise: by noise alone.
@@ -196,8 +196,8 @@ class OutputError:
 
 
 @dataclass(frozen=True)
-class SeenUnits:
-    """What noisy looks show of the units of a table, and what follows from it.
+class EstimatedUnits:
+    """The units of a table as preliminary queries estimate them, and the expected errors that follow.
 
     Args:
         groups: of units by the number of groups they are in; None where there are no groups.
@@ -213,17 +213,17 @@ class SeenUnits:
 
     @property
     def rows(self) -> float:
-        """About how many rows a unit has in a group."""
+        """The estimated number of rows of a unit in a group."""
         return 1.0 if self.fullest is None else self.fullest.mean
 
     @property
     def units(self) -> float:
-        """About how many units a group has, were all groups alike."""
+        """The estimated number of units of a group, if all groups are alike."""
         each = 1.0 if self.groups is None else self.groups.mean
         return max(self.people * min(each / self.number, 1.0), 1.0)
 
     def lost(self, groups: int, rows: int | None) -> tuple[float, float]:
-        """Return about the shares of units in groups, and of rows, that limits leave out."""
+        """Return the estimated shares of units and of rows that limits cut."""
         of_groups = 0.0 if self.groups is None else self.groups.lost(groups)
         of_rows = 0.0 if rows is None or self.fullest is None else self.fullest.lost(rows)
         return of_groups, 1 - (1 - of_groups) * (1 - of_rows)
@@ -237,7 +237,7 @@ class SeenUnits:
         expected: Errors | None = None,
         clamped: Mapping[str, float] | None = None,
     ) -> dict[str, OutputError]:
-        """Return about the error of each measured output.
+        """Return the expected error of each measured output of a plan, in a group of average size.
 
         Args:
             plan: of the release.
@@ -270,7 +270,7 @@ class SeenUnits:
 def _error(
     e: Estimate, noise: float, size: float, lost: float, cut: float, shown: float
 ) -> tuple[float, float]:
-    """Return about the error of an output by noise alone, and in all.
+    """Return the expected error of an output by noise alone, and in total.
 
     Args:
         e: the output.
@@ -293,7 +293,7 @@ def _error(
 
 
 def mean_error(errors: Iterable[OutputError], *, noise: bool = False) -> float:
-    """Return the geometric mean of errors, by their weights; 1 where there are none.
+    """Return the geometric mean of expected errors, by their weights; 1 if there are none.
 
     Args:
         errors: of outputs.
@@ -305,7 +305,7 @@ def mean_error(errors: Iterable[OutputError], *, noise: bool = False) -> float:
 
 
 def per_width(plan: Plan, name: str) -> float:
-    """Return about the error of an aggregate by noise, were its bounds one apart.
+    """Return the expected error of an aggregate by noise if its bounds were one apart.
 
     Args:
         plan: of the release.
@@ -317,23 +317,23 @@ def per_width(plan: Plan, name: str) -> float:
 
 
 def with_bounds(plan: Plan, name: str, times: float) -> dict[str | None, float]:
-    """Return the plan's expected errors by noise, were the bounds of an aggregate so many times as wide."""
+    """Return a plan's expected errors by noise with the bounds of an aggregate so many times as wide."""
     factor = times**2 if _squared(_bounded(plan, name)) else times
     outputs = dict(plan.query.aggregates)[name].outputs(name)
     return {output: one * (factor if output in outputs else 1.0) for output, one in plan.expected.items()}
 
 
 def _bounded(plan: Plan, name: str) -> Any:
-    """Return the aggregate that has the bounds."""
+    """Return the aggregate that has the bounds on which an expected error depends."""
     asked = dict(plan.query.aggregates)[name].each
     return asked.of if isinstance(asked, Weighted) else asked
 
 
 def _squared(aggregate: Aggregate) -> bool:
-    """Whether noise grows with the square of the distance of the bounds."""
+    """Whether the expected error grows with the square of the width of an aggregate's bounds."""
     return isinstance(aggregate, (Variance, StandardDeviation))
 
 
 def chance_shown(plan: Plan, units: int) -> float:
-    """Return about how probable it is that a group of so many units is shown."""
+    """Return the expected probability that a group of so many units is shown."""
     return 1.0 if plan.selection is None else plan.selection.chance(units)

@@ -1,4 +1,4 @@
-"""How far out to put a bound, from noisy numbers of units in bins: post-processing, which costs nothing.
+"""The tail of a noisy histogram, outwards from a centre: where values end, and how far out to put a bound.
 
 Distances are counted outwards from a centre. A bound further out brings more noise, one nearer cuts off more:
 the logarithm of the error is averaged over the tails that could have given these numbers.
@@ -43,7 +43,7 @@ _FURTHEST = 4.0
 
 @dataclass(frozen=True)
 class Side:
-    """Noisy numbers of units in bins, outwards from a centre.
+    """One side of a noisy histogram: bins outwards from a centre.
 
     Args:
         edges: distances from the centre, of the bins' ends; one more than bins, increasing.
@@ -59,11 +59,11 @@ class Side:
 
     @property
     def scales(self) -> Floats:
-        """Of one Laplace noise that is as wide as all that a number has."""
+        """The scale of one Laplace noise as wide as all noise in each bin of the histogram."""
         return self.scale * np.sqrt(self.terms)
 
     def coarse(self) -> Side:
-        """Return bins such together that they are at least a quarter of an octave wide."""
+        """Return the side of the histogram with bins merged to at least a quarter of an octave."""
         starts, size = [0], len(self.counts)
         while starts[-1] < size:
             reached = self.edges[starts[-1]] * 2 ** (1 / FINE) * (1 - 1e-9)
@@ -74,7 +74,7 @@ class Side:
         return Side(self.edges[starts], counts, terms, self.scale)
 
     def last_run(self, inside: bool = False) -> tuple[int, int] | None:
-        """Return the outermost bins that have values, as first and behind the last; None where none has.
+        """Return the outermost run of bins of the histogram with values; None if there is none.
 
         Args:
             inside: whether there are values on the other side of the centre, which is their middle.
@@ -97,18 +97,18 @@ class Side:
         return found
 
     def _first_run(self) -> tuple[int, int] | None:
-        """Return bins next to the centre that noise alone fills seldom; None where it may well have."""
+        """Return a run of bins next to the centre that noise alone seldom fills; None if there is none."""
         logs = [(float(self._logs(run)[0]), run) for run in _RUNS if run <= len(self.counts)]
         least, run = min(logs, default=(0.0, 0))
         return (0, run) if least < math.log(_NEXT / len(_RUNS)) else None
 
     def run_beyond_noise(self, probability: float) -> tuple[int, int] | None:
-        """Return the outermost bins that noise alone fills with at most a probability, over all of them."""
+        """Return the outermost run of histogram bins that noise alone fills with at most a probability."""
         size = len(self.counts)
         return self._last_run(np.full(size, probability / len(_RUNS) / max(size, 1)))
 
     def likeliest_run(self) -> tuple[float, int, int]:
-        """Return the run that noise gives the least often, and usual values often, behind the log of that."""
+        """Return the run of histogram bins that noise fills least often, behind its log probability."""
         best = (math.inf, 0, len(self.counts))
         for run in _RUNS:
             logs = self._logs(run)
@@ -118,14 +118,14 @@ class Side:
         return best
 
     def _logs(self, run: int) -> Floats:
-        """Return the log of how often noise alone gives as many to a run of bins, by its first bin."""
+        """Return the log probability that noise alone gives each run of histogram bins its count."""
         if run > len(self.counts):
             return np.empty(0)
         counts, terms = (np.concatenate([[0], np.cumsum(each)]) for each in (self.counts, self.terms))
         return log_probability((counts[run:] - counts[:-run]) / self.scale, terms[run:] - terms[:-run])
 
     def _last_run(self, levels: Floats) -> tuple[int, int] | None:
-        """Return the outermost run that noise gives with at most the probability of its first bin's level."""
+        """Return the outermost run of histogram bins that is at most as probable under noise as its level."""
         best: tuple[int, int] | None = None
         for run in _RUNS:
             logs = self._logs(run)
@@ -138,7 +138,7 @@ class Side:
     def bound(
         self, noise: float, other: float, unseen: float, before: Side | None = None, inside: bool = False
     ) -> float:
-        """Return the distance at which to bound values.
+        """Return the distance at which to put a bound: the least mean log error over probable tails.
 
         Args:
             noise: deviation of a total's noise, for bounds that are one apart.
@@ -174,7 +174,7 @@ class Side:
         return float(tried[(likely @ np.log(np.maximum(errors, 1e-300))).argmin()])
 
     def log_likelihood(self, edges: Floats, expected: Floats) -> Floats:
-        """Return how probable these bins are, between edges that both have, given what is expected in others.
+        """Return the log likelihood of an earlier histogram's bins, given expected counts of other bins.
 
         Args:
             edges: of the other bins.
@@ -195,7 +195,7 @@ class Side:
 
 
 def _tails(tried: Floats, units: float, scale: float) -> tuple[Floats, Floats]:
-    """Return numbers of units beyond each edge, by tail and outliers, and the log of how probable these are.
+    """Return candidate tails of a histogram with outliers, as units beyond each edge, and log priors.
 
     A tail falls with a power of the distance up to an end, at one of the edges. There may be a few outliers
     besides: spread evenly over octaves up to another edge, or all in the bin from there.
@@ -216,27 +216,27 @@ def _tails(tried: Floats, units: float, scale: float) -> tuple[Floats, Floats]:
 
 
 def _log_likelihood(expected: Floats, counts: Floats, scales: Floats) -> Floats:
-    """Return the log of how probable noisy numbers are, but for a constant, by what is expected."""
+    """Return the log likelihood of noisy histogram counts, but for a constant, given expected ones."""
     around = np.sqrt(scales**2 + expected)
     return np.asarray(-(np.abs(counts - expected) / around + np.log(around)).sum(axis=-1), dtype=np.float64)
 
 
 def _likely(tails: Floats, logs: Floats) -> tuple[Floats, Floats]:
-    """Return the tails that are probable enough to matter, and their probabilities."""
+    """Return the tails of the histogram that are probable enough to matter, and their probabilities."""
     likely = np.exp(logs - logs.max()).ravel()
     kept = likely > 1e-6
     return tails.reshape(-1, tails.shape[-1])[kept], likely[kept] / likely[kept].sum()
 
 
 def _cut_off(tails: Floats, edges: Floats) -> Floats:
-    """Return the total of what values are beyond each edge; those before an end are all there."""
+    """Return the total that a bound at each edge would cut off the tail."""
     middle = np.where(tails[..., 1:] == 0, tails[..., :-1], (tails[..., :-1] + tails[..., 1:]) / 2)
     beyond = np.cumsum((middle * np.diff(edges))[..., ::-1], axis=-1)[..., ::-1]
     return np.concatenate([beyond, np.zeros((*beyond.shape[:-1], 1))], axis=-1)
 
 
 def log_probability(totals: Floats, terms: Integers) -> Floats:
-    """Return the log of the probability that so many Laplace noises of scale 1 exceed each total.
+    """Return the log probability that sums of Laplace noise in histogram bins exceed each total.
 
     Of a total that is not above 0 that of one half, as no more is needed of what is no sign of values.
     A sum of n is the difference of two sums of n exponential numbers: exp(-t) times the sum over i < n of
@@ -254,7 +254,7 @@ def log_probability(totals: Floats, terms: Integers) -> Floats:
 
 @lru_cache(maxsize=512)
 def _log_weights(terms: int) -> Floats:
-    """Return the log of 1 / i! P(N < n - i), by i."""
+    """Return the log weights of the terms in the tail of a sum of Laplace noises."""
     log_factorials = np.array([math.lgamma(i + 1.0) for i in range(2 * terms)])
     i = np.arange(terms)
     chances = log_factorials[terms - 1 + i] - log_factorials[i] - log_factorials[terms - 1]

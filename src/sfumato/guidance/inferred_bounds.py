@@ -1,4 +1,4 @@
-"""Inferred bounds of values: noisy histograms of values, and the bounds that follow from them."""
+"""Inferred bounds of values: noisy histograms of a column's values, and the bounds that follow from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which th
 
 @dataclass(frozen=True)
 class Histogram:
-    """Noisy numbers of units in bins, the first and the last of which hold all that is beyond them.
+    """A noisy histogram of a column's values, by units; the end bins hold all that is beyond them.
 
     Args:
         edges: of the bins, one more than these.
@@ -61,7 +61,7 @@ class Histogram:
     scale: float
 
     def from_centre(self, centre: float) -> tuple[Side, Side]:
-        """Return the bins below a centre and those above, outwards from it, without one that it is within."""
+        """Return both sides of the histogram outwards from a centre."""
         below = int(np.searchsorted(self.edges, centre, side="right")) - 1
         above = int(np.searchsorted(self.edges, centre))
         ones = np.ones(len(self.counts), np.int64)
@@ -72,7 +72,7 @@ class Histogram:
 
     @property
     def middle(self) -> float:
-        """An edge near the median."""
+        """An edge of the histogram near the median of the values."""
         below = np.maximum.accumulate(np.cumsum(self.counts))
         at = int(np.searchsorted(below, below[-1] / 2)) if below[-1] > 0 else len(self.counts) // 2
         return float(self.edges[min(at, len(self.edges) - 2)])
@@ -83,7 +83,7 @@ Look = Callable[[Floats, Fraction], Histogram]
 
 
 def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool = False) -> Floats:
-    """Return edges for the first look: zero, and magnitudes of both signs.
+    """Return the edges of the first histogram from which bounds are inferred: zero and powers of two.
 
     Args:
         magnitudes: the smallest and the largest that are known; None where nobody knows.
@@ -117,7 +117,7 @@ def find_bounds(
     *,
     sparing: bool = True,
 ) -> tuple[float, float]:
-    """Return bounds with which noise and what is cut off are together about as small as they can be.
+    """Return inferred bounds: those with the least noise and clamping error, from noisy histograms.
 
     Args:
         look: gives noisy histograms.
@@ -141,7 +141,7 @@ def find_bounds(
 
 
 def _rest(units: float) -> Fraction:
-    """Return how much of their parts looks after the first have, by units in scales of its noise."""
+    """Return the part of its budget that each later histogram takes, given the number of units."""
     part = (_FEW / max(units, _FEW)) ** 0.25
     return max(Fraction(math.ceil(part * _STEPS), _STEPS), _LEAST_REST)
 
@@ -155,7 +155,7 @@ def _close(
     noise: float,
     fixed: tuple[float | None, float | None],
 ) -> tuple[float, float]:
-    """Return bounds of values of one sign that are close together: around them bins have one width.
+    """Return inferred bounds of values of one sign that are close together, from histograms of even bins.
 
     Args:
         look, noise, fixed: as of `find_bounds`.
@@ -200,7 +200,7 @@ def _close(
 
 
 def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: float) -> float:
-    """Return how far the last look that saw values on one side of a centre saw them; else what is nearest.
+    """Return how far from a centre the last histogram with values on one side has them.
 
     In the bin that has the centre nothing is on either side.
     """
@@ -213,7 +213,7 @@ def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: floa
 
 
 def _finer(edges: Floats, far: float) -> Floats:
-    """Return edges some octaves around a distance, and others between: bins that make up those of before."""
+    """Return the edges of a finer histogram, some octaves around a distance."""
     ends = np.array([far * 2.0**-_OCTAVES_AROUND * (1 + 1e-9), far * 2.0**_OCTAVES_AROUND * (1 - 1e-9)])
     first, last = np.searchsorted(edges, ends)
     kept = edges[max(first - 1, 0) : last + 1]
@@ -226,7 +226,7 @@ def _finer(edges: Floats, far: float) -> Floats:
 
 
 def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
-    """Return edges, between two ends about a width apart, of bins that make up those of before."""
+    """Return the edges of a histogram whose bins divide those between two ends."""
     first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
     last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
     between = [
@@ -237,7 +237,7 @@ def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
 
 
 def _reached(seen: Histogram) -> tuple[float, float]:
-    """Return between which edges there are values: where they are the most likely, if too few are seen."""
+    """Return the outermost edges of a histogram between which there are values."""
     ends, sides = [], [side.coarse() for side in seen.from_centre(0.0)]
     for side, sign in zip(sides, (-1, 1), strict=True):
         last = side.last_run()
@@ -263,7 +263,7 @@ def _bounded(
     before: Histogram | None = None,
     inside: bool = False,
 ) -> tuple[float, float]:
-    """Return bounds on both sides of a centre; those found so far, where no values are seen now.
+    """Return inferred bounds on both sides of a centre; the earlier ones if no values stand out.
 
     Args:
         seen: the latest look.
@@ -290,7 +290,7 @@ Aggregates = tuple[tuple[str, Aggregate], ...]
 
 @dataclass(frozen=True)
 class Values:
-    """What is bounded: a column's values in rows, or units' totals in groups; with what is known of them.
+    """The values whose bounds are inferred: of a column in rows, or units' totals in groups.
 
     Args:
         column: the column.
@@ -306,37 +306,39 @@ class Values:
 
     @classmethod
     def of(cls, asked: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
-        """Return what an aggregate bounds; a default sum rows, where a mean beside it does."""
-        one, known = asked.stand_in, (asked.lower, asked.upper, asked.magnitudes)
+        """Return the values that an aggregate with automatic bounds bounds."""
+        one, known = asked.placeholder, (asked.lower, asked.upper, asked.magnitudes)
         by_rows = cls(asked.column, False, *known)
         if not isinstance(one, Sum) or one.per == "row":
             return by_rows
         shared = rows == 1 and one.per is None
-        if shared and any(cls.of(a, rows, ()) == by_rows for a in beside if not isinstance(a.stand_in, Sum)):
+        if shared and any(
+            cls.of(a, rows, ()) == by_rows for a in beside if not isinstance(a.placeholder, Sum)
+        ):
             return by_rows
         return cls(asked.column, True, *known)
 
     @property
     def fixed(self) -> tuple[float | None, float | None]:
-        """The bounds that are given."""
+        """The bounds that are given, and are not inferred."""
         lower, upper = (None if end is None else float(end) for end in (self.lower, self.upper))
         return lower, upper
 
     def within(self, ends: tuple[float | Fraction, float | Fraction]) -> tuple[Fraction, Fraction]:
-        """Return bounds that every query admits: those that were found, in the place of open ones."""
+        """Return inferred bounds in place of open ones, as every query accepts them."""
         given = self.lower, self.upper
         lower, upper = (Fraction(end) if one is None else one for end, one in zip(ends, given, strict=True))
         return admissible(lower, upper, (self.lower is not None, self.upper is not None))
 
     @property
     def told(self) -> str:
-        """What it is, in a few words."""
+        """A description of the values whose bounds are inferred."""
         return f"{'totals of units' if self.totals else 'rows'} of {self.column!r}"
 
 
 @dataclass(frozen=True)
-class Looking:
-    """Draws noisy histograms of values; each is a release of its own.
+class ValueHistograms:
+    """Releases noisy histograms of values, from which bounds are inferred.
 
     Args:
         engine: what reads the rows.
@@ -354,24 +356,24 @@ class Looking:
 
     @property
     def whole(self) -> bool:
-        """Whether the values are whole numbers."""
+        """Whether the values of the histograms are whole numbers."""
         return self.query.schema[self.values.column].kind is Kind.INTEGER and not self.values.totals
 
     @property
     def edges(self) -> Floats:
-        """Edges of the first look."""
+        """The edges of the first histogram."""
         wide = self.query.schema[self.values.column].type_name == "HUGEINT"
         return ladder(self.values.magnitudes, self.whole, wide)
 
     @property
     def known(self) -> tuple[Fraction, Fraction] | None:
-        """Bounds that follow from the column's type; None where they do not."""
+        """Bounds that follow from the column's type, so that no histogram is needed."""
         boolean = self.query.schema[self.values.column].kind is Kind.BOOLEAN
         return (Fraction(0), Fraction(1)) if boolean and not self.values.totals else None
 
     @cached_property
     def _source(self) -> tuple[Engine[Any], tuple[Step, ...], str]:
-        """What is counted: an engine, steps, and the column that has the values."""
+        """The engine, steps and column from which the histograms are computed."""
         column = self.values.column
         if not self.values.totals:
             return self.engine, self.query.steps, column
@@ -382,7 +384,7 @@ class Looking:
         return self.engine.combined(totals), (), name
 
     def plan(self, edges: Floats, epsilon: Fraction) -> Plan:
-        """Return the plan of one look: how many units have values in each bin."""
+        """Return the plan of one histogram: the number of units with values in each bin."""
         engine, steps, column = self._source
         bins = Edges((-math.inf, *edges[1:-1].tolist(), math.inf))
         asked = InBins(column, bins, tuple(map(str, range(bins.count))), "unit")
@@ -391,7 +393,7 @@ class Looking:
         return make_plan(looked, epsilon=epsilon, noise="laplace")
 
     def look(self, edges: Floats, epsilon: Fraction) -> Histogram:
-        """Draw a noisy histogram, which costs epsilon.
+        """Release a noisy histogram of the values, for an epsilon.
 
         Args:
             edges: increasing; the first and the last bin also have all that is beyond them.
@@ -405,7 +407,7 @@ class Looking:
 
 
 def open_values(aggregates: Aggregates, rows: int | None) -> dict[str, Values]:
-    """Return what has bounds that are to be found, by the name of the aggregate.
+    """Return the values whose bounds are to be inferred, by the name of the aggregate.
 
     Args:
         aggregates: of the query.
@@ -416,20 +418,20 @@ def open_values(aggregates: Aggregates, rows: int | None) -> dict[str, Values]:
 
 
 def bounded(aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fraction]]) -> Aggregates:
-    """Return aggregates with bounds in the place of those that are to be found, as far as these are known."""
+    """Return aggregates with inferred bounds in place of automatic ones, as far as they are known."""
     return tuple(
         (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) and name in bounds else a)
         for name, a in aggregates
     )
 
 
-def stood_in(aggregates: Aggregates) -> Aggregates:
-    """Return aggregates with bounds that stand in for those that are to be found."""
-    return tuple((name, a.stand_in if isinstance(a, Automatic) else a) for name, a in aggregates)
+def with_placeholders(aggregates: Aggregates) -> Aggregates:
+    """Return aggregates with placeholders for bounds that are to be inferred."""
+    return tuple((name, a.placeholder if isinstance(a, Automatic) else a) for name, a in aggregates)
 
 
 def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:
-    """Return bounds that every question admits: of magnitude at most 1e100, in order, and not too near.
+    """Return inferred bounds moved so that every query accepts them: ordered, and at most 1e100.
 
     Args:
         lower, upper: as they were found.
@@ -450,8 +452,8 @@ def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tu
     return middle - apart, middle + apart
 
 
-def check_looks(engine: Engine[Any]) -> None:
-    """Refuse an engine whose rows cannot be looked at before a release.
+def check_preliminary(engine: Engine[Any]) -> None:
+    """Refuse an engine that cannot answer preliminary queries, so that no bounds can be inferred.
 
     Raises:
         RefusalError: it is one.

@@ -1,4 +1,4 @@
-"""Limits of what a unit contributes, found from a noisy distribution of contributions.
+"""Inferred limits of groups and rows per unit, from the noisy distribution of contributions.
 
 A larger limit brings more noise, and a smaller one cuts more. What is cut follows from how many groups units
 are in, and how many rows they have there; noise follows from the plan that there would be. The limits with
@@ -28,7 +28,7 @@ from sfumato.guidance.contribution_distribution import (
     one_row,
     units,
 )
-from sfumato.guidance.expected_error import SeenUnits, mean_error
+from sfumato.guidance.expected_error import EstimatedUnits, mean_error
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
@@ -50,8 +50,8 @@ Limits = tuple[int, int | None]  # of groups and rows
 
 
 @dataclass(frozen=True)
-class LimitsLook:
-    """A noisy look at what units contribute: planned, and nothing read.
+class ContributionQuery:
+    """A preliminary query of what units contribute, from which limits are inferred; only planned.
 
     Args:
         table: with one row for each unit.
@@ -68,11 +68,11 @@ class LimitsLook:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans of what is drawn."""
+        """The plans of the queries of contributions and of the number of groups."""
         return (self.contributions,) if self.counted is None else (self.contributions, self.counted[1])
 
-    def draw(self, words: Words | None = None) -> SeenUnits:
-        """Return what the look shows; drawn anew, at its whole cost, by each call."""
+    def draw(self, words: Words | None = None) -> EstimatedUnits:
+        """Return the units as the query estimates them; each call draws anew, at full cost."""
         row = _drawn(self.contributions, self.table, words)
         found = distributions(self.contributions, row)
         number = float(self.number)
@@ -83,11 +83,13 @@ class LimitsLook:
             (count,) = _drawn(plan, table, words).values()
             number = max(float(count), 1.0)
         people = max(row[UNITS], 1.0)
-        return SeenUnits(found.get("groups"), found.get("fullest"), number, people)
+        return EstimatedUnits(found.get("groups"), found.get("fullest"), number, people)
 
 
-def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter: bool = True) -> LimitsLook:
-    """Plan a look at what units contribute.
+def contribution_query(
+    table: Table[Any], query: Query, epsilon: Fraction, rows_matter: bool = True
+) -> ContributionQuery:
+    """Plan the preliminary query of what units contribute.
 
     Args:
         table: the rows.
@@ -114,12 +116,12 @@ def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter:
     of = {"fullest": names("fullest")} if rows_matter else {}
     of |= {"groups": names("groups")} if query.keys else {}
     plan = make_plan(one_row(people, histograms(of)), epsilon=part)
-    return LimitsLook(people, names, plan, counted, number)
+    return ContributionQuery(people, names, plan, counted, number)
 
 
 @dataclass(frozen=True)
-class FindLimits:
-    """A look, and what it is to find.
+class LimitInference:
+    """A query of contributions, and the limits to be inferred from it.
 
     Args:
         look: planned.
@@ -129,14 +131,14 @@ class FindLimits:
         most: the largest that they may be.
     """
 
-    look: LimitsLook
+    look: ContributionQuery
     query: Query
     epsilon: Fraction
     free: tuple[bool, bool]
     most: tuple[int, int]
 
     def find(self, plan: Callable[[Query], Plan], words: Words | None) -> tuple[Query, Found]:
-        """Look, and return the question with limits, and what was found.
+        """Draw the contributions, and return the query with inferred limits, and what was inferred.
 
         Args:
             plan: of a question, with the budget that is left for it.
@@ -157,8 +159,8 @@ class FindLimits:
         return limited(query, (groups, rows)), Found.from_plans(what, value, self.look.plans, left_out)
 
 
-def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimits | None:
-    """Plan what finds the limits that a table leaves to its release; None where no answer follows from them.
+def limit_inference(table: Table[Any], query: Query, epsilon: Fraction) -> LimitInference | None:
+    """Plan the inference of a table's automatic limits; None if no output depends on them.
 
     Args:
         table: the rows, and which limits.
@@ -171,12 +173,12 @@ def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimit
     if not any(free):
         return None
     matter = needs_rows and (wanted[1] or query.rows > 1)
-    look = limits_look(table, query, epsilon, matter)
-    return FindLimits(look, query, epsilon, free, most_limits(table, query))
+    look = contribution_query(table, query, epsilon, matter)
+    return LimitInference(look, query, epsilon, free, max_limits(table, query))
 
 
-def most_limits(table: Table[Any], query: Query) -> tuple[int, int]:
-    """Return the largest limits of groups and rows that there may be."""
+def max_limits(table: Table[Any], query: Query) -> tuple[int, int]:
+    """Return the largest limits of groups and rows that may be inferred."""
     groups, rows = table._most_limits
     if isinstance(query.public_keys, pa.Table):
         groups = min(groups, max(query.public_keys.num_rows, 1))
@@ -193,13 +195,13 @@ def limited(query: Query, limits: Limits) -> Query:
 
 
 def best_limits(
-    seen: SeenUnits,
+    seen: EstimatedUnits,
     plan: Callable[[int, int | None], Plan],
     start: Limits,
     free: tuple[bool, bool],
     most: tuple[int, int],
 ) -> Limits:
-    """Return the limits of groups and rows with the smallest expected error of what is asked.
+    """Return the limits of groups and rows with the smallest expected error.
 
     Args:
         seen: what units contribute.
@@ -226,7 +228,7 @@ def best_limits(
 
 
 def _tried(limits: Limits, place: int, most: int, cost: Callable[[Limits], float]) -> Iterator[Limits]:
-    """Yield limits with another one in a place, until several in a row are no better."""
+    """Yield candidate limits in one place, until several in a row are no better."""
     least, worse = cost(limits), 0
     yield limits
     for limit in [*(one for one in LIMITS if one < most), most]:

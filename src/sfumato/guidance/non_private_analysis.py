@@ -1,4 +1,4 @@
-"""What an analysis found: for the owner of the rows alone."""
+"""The result of an analysis of exact rows, for the data owner alone: errors by limits. NOT PRIVATE."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Limits(Told):
     total_rows: int | None = None
 
     def _of(self, query: Query) -> Query:
-        """Return the question with these."""
+        """Return a query with these limits and bounds of the analysis."""
         given = dict(self.bounds)
 
         def bounded(name: str, aggregate: Any) -> Any:
@@ -62,7 +62,7 @@ class Limits(Told):
 
     @property
     def bounds_text(self) -> str:
-        """The bounds, as text."""
+        """The compared bounds of a point of the analysis, as text."""
         return ", ".join(f"{name} {_bounds_text(bounds)}" for name, bounds in self.bounds)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ INK, PALE, MARK = "#1f2933", "#ffffff", "#d55e00"
 
 @dataclass(frozen=True)
 class Cells:
-    """A panel.
+    """A panel of an analysis's heat map.
 
     Args:
         title: of the panel.
@@ -104,7 +104,7 @@ def heat_map(
     limit: str,
     foot: str,
 ) -> None:
-    """Write panels of cells, the darker the larger on a scale of powers of ten.
+    """Write the heat map of an analysis: panels of cells, the darker the larger the error.
 
     Args:
         panels: one for each output, of which 12 are drawn.
@@ -171,7 +171,7 @@ OWN_COLUMNS = frozenset({"point", "groups", "rows", "total_rows", "bounds", "sho
 
 @dataclass(frozen=True)
 class Cell:
-    """What is expected of an output at one point: arrays of shape (groups,).
+    """The errors of an output at one point of an analysis: arrays of shape (groups,).
 
     Args:
         exact: without limits, bounds and noise; NaN where there is none, as of a mean of no rows.
@@ -190,13 +190,13 @@ class Cell:
 
     @property
     def squares(self) -> Floats:
-        """The expected squared error of each group, if it is shown."""
+        """The expected squared error of each group at a point of the analysis, if the group is shown."""
         return np.asarray(self.bias**2 + self.choice**2 + self.noise**2)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Root mean squares over groups, those of which an exact answer is known; by how probably they are shown.
+    """The errors of an output at one point of an analysis: root mean squares over groups.
 
     Args:
         bias, choice, noise: the parts of the error.
@@ -214,7 +214,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Point:
-    """What is expected with some limits and bounds.
+    """The expected errors of an analysis with one combination of limits and bounds.
 
     Args:
         limits: these.
@@ -227,7 +227,7 @@ class Point:
     cells: Mapping[str, Cell]
 
     def totals(self, name: str) -> Totals:
-        """Return root mean squares of an output over all groups."""
+        """Return the errors of an output at this point of the analysis, over all groups."""
         cell = self.cells[name]
         known = np.isfinite(cell.exact)
         weights = np.where(known, self.shown, 0.0)
@@ -380,7 +380,7 @@ class NonPrivateAnalysis(Displayed):
         return f"NonPrivateAnalysis({what}: exact numbers of rows, for their owner alone)"
 
     def __str__(self) -> str:
-        """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
+        """Return the analysis as text: the error of each output, with bias and spread in brackets."""
         return f"{NOT_PRIVATE}\n\n{self._card().text().partition(_BLANK)[2]}"
 
     def _card(self) -> Card:
@@ -391,7 +391,7 @@ class NonPrivateAnalysis(Displayed):
 
     @property
     def _errors(self) -> list[list[str]]:
-        """Names, then a row for each point: the error of each output, in brackets bias and spread."""
+        """The cells of the analysis as texts: errors of each output by limits, with bias and spread."""
         names = ["groups", "rows", "total_rows", "bounds"]
         shown = [
             [*map(_text, (p.limits.groups, p.limits.rows, p.limits.total_rows)), p.limits.bounds_text]
@@ -413,7 +413,7 @@ class NonPrivateAnalysis(Displayed):
 
     @property
     def _smallest(self) -> list[str]:
-        """The limits with the smallest errors."""
+        """The limits with the smallest errors in the analysis, as text for each output."""
         best = [f"{name}: {self.best(name)}" for name in self.outputs]
         if len(best) > 1:
             best.append(f"all: {self.best()}")
@@ -421,7 +421,7 @@ class NonPrivateAnalysis(Displayed):
 
     @property
     def _of_all(self) -> bool:
-        """Whether a unit's rows in all groups together are limited."""
+        """Whether the analysis compares limits of a unit's rows in all groups together."""
         return self.points[0].limits.total_rows is not None
 
     def _known(self, name: object) -> str:
@@ -432,7 +432,7 @@ class NonPrivateAnalysis(Displayed):
         return str(name)
 
     def _best(self, names: Iterable[str]) -> int:
-        """Return the point with the smallest geometric mean of errors; of equal ones the first."""
+        """Return the place of the point with the smallest geometric mean of errors."""
         scores = []
         for point in self.points:
             errors = [point.totals(name).error for name in names]
@@ -486,7 +486,7 @@ class NonPrivateAnalysis(Displayed):
 
 
 def _short(value: float) -> str:
-    """Write three digits, and those before the point.
+    """Write an error of the analysis with three digits, and those before the point.
 
     >>> _short(2186.4), _short(0.83412), _short(12345678.0), _short(2.0)
     ('2,186', '0.834', '12,345,678', '2')

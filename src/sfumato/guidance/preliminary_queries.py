@@ -17,14 +17,14 @@ from sfumato.guidance.expected_error import per_width
 from sfumato.guidance.inferred_bounds import (
     LEAST_LOOK,
     Aggregates,
-    Looking,
+    ValueHistograms,
     Values,
     bounded,
-    check_looks,
+    check_preliminary,
     find_bounds,
     open_values,
 )
-from sfumato.guidance.inferred_limits import find_limits
+from sfumato.guidance.inferred_limits import limit_inference
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.plan import Plan
@@ -48,23 +48,23 @@ AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
 
 
 @dataclass(frozen=True)
-class Means:
-    """What looks and the answer after them may cost.
+class PreliminaryBudget:
+    """The budget of preliminary queries and of the release after them, and how it is charged.
 
     Args:
         looks: the epsilon of all looks together.
         answer: gives the plan of the answer, after looks that cost so much.
         begin: before the first look, pays for everything; or for nothing. It is given plans of the first
             looks and of the answer, with stand-ins.
-        pay_look: certifies the plans of a look, and pays for it where that was not paid before.
-        pay_answer: does the same for the answer.
+        charge_query: certifies the plans of a look, and pays for it where that was not paid before.
+        charge_answer: does the same for the answer.
     """
 
     looks: Fraction
     answer: Callable[[Query, Fraction], Plan]
     begin: Callable[[Sequence[Plan]], None]
-    pay_look: Callable[[Sequence[Plan]], None]
-    pay_answer: Callable[[Plan], None]
+    charge_query: Callable[[Sequence[Plan]], None]
+    charge_answer: Callable[[Plan], None]
 
 
 def of_epsilon(
@@ -73,8 +73,8 @@ def of_epsilon(
     auto_share: object,
     options: Mapping[str, Any],
     pay: Callable[[Claim], None],
-) -> Means:
-    """Return what an epsilon for everything gives: what looks leave of it goes to the answer.
+) -> PreliminaryBudget:
+    """Return the budget of preliminary queries within an epsilon; the release gets what they leave.
 
     Args:
         whole: the epsilon of everything.
@@ -99,7 +99,7 @@ def of_epsilon(
     def take(plans: Sequence[Plan]) -> None:
         claims[0].take(plans)
 
-    return Means(looks, answer, begin, take, lambda plan: take([plan]))
+    return PreliminaryBudget(looks, answer, begin, take, lambda plan: take([plan]))
 
 
 def of_share(
@@ -112,8 +112,8 @@ def of_share(
     form: Callable[[Plan], Mapping[str, Any]],
     *,
     made_up: bool = False,
-) -> Means:
-    """Return what a share of a budget gives: looks take a part of it, and the answer another, by one sum.
+) -> PreliminaryBudget:
+    """Return the budget of preliminary queries within a share of a budget, each charged before it is drawn.
 
     Each look is paid before it is drawn, and the answer, of which the noise follows from what they found,
     before it reads rows. What looks leave goes to the answer.
@@ -139,7 +139,7 @@ def of_share(
     def pay(plans: Sequence[Plan], what: str, form: CanonicalForm | None = None) -> None:
         paid.extend(payment(budget, plans, what, form=form, made_up=made_up)())
 
-    return Means(
+    return PreliminaryBudget(
         whole.times(part).pure_epsilon(way),
         answer,
         lambda _: None,
@@ -159,8 +159,8 @@ def _part(given: object) -> Fraction:
 _OF_LIMITS = Fraction(1, 3)
 
 
-def check_nothing_left(aggregates: Aggregates, limits: Collection[str], what: str) -> None:
-    """Refuse to plan a question that leaves something to its release.
+def check_complete(aggregates: Aggregates, limits: Collection[str], what: str) -> None:
+    """Refuse to plan a query whose bounds or limits need preliminary queries.
 
     Raises:
         QueryError: it does.
@@ -179,8 +179,8 @@ def check_nothing_left(aggregates: Aggregates, limits: Collection[str], what: st
 
 
 @dataclass(frozen=True)
-class Automatically:
-    """A question that leaves bounds or limits to its release.
+class AutomaticQuery:
+    """A query with automatic bounds or limits, which preliminary queries infer.
 
     Args:
         table: the rows, and which limits are to be found.
@@ -194,18 +194,18 @@ class Automatically:
 
     @property
     def engine(self) -> Engine[Any]:
-        """What reads the rows."""
+        """The engine that answers the preliminary queries."""
         return self.table._engine
 
     def plan(
         self,
-        means: Means,
+        means: PreliminaryBudget,
         *,
         check: Callable[[Plan], Plan] = lambda plan: plan,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
     ) -> Plan:
-        """Look at the rows, and return the plan of the rest with what was found.
+        """Release the preliminary queries, and return the plan of the query with inferred bounds and limits.
 
         All that depends on the question alone is checked before the first look is drawn.
 
@@ -217,7 +217,7 @@ class Automatically:
         Raises:
             QueryError, ParameterError, BudgetError, RefusalError: as of a release.
         """
-        check_looks(self.engine)
+        check_preliminary(self.engine)
         # With stand-ins: what it refuses, it refuses before a row is read.
         trial = means.answer(self.query, means.looks)
         if confidence is not None:
@@ -225,7 +225,7 @@ class Automatically:
         self.engine.check_release(check(trial), unsafe_words)
         values = open_values(self.aggregates, self.query.max_rows)
         of_limits = means.looks * (_OF_LIMITS if values else 1)
-        limits = find_limits(self.table, self.query, of_limits) if self.table._auto_limits else None
+        limits = limit_inference(self.table, self.query, of_limits) if self.table._auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
         looks, each = self._looks(values, for_bounds, unsafe_words)
         first = [] if limits is None else [*limits.look.plans]
@@ -235,7 +235,7 @@ class Automatically:
         means.begin([*first, check(trial)])
         query, told = self.query, tuple[Found, ...]()
         if limits is not None:
-            means.pay_look(limits.look.plans)
+            means.charge_query(limits.look.plans)
             query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
             told = (one_found,)
             trial = means.answer(query, means.looks)
@@ -244,32 +244,34 @@ class Automatically:
         found = {}
         for value, looking in looks.items():
             noise = max(per_width(trial, name) for name, other in values.items() if other == value)
-            found[value] = self._found(value, looking, each, noise, means.pay_look)
+            found[value] = self._found(value, looking, each, noise, means.charge_query)
         asked = bounded(self.aggregates, {name: found[value][0] for name, value in values.items()})
         told += tuple(one_found for _, one_found in found.values())
         spent = sum((f.epsilon for f in told), Fraction(0))
         plan = check(means.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
-        means.pay_answer(plan)
+        means.charge_answer(plan)
         return replace(plan, found=told)
 
     def _looks(
         self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None
-    ) -> tuple[dict[Values, Looking], Fraction]:
-        """Return a look at each different kind of values, and what each may cost."""
+    ) -> tuple[dict[Values, ValueHistograms], Fraction]:
+        """Return the preliminary histograms of each kind of values, and the epsilon of each."""
         different = dict.fromkeys(values.values())
         each = epsilon / max(len(different), 1)
         part = self.table._part
-        return {value: Looking(self.engine, self.query, part, value, words) for value in different}, each
+        return {
+            value: ValueHistograms(self.engine, self.query, part, value, words) for value in different
+        }, each
 
     def _found(
         self,
         value: Values,
-        looking: Looking,
+        looking: ValueHistograms,
         epsilon: Fraction,
         noise: float,
         pay: Callable[[Sequence[Plan]], None],
     ) -> tuple[tuple[Fraction, Fraction], Found]:
-        """Return bounds, and what they cost."""
+        """Return inferred bounds after preliminary histograms, and what these cost."""
         drawn = list[Plan]()
         ends: tuple[float | Fraction, float | Fraction]
         if looking.known is not None:

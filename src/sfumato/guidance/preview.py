@@ -1,4 +1,4 @@
-"""What a release would give, before a row is read: noise of a plan on simulated groups."""
+"""The preview of a query before a row is read: expected error bars, by budget and size of group."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Preview(Told):
     notes: tuple[str, ...]
 
     def to_arrow(self) -> pa.Table:
-        """Return the numbers: a row for each budget and size.
+        """Return the preview as a table: a row for each budget and size of group.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
@@ -99,7 +99,7 @@ class Preview(Told):
 
     @property
     def outputs(self) -> list[str]:
-        """The names of what is asked."""
+        """The names of the outputs in the preview."""
         return list(self.table.column_names[3::2])
 
     def plot(self, path: str | Path) -> None:
@@ -134,7 +134,7 @@ class Preview(Told):
 
 
 def plans_of(query: Query, epsilon: Any, options: Mapping[str, Any]) -> list[Plan]:
-    """Return the plan of each epsilon, or of one."""
+    """Return the plans that a preview compares: one for each epsilon."""
     budgets = list(epsilon) if isinstance(epsilon, (list, tuple, np.ndarray)) else [epsilon]
     return [make_plan(query, epsilon=one, **options) for one in budgets]
 
@@ -148,7 +148,7 @@ def previewed(
     confidence: float,
     means: Mapping[str, Any] | None = None,
 ) -> Preview:
-    """Return error bars of made-up groups, for each plan and size.
+    """Return the preview of a query: expected error bars by epsilon and units, from simulated groups.
 
     Args:
         query, engine: what is asked, and what evaluates it.
@@ -197,7 +197,7 @@ def smallest_epsilon(
     options: Mapping[str, Any],
     means: Mapping[str, Any] | None = None,
 ) -> float:
-    """Return about the smallest budget whose error bars are as narrow as asked, as `Question.epsilon_for`."""
+    """Return about the smallest epsilon whose error bars are narrow enough, as `Question.epsilon_for`."""
     _check_confidence(confidence)
     size, each = positive_int(units, "units"), positive_int(rows, "rows")
     goals = {name: float(as_fraction(value, f"the half-width of {name}")) for name, value in wanted.items()}
@@ -246,7 +246,7 @@ def smallest_epsilon(
 def _at_bounds(
     plan: Plan, engine: Engine[Any], units: int, rows: int, confidence: float, widths: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return how many times as wide error bars of means are where the values lie near one of their bounds.
+    """Return how many times as wide a preview's error bars of means are if values lie near their bounds.
 
     The further a mean is from the middle, the more the noise of the count moves it.
     """
@@ -299,7 +299,7 @@ def _rounded_up(value: float) -> float:
 
 
 def _many(plan: Plan, confidence: float) -> int:
-    """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond.
+    """Return the number of simulated groups from which a preview takes errors; 0 if noise is slow to draw.
 
     0 where noise is dear to draw, and that would be more than twice as many as are enough for 95%.
     """
@@ -336,13 +336,13 @@ _COLUMNS, _MOST_PANELS = 3, 12
 
 
 def plain(value: float, place: float = 0) -> str:
-    """Return what stands at a mark of a scale of powers of ten: at 100, 200 and 500, not at others."""
+    """Return the label of a mark on a preview's logarithmic scale: at 100, 200 and 500, not at others."""
     digits = f"{value:.0e}"
     return f"{value:,.6g}" if digits[0] in "125" and math.isclose(float(digits), value) else ""
 
 
 def draw(preview: Preview, path: str | Path) -> None:
-    """Write a panel for each output: one line for each budget, on scales of powers of ten.
+    """Write the picture of a preview: a panel for each output, with a line for each budget.
 
     Args:
         preview: what to show.

@@ -1,4 +1,4 @@
-"""Quantiles of an analysis: by all values of a column, with what each counts under limits."""
+"""Expected errors of quantiles in an analysis, from all values of a column and how much each counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import SideBySide
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Estimate, Quantiles
-from sfumato.query.aggregates.order_statistics import ChosenQuantile
+from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
 from sfumato.query.query import Query
 from sfumato.transformations import Leaves, QuantileTree
 
@@ -33,7 +33,7 @@ _ROUNDED = 1e-12
 
 
 def quantile_of(values: ValuesCounted, counted: Floats, ranks: Floats | float) -> Floats:
-    """Return the smallest value of each group up to which a share of the rows is; NaN where there are none.
+    """Return the quantile of each group: its smallest value up to which a share of the rows is.
 
     Args:
         values: of the groups.
@@ -51,8 +51,8 @@ def quantile_of(values: ValuesCounted, counted: Floats, ranks: Floats | float) -
 
 
 @dataclass(frozen=True)
-class OfQuantiles:
-    """What is expected of a question's quantiles under one plan.
+class ExpectedQuantiles:
+    """The expected errors of a query's quantiles under one plan.
 
     Args:
         plan: of the release.
@@ -67,7 +67,7 @@ class OfQuantiles:
     counts: Mapping[str, Floats]
 
     def expected(self, asked: Sequence[Estimate]) -> dict[str, Expected]:
-        """Return what is expected of each output that is a quantile.
+        """Return the expected value and errors of each quantile.
 
         The value is that of what is expected of rows, within bounds; noise is seen in some hundred releases
         that are drawn, in each of which all is as in a release. Of places that are chosen in many groups it
@@ -100,7 +100,7 @@ class OfQuantiles:
 
     @property
     def _seen(self) -> NDArray[np.bool_]:
-        """Which groups are drawn, where places are chosen in many."""
+        """The groups whose chosen quantiles are drawn, if there are too many for all."""
         groups = self.found.groups
         found = np.zeros(groups, bool)
         found[np.linspace(0, groups - 1, min(groups, CHOSEN_GROUPS)).astype(int)] = True
@@ -109,7 +109,7 @@ class OfQuantiles:
     def _noise_of_ranks(
         self, e: ChosenQuantile, values: ValuesCounted, counted: Floats, value: Floats
     ) -> Floats:
-        """Return the root mean square of what noise changes, were it to move ranks by a Laplace law."""
+        """Return the error of a quantile whose rank noise moves by a Laplace law."""
         before = np.concatenate([np.zeros(1), np.cumsum(counted)])
         total = np.maximum(before[values.starts[1:]] - before[values.starts[:-1]], 1e-9)
         squares = np.zeros(len(value))
@@ -124,7 +124,7 @@ class OfQuantiles:
         return np.asarray(np.sqrt(squares / PLACES))
 
     def _values(self, output: str) -> tuple[ValuesCounted, int]:
-        """Return the values of an output's column, and the place of the plan's limits."""
+        """Return the values that a quantile is of, and the place of the plan's limits among their counts."""
         column = dict(self.plan.query.aggregates)[name_of(self.plan.query, output)].columns[0]
         ranked = next(one for one in self.found.ranked if one.column.name == column)
         return self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
@@ -133,7 +133,7 @@ class OfQuantiles:
     def _spread_of_ranks(
         values: ValuesCounted, counted: Floats, variances: Floats, rank: float, value: Floats
     ) -> Floats:
-        """Return by which share of the rows a random choice moves a rank: the deviation of a sum of coins."""
+        """Return the standard error of a quantile's rank by the random choice of rows."""
         group = np.repeat(np.arange(len(value)), np.diff(values.starts))
 
         def summed(numbers: Floats) -> Floats:
@@ -144,7 +144,7 @@ class OfQuantiles:
         return np.asarray(np.sqrt(summed(variances * below**2)) / np.where(total > 0, total, 1.0))
 
     def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
-        """Return outputs of releases with the noise: shape (draws, groups), NaN where none is drawn."""
+        """Return noisy quantiles of many draws, of shape (draws, groups); NaN for groups not drawn."""
         batch, all_groups = self._batch(), self.found.groups
         alone = not self.plan.measurement.at_once and all(isinstance(e, ChosenQuantile) for e in asked)
         at = np.flatnonzero(self._seen) if alone and all_groups > CHOSEN_GROUPS else np.arange(all_groups)
@@ -176,7 +176,7 @@ class OfQuantiles:
         return {name: placed(values) for name, values in found.items()}
 
     def _batch(self) -> pa.RecordBatch:
-        """Return what an engine would give of the groups, were rows as is expected of them."""
+        """Return the exact statistics of the groups, from which noisy quantiles are drawn."""
         measurement, groups = self.plan.measurement, self.found.groups
         columns: list[pa.Array] = [column.combine_chunks() for column in self.found.keys.columns]
         for statistic in sorted(measurement.statistics, key=lambda s: s.listed):
@@ -190,7 +190,7 @@ class OfQuantiles:
         return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
 
     def _leaves(self, statistic: QuantileTree | Leaves) -> pa.Array:
-        """Return the counts of a tree's leaves, or of places, as lists; parts of a step are carried on."""
+        """Return the counts of a quantile tree's leaves, or of candidates, as lists."""
         ranked = next(one for one in self.found.ranked if one.column.name == statistic.column)
         values, at = self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
         places = _places(statistic, values.values)
@@ -213,7 +213,7 @@ class OfQuantiles:
 
 
 def ranked_columns(queries: Sequence[tuple[int, Query]], columns: Sequence[Column]) -> tuple[Ranked, ...]:
-    """Return the columns of which quantiles are asked, with all limits under which their values count.
+    """Return the columns of which quantiles are analysed, with all limits under which values count.
 
     Args:
         queries: each with the place of its share.
@@ -228,7 +228,7 @@ def ranked_columns(queries: Sequence[tuple[int, Query]], columns: Sequence[Colum
 
 
 def exact_quantiles(query: Query, found: Contributed) -> dict[str, Floats]:
-    """Return exact quantiles of each group, without limits and bounds; NaN where there is none."""
+    """Return the exact quantiles of each group without limits and bounds; NaN if a group has none."""
     outputs = {}
     by_column = {one.column.name: values for one, values in found.ranked.items()}
     for name, aggregate in query.measured:
@@ -240,13 +240,13 @@ def exact_quantiles(query: Query, found: Contributed) -> dict[str, Floats]:
 
 
 def _laplace_places() -> Floats:
-    """Return places of equal probability of a Laplace law with deviation 1."""
+    """Return equally probable moves of a quantile's rank under a Laplace law of deviation 1."""
     p = (np.arange(PLACES) + 0.5) / PLACES
     return np.asarray(np.sign(p - 0.5) * -np.log(2 * np.minimum(p, 1 - p)) / np.sqrt(2))
 
 
 def _places(statistic: QuantileTree | Leaves, values: Floats) -> NDArray[Any]:
-    """Return where values are counted, as engines tell: by leaf, or by the nearest value of a lattice."""
+    """Return the leaf or candidate of a quantile statistic in which each value is counted."""
     if isinstance(statistic, QuantileTree):
         return statistic.all_leaves(values)
     return statistic.lattice.all_nearest(values)

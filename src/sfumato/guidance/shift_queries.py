@@ -1,4 +1,4 @@
-"""The noisy numbers from which the shifts of outputs follow, and how.
+"""The queries that shifts of outputs need: which noisy values, and how a shift follows from them.
 
 Every output is a function of sums over rows, or over the groups of each unit. With limits and bounds it is a
 function of sums of clamped values over the parts of rows that count; without them, of sums of values that are
@@ -29,7 +29,7 @@ from sfumato.guidance.shifts import (
     ZERO,
     Basis,
     Ends,
-    Question,
+    ShiftFormula,
     bases,
     basis,
     clip,
@@ -80,8 +80,8 @@ ENOUGH = "with a limit of values that about 95% of units are within"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An aggregate of rows, or of units in groups.
+class ShiftAggregate:
+    """An aggregate that a shift needs, of rows or of units in groups.
 
     Args:
         columns: what it is made of.
@@ -94,15 +94,15 @@ class Asked:
     aggregate: Aggregate | None = None
 
     def of_at_most(self, most: int, name: str) -> Aggregate:
-        """Return it where a unit counts with at most so many rows."""
+        """Return the aggregate of a shift, with a limit of rows of a unit."""
         if self.aggregate is not None:
             return self.aggregate
         return vector_sum(name, length=len(self.vector), bound=most, norm="l1")
 
 
 @dataclass
-class Request:
-    """Everything that is requested for the shifts of outputs.
+class ShiftQueries:
+    """All queries that the shifts of a plan's outputs need.
 
     Args:
         plan: of the release.
@@ -111,16 +111,16 @@ class Request:
 
     plan: Plan
     names: Names
-    asked: dict[str, Asked] = field(default_factory=dict)
+    asked: dict[str, ShiftAggregate] = field(default_factory=dict)
     distinct: dict[str, CountDistinct] = field(default_factory=dict)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[ShiftFormula] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.query = self.plan.query
         self.limits = dict(self.query.binding_limits)
         self.made = Counting(self.names, self.query.schema, self.limits)
-        known: dict[str, Question] = {}
+        known: dict[str, ShiftFormula] = {}
         for name, aggregate in self.query.measured:
             if self._shifts(aggregate.each):
                 known |= {one.output: one for one in self._of(name, aggregate.each)}
@@ -135,7 +135,7 @@ class Request:
                 self.left += aggregate.outputs(name) if made is None else []
 
     def without(self, failed: Sequence[str]) -> None:
-        """Leave out what cannot be asked, and the outputs that follow from it."""
+        """Drop queries that cannot be released, and the shifts that need them."""
         for name in failed:
             del self.asked[name]
         there = {number for name, one in self.asked.items() for number in self.numbers(name, one)}
@@ -145,26 +145,26 @@ class Request:
         self.questions = [one for one in self.questions if one not in lost]
 
     @staticmethod
-    def numbers(name: str, asked: Asked) -> tuple[str, ...]:
-        """Return the names of the noisy numbers of an aggregate."""
+    def numbers(name: str, asked: ShiftAggregate) -> tuple[str, ...]:
+        """Return the names of the noisy values that a query of a shift releases."""
         if asked.aggregate is not None:
             return asked.aggregate.outputs(name)
         return tuple(f"{name}[{i}]" for i in range(len(asked.vector)))
 
     def _shifts(self, aggregate: Aggregate) -> bool:
-        """Whether limits or bounds may shift an output."""
+        """Whether limits or bounds may shift an output, so that queries are needed."""
         limits = self.limits.keys() - (set() if self._by_row(aggregate) else {"rows"})
         return bool(limits or aggregate.clamps(self.query.schema) or aggregate.limits_values)
 
     def _by_row(self, aggregate: Aggregate) -> bool:
-        """Whether rows count; else each unit counts once in a group."""
+        """Whether an aggregate's shift is a matter of rows; otherwise each unit counts once in a group."""
         of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
         if isinstance(of, Sum):
             return of.column not in {s.column for s in self.plan.statistics if isinstance(s, UnitSum)}
         return of.needs_rows
 
-    def _of(self, name: str, aggregate: Aggregate) -> list[Question]:
-        """Return what is requested for the shifts of an aggregate."""
+    def _of(self, name: str, aggregate: Aggregate) -> list[ShiftFormula]:
+        """Return the shifts of an aggregate, and add the queries that they need."""
         weights = aggregate.weights if isinstance(aggregate, Weighted) else None
         of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
         by_row = self._by_row(aggregate)
@@ -199,10 +199,10 @@ class Request:
         return []
 
     def _vector(self, columns: Columns, entries: Sequence[str]) -> tuple[str, ...]:
-        """Request a vector; return the names of its entries."""
-        return self._request(Asked(columns, tuple(entries)))
+        """Add a query of a vector for shifts; return the names of its entries."""
+        return self._request(ShiftAggregate(columns, tuple(entries)))
 
-    def _request(self, asked: Asked) -> tuple[str, ...]:
+    def _request(self, asked: ShiftAggregate) -> tuple[str, ...]:
         name = next((name for name, one in self.asked.items() if one == asked), None)
         if name is None:
             name = self.names(f"asked{len(self.asked)}")
@@ -211,14 +211,14 @@ class Request:
 
     # What follows for each aggregate.
 
-    def _counted(self, name: str, records: Records) -> Question:
+    def _counted(self, name: str, records: Records) -> ShiftFormula:
         kept, lost = self._vector(records.columns, [records.kept, records.lost])
         return linear(name, {kept: records.unit}, {kept: records.unit, lost: records.unit})
 
     def _expanded(
         self, records: Records, columns: Sequence[Column], places: Sequence[tuple[int, ...]]
     ) -> dict[tuple[bool, tuple[int, ...]], tuple[Basis, tuple[str, ...]]]:
-        """Request what counts, with limits and without, by functions of its values that add up to 1."""
+        """Add queries of what counts with limits and without, by basis functions of the values."""
         found = {}
         for start in range(0, len(places), MOST_PAIRS):
             some, entries = places[start : start + MOST_PAIRS], [f"({records.lost}) / 2.0"]
@@ -234,7 +234,7 @@ class Request:
                     found[limited, one] = made, tuple(next(numbers) for _ in made.sql)
         return found
 
-    def _sum(self, name: str, records: Records, column: Column) -> Question:
+    def _sum(self, name: str, records: Records, column: Column) -> ShiftFormula:
         made, both = self._expanded(records, [column], [(0,)]), []
         for limited in (True, False):
             low, width = column.scale(limited)
@@ -244,8 +244,8 @@ class Request:
 
     def _moments(
         self, outputs: Sequence[str], of: Aggregate, records: Records, columns: Sequence[Column]
-    ) -> list[Question]:
-        """Request means of values, of squares and of products, as far as an aggregate needs them."""
+    ) -> list[ShiftFormula]:
+        """Add queries of the means and products from which the shifts of an aggregate follow."""
         places = bases(of, len(columns))
         made = self._expanded(records, columns, places)
         sums: tuple[list[Mapping[str, float]], ...] = ([], [])
@@ -275,16 +275,16 @@ class Request:
         return [sides(output, sums, partial(side, k=k)) for k, output in enumerate(outputs)]
 
     def _in_bins(self, of: InBins, records: Records) -> list[tuple[str, str]]:
-        """Request what counts in each bin, and what does not; return the names of both."""
+        """Add queries of what counts and what does not in each bin; return the names of both."""
         plain = replace(of, per="row", shares=False)
         both = (records.columns.end(sql) for sql in (records.kept, records.lost))
         kept, lost = (
-            self._request(Asked(records.columns, (), Weighted(plain, Weights(one, Fraction(1)))))
+            self._request(ShiftAggregate(records.columns, (), Weighted(plain, Weights(one, Fraction(1)))))
             for one in both
         )
         return list(zip(kept, lost, strict=True))
 
-    def _bins(self, name: str, of: InBins, records: Records) -> list[Question]:
+    def _bins(self, name: str, of: InBins, records: Records) -> list[ShiftFormula]:
         outputs, unit = of.outputs(name), records.unit
         if isinstance(of, Stratified):
             return self._strata(name, of, records)
@@ -295,8 +295,8 @@ class Request:
         both = zip(outputs, found, strict=True)
         return [linear(output, {kept: unit}, {kept: unit, lost: unit}) for output, (kept, lost) in both]
 
-    def _strata(self, name: str, of: Stratified, records: Records) -> list[Question]:
-        """Return the shifts of the proportion, its standard error, and the ends of its interval."""
+    def _strata(self, name: str, of: Stratified, records: Records) -> list[ShiftFormula]:
+        """Return the shifts of a stratified proportion, its standard error and its interval."""
         assert of.design is not None
         strata, made, answer = of.design, records.columns, quoted(of.answer)
         yes = replace(
@@ -335,8 +335,8 @@ class Request:
             questions.append(sides(one.name, [[limited], [without]], partial(of_end, end=one)))
         return questions
 
-    def _quantiles(self, name: str, of: Quantiles) -> list[Question]:
-        """Request how many values are between many places, with limits and without."""
+    def _quantiles(self, name: str, of: Quantiles) -> list[ShiftFormula]:
+        """Return the shifts of quantiles, with queries of the numbers of values between many places."""
         column = Column("", float(of.lower), float(of.upper), of.clamps(self.query.schema))
         low, width = column.scale(False)
         edges, places = self._places(of, low, low + width)
@@ -360,7 +360,7 @@ class Request:
     def _places(
         self, of: Quantiles, low: float, high: float
     ) -> tuple[tuple[float, ...], list[tuple[float, float]]]:
-        """Return the edges of bins in which values are counted, and what values are in each."""
+        """Return the bins from whose counts the shift of a quantile follows, and the values in each."""
         whole = self.query.schema[of.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         values = range(math.ceil(low), math.floor(high) + 1)
         if whole and 0 < len(values) <= MOST_PLACES:
@@ -372,8 +372,8 @@ class Request:
             inside = list(pairwise(edges))
         return tuple(edges), [(low, low), *inside, (high, high)]
 
-    def _vectors(self, name: str, of: VectorSum, by_row: bool) -> list[Question]:
-        """Request how long vectors are, with limits and bounds and without."""
+    def _vectors(self, name: str, of: VectorSum, by_row: bool) -> list[ShiftFormula]:
+        """Return the shifts of the lengths of vectors, and add the queries that they need."""
         made, bound = Columns(self.names, not by_row), float(of.bound)
         vector, norm = quoted(of.column), f"{of.length}, '{of.norm}'"
         if by_row:
@@ -396,14 +396,14 @@ class Request:
             ]
         return [replace(self._sum(name, records, column), of="length")]
 
-    def _distinct(self, name: str, of: CountDistinct) -> Question:
+    def _distinct(self, name: str, of: CountDistinct) -> ShiftFormula:
         here = self.names(f"distinct{len(self.distinct)}")
         self.distinct[here] = of
         few, most = f"{here}_few", f"{here}_most"
         return replace(linear(name, {few: 1.0}, {most: 1.0}), against=ENOUGH)
 
-    def _derived(self, name: str, of: Derived, known: dict[str, Question]) -> Question | None:
-        """Return the shift of what is computed of other outputs, where these have one."""
+    def _derived(self, name: str, of: Derived, known: dict[str, ShiftFormula]) -> ShiftFormula | None:
+        """Return the shift of a derived output, if all of its parts have one."""
         top, bottom = of.fraction
         needed = dict.fromkeys(one for one, _ in (*top.terms, *bottom.terms))
         if not bottom.terms:
@@ -431,11 +431,11 @@ class Request:
 
         sums = tuple(weights for part in found.values() for weights in part.sums)
         against = next((one.against for one in found.values() if one.against == ENOUGH), None)
-        made = Question(name, sums, ends, bool(bottom.terms))
+        made = ShiftFormula(name, sums, ends, bool(bottom.terms))
         return made if against is None else replace(made, against=against)
 
-    def _unshifted(self, output: str) -> Question | None:
-        """Request an output that nothing shifts, where another one is divided by it."""
+    def _unshifted(self, output: str) -> ShiftFormula | None:
+        """Return the query of an output that nothing shifts, but by which a shifted one is divided."""
         if output in self.left:
             return None
         name, aggregate = next((n, a) for n, a in self.query.measured if output in a.outputs(n))

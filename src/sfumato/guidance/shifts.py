@@ -1,4 +1,4 @@
-"""How far limits and bounds shift an output, from noisy numbers that it follows from, with their error bars.
+"""Estimated shifts: how far limits and bounds move an output, with error bars, from noisy values.
 
 Proof: docs/proofs/diagnostics.md.
 """
@@ -32,7 +32,7 @@ LIMITS = "without limits and bounds"
 
 
 def between(low: float, high: float) -> Interval:
-    """Return an interval of one number."""
+    """Return the interval of one shift or number between two ends."""
     return Interval(np.asarray(low, float), np.asarray(high, float))
 
 
@@ -83,7 +83,7 @@ class Shift:
 
 
 class Ends(NamedTuple):
-    """An output with limits and bounds, without them, and the difference where it is known more exactly."""
+    """The intervals of a shifted output with limits and without, and their difference if known better."""
 
     limited: Interval
     without: Interval
@@ -91,25 +91,25 @@ class Ends(NamedTuple):
 
     @property
     def both(self) -> tuple[Interval, Interval]:
-        """The output with limits and bounds, and without them."""
+        """The intervals of a shifted output with limits and without."""
         return self.limited, self.without
 
     @property
     def difference(self) -> Interval:
-        """How far limits and bounds move the output."""
+        """The interval of the shift."""
         return self.limited - self.without if self.moved is None else self.moved
 
     @property
     def part(self) -> Interval:
-        """The same as a part of the output without them."""
+        """The interval of the shift as a part of the output without limits."""
         if self.moved is None:
             return self.limited / self.without - ONE
         return self.moved / self.without
 
 
 @dataclass(frozen=True)
-class Noisy:
-    """Noisy numbers with independent noises, those of bins and vectors of a Laplace law.
+class NoisyValues:
+    """Noisy values from which shifts follow, with the laws of their independent noise.
 
     Args:
         values: the numbers, by name.
@@ -124,7 +124,7 @@ class Noisy:
     scales: Mapping[str, float]
 
     def total(self, weights: Weights, k: float | None = None) -> Interval:
-        """Return where a weighted sum is without noise, but with probability 10^-k; for None, with it."""
+        """Return the interval of a weighted sum of noisy values without their noise."""
         value = math.fsum(self.values[name] * weight for name, weight in weights.items())
         if k is None:
             return between(value, value)
@@ -141,8 +141,8 @@ class Noisy:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What the shift of an output follows from.
+class ShiftFormula:
+    """How the shift of an output follows from weighted sums of noisy values.
 
     Args:
         output: its name.
@@ -158,8 +158,8 @@ class Question:
     of: str = "value"
     against: str = LIMITS
 
-    def shift(self, noisy: Noisy, confidence: float) -> Shift:
-        """Return the shift, with an error bar of this confidence."""
+    def shift(self, noisy: NoisyValues, confidence: float) -> Shift:
+        """Return the estimated shift with its error bar."""
         k = -math.log10((1 - confidence) / len(self.sums))  # that all of the sums hold at once
         middle, ends = (self._moved([noisy.total(weights, at) for weights in self.sums]) for at in (None, k))
         shift, far = 0.0, math.inf
@@ -174,29 +174,29 @@ class Question:
         return ends.part if self.relative else ends.difference
 
 
-def linear(output: str, limited: Weights, without: Weights) -> Question:
-    """Return the shift of an output that is a sum of noisy numbers with limits, and another one without."""
+def linear(output: str, limited: Weights, without: Weights) -> ShiftFormula:
+    """Return the formula of the shift of an output that is a weighted sum of noisy values."""
     names = dict.fromkeys([*limited, *without])
     limited, without = ({name: side.get(name, 0.0) for name in names} for side in (limited, without))
     moved = {name: limited[name] - without[name] for name in names}
-    return Question(output, (limited, without, moved), lambda sums: Ends(*sums), True)
+    return ShiftFormula(output, (limited, without, moved), lambda sums: Ends(*sums), True)
 
 
 def sides(
     output: str,
     both: Sequence[Sequence[Weights]],
     make: Callable[[Sequence[Interval], bool], Interval],
-) -> Question:
-    """Return the shift of an output that is made of sums with limits, and of as many without."""
+) -> ShiftFormula:
+    """Return the formula of the shift of an output that is a function of sums with limits, and without."""
     limited, without = both
     few = len(limited)
-    return Question(
+    return ShiftFormula(
         output, (*limited, *without), lambda at: Ends(make(at[:few], True), make(at[few:], False)), False
     )
 
 
-def shares(output: str, limited: Sequence[str], without: Sequence[Sequence[str]], j: int) -> Question:
-    """Return the shift of the share of one bin.
+def shares(output: str, limited: Sequence[str], without: Sequence[Sequence[str]], j: int) -> ShiftFormula:
+    """Return the formula of the shift of a bin's share.
 
     Args:
         output: its name.
@@ -215,7 +215,7 @@ def shares(output: str, limited: Sequence[str], without: Sequence[Sequence[str]]
 
 
 def quantile(sums: Sequence[Interval], places: Sequence[tuple[float, float]]) -> Interval:
-    """Return where a quantile of rank q is.
+    """Return the interval of a quantile whose shift is estimated, from sums over bins.
 
     Args:
         sums: of each bin but the last: 1 - q times what is up to it, less q times what is beyond.
@@ -237,7 +237,7 @@ def statistic(
     products: Mapping[tuple[int, int], Interval],
     k: int,
 ) -> Interval:
-    """Return a statistic, from means of values between -1 and 1 and of their products."""
+    """Return the interval of a shifted statistic, from means and products of values between -1 and 1."""
     half = [width / 2 for _, width in scales]
     centre = [low + width / 2 for low, width in scales]
 
@@ -269,7 +269,7 @@ def _coefficient(
     products: Mapping[tuple[int, int], Interval],
     k: int,
 ) -> Interval:
-    """Return what the coefficients of a regression can be, given intervals of its normal equations."""
+    """Return the interval of a shifted regression coefficient, from those of the normal equations."""
     size = len(means)
     matrix = [[ONE, *means[1:]]]
     matrix += [[means[i], *(products[min(i, j), max(i, j)] for j in range(1, size))] for i in range(1, size)]
@@ -300,7 +300,7 @@ def _coefficient(
 
 @dataclass(frozen=True)
 class Basis:
-    """Functions of one or two positions from 0 to 1 that add up to 1, and what their means tell.
+    """Functions of one or two values that add up to 1, whose sums give means and products for shifts.
 
     Args:
         sql: SQL of each.
@@ -314,7 +314,7 @@ class Basis:
 
 
 def basis(values: Sequence[str], columns: tuple[int, ...]) -> Basis:
-    """Return the functions of one column, of it and itself, or of two."""
+    """Return the basis functions of one column, of its square, or of two columns."""
     i, j = columns[0], columns[-1]
     x, y = values[i], values[j]
     if len(columns) == 1:
@@ -327,7 +327,7 @@ def basis(values: Sequence[str], columns: tuple[int, ...]) -> Basis:
 
 
 def bases(of: Aggregate, count: int) -> list[tuple[int, ...]]:
-    """Return of which columns, or pairs of columns, an aggregate needs functions."""
+    """Return the columns, or pairs of columns, of which the shift of an aggregate needs basis functions."""
     if isinstance(of, Mean | Sum):
         return [(0,)]
     pairs: list[tuple[int, ...]] = [(i, j) for i in range(count) for j in range(i, count)]
@@ -337,7 +337,7 @@ def bases(of: Aggregate, count: int) -> list[tuple[int, ...]]:
 
 
 def part_of(one: Interval, rest: Interval) -> Interval:
-    """Return which part one number is of itself and the rest, neither of which is below 0."""
+    """Return the interval of the part that one number has in the sum of two."""
     one, rest = (clip(some, 0, math.inf) for some in (one, rest))
     pairs = (float(one.low), float(rest.high)), (float(one.high), float(rest.low))
     low, high = (a / (a + b) if a + b > 0 else math.nan for a, b in pairs)
@@ -345,7 +345,7 @@ def part_of(one: Interval, rest: Interval) -> Interval:
 
 
 def total(numbers: Sequence[Interval]) -> Interval:
-    """Return the interval of a sum."""
+    """Return the interval of a sum of shifts or numbers."""
     found = ZERO
     for one in numbers:
         found += one
@@ -353,7 +353,7 @@ def total(numbers: Sequence[Interval]) -> Interval:
 
 
 def clip(one: Interval, low: float, high: float) -> Interval:
-    """Return an interval that is clamped."""
+    """Return an interval clamped to a range."""
     return one.map(lambda x: np.clip(x, low, high))
 
 

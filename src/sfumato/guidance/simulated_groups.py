@@ -1,4 +1,4 @@
-"""Simulated groups: made-up rows with the columns and bounds of a query, and the noise of a plan on them."""
+"""Simulated groups: rows made up from a query's columns and bounds, and the noise of a plan on them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _LARGEST = 2.0**62  # whole numbers are kept within this
 
 
 @dataclass(frozen=True)
-class MadeUp:
-    """Rows of one group.
+class SimulatedRows:
+    """The made-up rows of one simulated group.
 
     Args:
         table: the rows.
@@ -48,7 +48,7 @@ class MadeUp:
 
 
 def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return by column the power of evenly spread values that have a mean: that of x**k is 1 / (k + 1).
+    """Return for each column the power of simulated values that gives them a wanted mean.
 
     Args:
         query: what is asked.
@@ -75,15 +75,15 @@ def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]
     return found
 
 
-def made_up_rows(
+def simulated_rows(
     query: Query,
     units: int,
     rows: int,
     shift: float = 0.0,
     at: float | None = None,
     powers: Mapping[str, float] | None = None,
-) -> MadeUp:
-    """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
+) -> SimulatedRows:
+    """Return the rows of a simulated group, with values spread evenly between the bounds.
 
     Args:
         query: what is asked; its columns get values, and none is missing.
@@ -103,16 +103,16 @@ def made_up_rows(
     unit = "unit"
     while unit in columns:
         unit = f"_{unit}"
-    return MadeUp(pa.table({unit: np.repeat(np.arange(units), rows), **columns}), unit)
+    return SimulatedRows(pa.table({unit: np.repeat(np.arange(units), rows), **columns}), unit)
 
 
 def width(query: Query) -> int:
-    """Return how many values one made-up row has."""
+    """Return the number of values of one simulated row."""
     return sum(getattr(aggregate, "length", 1) for aggregate in _asked(query).values())
 
 
 def _asked(query: Query) -> dict[str, Aggregate]:
-    """Return for each column what tells most of its values."""
+    """Return for each column of simulated rows the aggregate that tells most about its values."""
     found: dict[str, Aggregate] = {}
     for _, aggregate in query.measured:
         for column in aggregate.each.columns:
@@ -123,14 +123,14 @@ def _asked(query: Query) -> dict[str, Aggregate]:
 
 
 def _of_column(aggregate: Aggregate, column: str) -> Aggregate:
-    """Return what is asked of a column: of one that is not the weights, what is asked without weights."""
+    """Return the aggregate that a simulated column's values follow from, without its weights."""
     if isinstance(aggregate, Weighted) and column != aggregate.weights.column:
         return aggregate.of
     return aggregate
 
 
 def _range(aggregate: Aggregate, column: str) -> tuple[float, float] | None:
-    """Return the bounds of a column's values, where an aggregate has them."""
+    """Return the range of a simulated column's values, if an aggregate bounds them."""
     if isinstance(aggregate, OfColumns):
         return next((float(low), float(high)) for name, low, high in aggregate.blocks if name == column)
     if isinstance(aggregate, Weighted):
@@ -142,7 +142,7 @@ def _range(aggregate: Aggregate, column: str) -> tuple[float, float] | None:
 
 
 def _between(edges: Sequence[float]) -> tuple[float, float]:
-    """Return a range with all finite edges, and beyond them where others are infinite."""
+    """Return a finite range of simulated values around the finite edges of bins."""
     known = [edge for edge in edges if math.isfinite(edge)] or [0.0]
     apart = (known[-1] - known[0]) / len(known) or 1.0
     low, high = (
@@ -193,7 +193,7 @@ def bars(
     confidence: float,
     powers: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return the middle half-width of each output's error bar, in groups of so many made-up units.
+    """Return the median half-width of each output's error bar, in simulated groups of one size.
 
     Args:
         plan: of the release.
@@ -207,7 +207,7 @@ def bars(
 
 @dataclass(frozen=True)
 class SimulatedGroups:
-    """Groups with the noise of a plan; of no row, and released nowhere.
+    """Simulated groups with the noise of a plan; they contain no row, and are released nowhere.
 
     They are all alike. But how far off a quantile is hangs on how near it is to a round number, so that for
     quantiles there are groups of several kinds, in which it is not at the same place.
@@ -235,7 +235,7 @@ class SimulatedGroups:
         at: float | None = None,
         powers: Mapping[str, float] | None = None,
     ) -> SimulatedGroups:
-        """Draw noise of so many groups, or more; the same each time.
+        """Draw the noise of simulated groups, with the same seed each time.
 
         Args:
             plan, engine, units, rows, count, powers: as of `bars`, and how many groups.
@@ -248,7 +248,7 @@ class SimulatedGroups:
         shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()
         for shift in shifts:
-            made = made_up_rows(plan.query, units, rows, shift, at, powers)
+            made = simulated_rows(plan.query, units, rows, shift, at, powers)
             each = math.ceil(count / len(shifts))
             measurement, batch, draws = _batch(plan, engine, made, each, kept=len(shifts) == 1)
             numbers = _numbers(plan, measurement.columns(batch))
@@ -259,19 +259,19 @@ class SimulatedGroups:
 
     @property
     def draws(self) -> dict[str, Floats]:
-        """The noise that was drawn of each number, in its own unit."""
+        """The noise of each statistic in the simulated groups, in its own unit."""
         pairs = list(zip(self.noisy, self.numbers, strict=True))
         return {
             n: np.concatenate([b.numbers.values[n] - own[n] for b, own in pairs]) for n in self.numbers[0]
         }
 
     def bars(self, confidence: float) -> dict[str, float]:
-        """Return the middle of the half-widths of each output's error bar."""
+        """Return the median half-width of each output's error bar over the simulated groups."""
         found = [batch.half_widths(confidence) for batch in self.noisy]
         return {n: float(np.median(self._numbers(found, n))) for n in self.plan.query.output_names}
 
     def errors(self, confidence: float) -> dict[str, float]:
-        """Return within what outputs are of exact ones, but for a part 1 - confidence of groups.
+        """Return the quantile, at this confidence, of each output's error over the simulated groups.
 
         Those of which no exact one is known are left out.
         """
@@ -286,7 +286,7 @@ class SimulatedGroups:
     def _numbers(
         self, batches: Sequence[pa.RecordBatch], name: str, less: Sequence[float | None] | None = None
     ) -> Floats:
-        """Return an output of all groups, less what is given for each batch."""
+        """Return an output of all simulated groups, less a number for each batch."""
         found = []
         for batch, noisy, away in zip(batches, self.noisy, less or [0.0] * len(batches), strict=True):
             column = batch.column(name)
@@ -300,7 +300,7 @@ class SimulatedGroups:
 
 
 class _Kept(SideBySide):
-    """The same noise each time, for previews of groups of all sizes, and, where it can be, of all budgets."""
+    """Noise drawn once for simulated groups of all sizes, and scaled for other budgets if possible."""
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
         noise = self.noise
@@ -321,9 +321,9 @@ def _drawn_once(noise: Any, size: int) -> NDArray[np.int64]:
 
 
 def _batch(
-    plan: Plan, engine: Engine[Any], made: MadeUp, count: int, kept: bool
+    plan: Plan, engine: Engine[Any], made: SimulatedRows, count: int, kept: bool
 ) -> tuple[GroupMeasurement, pa.RecordBatch, int]:
-    """Return the exact numbers of groups that are alike, and how often to draw their noise for so many.
+    """Return the exact statistics of equal simulated groups, and how often to draw their noise.
 
     Args:
         plan, engine, made, count: what is asked, of what, and of how many groups.
@@ -356,12 +356,12 @@ def _batch(
 
 
 def _finest(totals: Totals) -> int:
-    """Return the level that is shown with the most keys: of all of them, where groups are shown, too."""
+    """Return the level of totals that simulated groups stand for: the shown one with the most keys."""
     return max(totals.shown, key=lambda level: len(totals.rollup.sets[level]))
 
 
 def _in_one_cell(column: pa.Array, totals: Totals) -> pa.Array:
-    """Let all units of a total be in one of its groups, where only totals are shown."""
+    """Put all units of a simulated total into one of its groups, if only totals are shown."""
     codes = totals.rollup.codes[_finest(totals)]
     first = np.zeros(len(codes), bool)
     first[np.unique(codes, return_index=True)[1]] = True
@@ -371,7 +371,7 @@ def _in_one_cell(column: pa.Array, totals: Totals) -> pa.Array:
 
 
 def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
-    """Return numbers without noise, of one group."""
+    """Return the exact statistics of one simulated group."""
     return {
         c.name: Int128Array.from_arrow(columns[c.name][:1]).scaled(c.step)
         for s in plan.requirements.statistics
@@ -381,8 +381,8 @@ def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
     }
 
 
-def _exact(plan: Plan, values: Mapping[str, Floats], made: MadeUp) -> dict[str, float | None]:
-    """Return outputs without noise; None of cumulative totals."""
+def _exact(plan: Plan, values: Mapping[str, Floats], made: SimulatedRows) -> dict[str, float | None]:
+    """Return the exact outputs of a simulated group; None for cumulative totals."""
     numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
     found: dict[str, float | None] = {}
     for e in plan.requirements.estimates:
@@ -401,5 +401,5 @@ def _exact(plan: Plan, values: Mapping[str, Floats], made: MadeUp) -> dict[str, 
 
 
 def name_of(query: Query, output: str) -> str:
-    """Return the name by which what gives an output is asked."""
+    """Return the name of the aggregate that gives an output of simulated groups."""
     return next(name for name, a in query.aggregates if output in a.outputs(name))

@@ -1,4 +1,4 @@
-"""What units bring to groups, under many limits at once: as numbers of which all that is counted is made."""
+"""Contributions of units to groups under many limits at once, and the sums of them that an analysis needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfumato.framework import WHOLE
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.aggregates.aggregate import BoundedAggregate, short
-from sfumato.query.aggregates.derived import DerivedEstimate
+from sfumato.query.aggregates.derived_outputs import DerivedEstimate
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.query import Query
 from sfumato.transformations import Count, CountUnits, Margin, Moments, Role, Statistic, UnitSum
@@ -25,7 +25,7 @@ Kind = Literal["unit", "rows", "valued", "sum", "squares", "unit_sum"]
 
 @dataclass(frozen=True)
 class Atom:
-    """A number that a unit brings to a group.
+    """A contribution of a unit to a group, of which statistics are sums.
 
     Args:
         kind: one for the "unit"; "rows", or rows with a value ("valued"), within the limit; of these rows the
@@ -44,7 +44,7 @@ class Atom:
 
     @property
     def centre(self) -> float:
-        """The middle of the bounds."""
+        """The middle of the bounds of a contribution."""
         return self.lower / 2 + self.upper / 2
 
 
@@ -53,7 +53,7 @@ Weights = Mapping[Atom, float]
 
 
 def coordinates(statistic: Statistic, query: Query) -> dict[str, Weights]:
-    """Return of which atoms each number of a statistic is the weighted sum, but for the steps of its grid.
+    """Return each noisy statistic as a weighted sum of units' contributions.
 
     Args:
         statistic: of a plan of the question.
@@ -91,7 +91,7 @@ def coordinates(statistic: Statistic, query: Query) -> dict[str, Weights]:
 
 
 def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
-    """Return what an output depends on, where some of its numbers have in common what cancels.
+    """Return the contributions that an output depends on, without those that cancel.
 
     Args:
         e: how it is made of numbers.
@@ -113,12 +113,12 @@ def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
 
 
 def _rows(limit: int) -> Atom:
-    """Return the rows of a unit within the limit: where that is one, each unit has one."""
+    """Return the contribution of a unit's rows within a limit."""
     return UNIT if limit == 1 else Atom("rows", limit)
 
 
 def _bounds(query: Query) -> dict[str, tuple[float, float]]:
-    """Return the bounds of aggregates, as they were given, by what a statistic of them is called."""
+    """Return the exact bounds of contributions, by the label of their statistic."""
     return {
         f"{a.column}[{short(a.lower)},{short(a.upper)}]": (float(a.lower), float(a.upper))
         for _, a in query.measured
@@ -131,7 +131,7 @@ Pair = tuple[Atom, Atom]
 
 @dataclass(frozen=True)
 class Share:
-    """What of a unit counts in each of its groups, by how many these are; or the chance that it does.
+    """The share of a unit's contribution that counts in each of its groups, or the chance that it does.
 
     Args:
         groups: the limit; None where there is none.
@@ -146,11 +146,11 @@ class Share:
 
     @property
     def sampled(self) -> bool:
-        """Whether groups of a unit, or its rows, may be chosen at random."""
+        """Whether a random choice decides which contributions of a unit count."""
         return self.total is not None or (self.groups is not None and not self.scaled)
 
     def of(self, groups: int) -> float:
-        """Return the share of a unit that is in so many groups.
+        """Return the share of a unit's contribution that counts if it is in so many groups.
 
         >>> Share(1).of(3) == 1 / 3, Share(1, scaled=True).of(3) == 349525 / 2**20, Share(4).of(3)
         (True, True, 1.0)
@@ -162,7 +162,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of which exact answers without limits and bounds are needed.
+    """A column whose contributions an analysis needs without limits and bounds.
 
     Args:
         name: of the column.
@@ -179,13 +179,13 @@ class Column:
 
     @property
     def centre(self) -> float:
-        """The middle, which values are counted from."""
+        """The middle of the bounds, from which contributions of the column are measured."""
         return self.lower / 2 + self.upper / 2
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A column of which quantiles are asked: all its values, with what each counts.
+    """A column of which quantiles are analysed, with the limits under which its values count.
 
     Args:
         column: of the values.
@@ -198,7 +198,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class ValuesCounted:
-    """The values of a column by group, rising.
+    """The values of a column by group, in rising order, and how much each contributes.
 
     Args:
         starts: shape (groups + 1,): where the values of each group begin, and end.
@@ -216,7 +216,7 @@ class ValuesCounted:
 
     @classmethod
     def from_arrow(cls, column: pa.ChunkedArray, limits: int) -> ValuesCounted:
-        """Read a list of structs for each group, or null: value, rows, then two numbers for each limit."""
+        """Read the values and contributions of each group from a column of lists."""
         lists = column.combine_chunks()
         lengths = np.asarray(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
         entries = [np.asarray(one, np.float64) for one in lists.flatten().flatten()]
@@ -228,7 +228,7 @@ class ValuesCounted:
 
 @dataclass(frozen=True)
 class Contributions:
-    """What is asked of rows.
+    """The sums of unit contributions that an analysis asks of an engine.
 
     Args:
         exact: steps, unit, keys and public keys.
@@ -249,7 +249,7 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Contributed:
-    """What rows gave, of each group: numbers of shape (groups,), in the columns' own units.
+    """The sums of unit contributions that an engine found: arrays of shape (groups,).
 
     Args:
         keys: the key columns.
@@ -275,7 +275,7 @@ class Contributed:
 
     @classmethod
     def of_columns(cls, asked: Contributions, found: pa.Table) -> Contributed:
-        """Read what an engine found: keys, then number after number, in the order of the arguments here."""
+        """Read the sums of unit contributions from an engine's columns."""
         width = len(asked.exact.keys)
         keys = pa.table(dict(zip(asked.exact.keys, found.columns[:width], strict=True)))
         rest = iter(found.columns[width:])
@@ -300,5 +300,5 @@ class Contributed:
 
     @property
     def groups(self) -> int:
-        """How many there are."""
+        """The number of groups that units contributed to."""
         return len(self.rows)

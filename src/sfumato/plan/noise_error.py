@@ -14,7 +14,7 @@ from sfumato.framework import Norm
 from sfumato.measurements.group_selection import GroupSelection
 from sfumato.plan.required_statistics import Requirements
 from sfumato.query.aggregates import Estimate
-from sfumato.query.aggregates.order_statistics import ChosenQuantile, QuantileEstimate
+from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile, QuantileEstimate
 from sfumato.transformations import Role
 
 # By output; and of None, to be shown at all: with how many units a private group is, half the time.

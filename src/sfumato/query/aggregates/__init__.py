@@ -1,4 +1,4 @@
-"""What can be asked of a group, a module each: its call, its checks, and its estimates with error bars."""
+"""Aggregates: for each its Python call with checks, its estimates from noisy statistics, and error bars."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from sfumato.query.aggregates.aggregate import (
     Unbounded,
     checked_bounds,
 )
-from sfumato.query.aggregates.automatic import LARGEST_MAGNITUDE, Automatic
+from sfumato.query.aggregates.automatic_bounds import LARGEST_MAGNITUDE, Automatic
 from sfumato.query.aggregates.counting import (
     MOST_VALUES,
     CountDistinct,
@@ -23,7 +23,7 @@ from sfumato.query.aggregates.counting import (
     count_units,
 )
 from sfumato.query.aggregates.cumulative_totals import Cumulative, cumulative
-from sfumato.query.aggregates.derived import (
+from sfumato.query.aggregates.derived_outputs import (
     Combination,
     Derived,
     Difference,
@@ -34,7 +34,7 @@ from sfumato.query.aggregates.derived import (
 )
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.histograms import MOST_BINS, InBins, histogram, value_counts
-from sfumato.query.aggregates.order_statistics import Quantiles, max, median, min, quantile, quantiles
+from sfumato.query.aggregates.quantile_aggregates import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.regression import (
     MOST_EXPLAINING,
     Correlation,
@@ -59,7 +59,7 @@ from sfumato.query.aggregates.sum_mean_variance import (
     variance,
 )
 from sfumato.query.aggregates.vector_aggregates import VectorMean, VectorSum, vector_mean, vector_sum
-from sfumato.query.aggregates.weighted import Weighted, Weights
+from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
@@ -71,7 +71,7 @@ FUNCTIONS = (
 
 
 def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
-    """Check that what is asked, by name, are aggregates: before anything else is looked up in them.
+    """Check that all values given to `agg` are aggregates.
 
     Raises:
         QueryError: one is not.
@@ -84,7 +84,7 @@ def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
 
 
 def _instead(given: object) -> str:
-    """Say what to write, of a function that was not called, or of what other libraries call one."""
+    """Return what to write in place of a value that is no aggregate."""
     called = given if isinstance(given, str) else getattr(given, "__name__", "")
     known = {function.__name__ for function in FUNCTIONS}
     ours = called if called in known else foreign_names.AGGREGATES.get(called)

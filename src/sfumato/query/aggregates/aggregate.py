@@ -1,4 +1,4 @@
-"""What is asked of each group: its columns, its outputs, what it needs, and the call that made it."""
+"""Base classes of aggregates, the record of the call that made one, and checks of columns and bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 if TYPE_CHECKING:
     from sfumato.plan.required_statistics import Design
     from sfumato.query.aggregates.estimate import Estimate
-    from sfumato.query.aggregates.weighted import Weighted
+    from sfumato.query.aggregates.weighted_aggregates import Weighted
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CALL = "_called_by"
@@ -34,7 +34,7 @@ _MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer",
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function that makes an aggregate.
+    """A recorded call of a function that makes an aggregate.
 
     Args:
         function: its name.
@@ -47,7 +47,7 @@ class Call:
 
 
 def asked(*sql_names: str, counts: bool = False) -> Callable[[F], F]:
-    """Decorate a public function that makes an aggregate: the aggregate records its call.
+    """Decorate a function that makes an aggregate, so that the aggregate records its call.
 
     The call is not one of its fields, so aggregates of two different calls can be equal.
 
@@ -75,7 +75,7 @@ def sql_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def counts(function: Callable[..., Any]) -> bool:
-    """Whether a function makes an aggregate that counts."""
+    """Whether a function makes an aggregate that counts, so that its bound in SQL is a limit of rows."""
     return vars(function).get("counts", False) is True
 
 
@@ -92,7 +92,7 @@ def _remembered(function: F) -> F:
 
 
 def call_of(made: object) -> Call | None:
-    """Return the call that made an aggregate; None where no function of ours did, as after a change of it."""
+    """Return the recorded call that made an aggregate; None if it was changed since."""
     found: Call | None = vars(made).get(_CALL)
     return found
 
@@ -104,7 +104,7 @@ def _note(made: Any, function: str, args: tuple[Any, ...], named: Mapping[str, A
 
 
 def _kept(value: Any) -> Any:
-    """Return a value that does not change with a list or dict that the caller goes on to use."""
+    """Return an argument of a recorded call as a value that later changes of a list do not reach."""
     if isinstance(value, list):
         return tuple(value)
     return dict(value) if isinstance(value, Mapping) else value
@@ -112,7 +112,7 @@ def _kept(value: Any) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class Aggregate(Suggesting, Spelled, ABC):
-    """Something that is asked of each group, as `Table.agg` takes it: plain data, with nothing to call.
+    """Base class of aggregates, as `Table.agg` takes them: plain data, with nothing to call.
 
     Made by functions such as `count`, `sum` and `quantile`; two of them are equal where they ask the same.
 
@@ -134,66 +134,66 @@ class Aggregate(Suggesting, Spelled, ABC):
 
     @property
     def each(self) -> Aggregate:
-        """What is asked of each group by itself, of which this is made."""
+        """The aggregate of each group that this one is made of; by default itself."""
         return self
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is asked of."""
+        """The columns of an aggregate."""
         column = vars(self).get("column")
         return () if column is None else (column,)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether what it promises depends on a limit of rows per unit and group."""
+        """Whether an aggregate depends on the limit of rows per unit and group."""
         return True
 
     @property
     def limits_values(self) -> bool:
-        """Whether it has a limit of its own on how many values of a unit count."""
+        """Whether an aggregate limits how many distinct values of a unit count."""
         return False
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
-        """The columns of numbers whose values it clamps, each with its bounds."""
+        """The numeric columns that an aggregate clamps, each with its bounds."""
         return ()
 
     def clamps(self, schema: Schema) -> bool:
-        """Whether it has bounds that may clamp what its columns hold."""
+        """Whether an aggregate's bounds may clamp values of its columns."""
         return False
 
     @property
     def derived(self) -> bool:
-        """Whether it is computed of other outputs, and nothing is measured for it."""
+        """Whether an aggregate is computed from other outputs, with no statistics of its own."""
         return False
 
     @property
     def divisible(self) -> bool:
-        """Whether a part of a unit may count, that is in more public groups than the limit."""
+        """Whether units over the limit of groups may be scaled down for this aggregate."""
         return True
 
     @property
     def of_groups(self) -> bool:
-        """Whether it can be asked of groups; else of the whole table alone."""
+        """Whether an aggregate can be grouped."""
         return True
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return the output columns, where it is asked by a name."""
+        """Return the output columns of an aggregate of this name."""
         return (name,)
 
     def drawn(self, name: str) -> tuple[str, ...]:
-        """Return the output columns that a picture shows beside each other."""
+        """Return the output columns of an aggregate that a chart shows side by side."""
         return self.outputs(name)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
-        """Return the same, of columns by other names."""
+        """Return an aggregate with its columns renamed."""
         if not self.columns:
             return self
         given: Any = self
         return replace(given, column=columns[given.column])  # type: ignore[no-any-return]
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that it can be asked of its columns.
+        """Check that an aggregate's columns exist and have types that it accepts.
 
         Args:
             name: by which it is asked.
@@ -206,7 +206,7 @@ class Aggregate(Suggesting, Spelled, ABC):
                 raise ColumnError._unknown(column, schema, f"agg: {name}", not_a_column(column, schema))
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Return how each output is computed from noisy statistics.
+        """Return the estimates of an aggregate's outputs, and add the statistics that they need.
 
         Args:
             design: collects the statistics that the outputs need.
@@ -215,25 +215,25 @@ class Aggregate(Suggesting, Spelled, ABC):
         raise AssertionError(f"{type(self).__name__} has no statistics of its own")
 
     def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Return the same for the population that weighted rows stand for; `asked` has the weights."""
+        """Return the estimates of an aggregate with survey weights; `asked` has the weights."""
         raise AssertionError(f"{type(self).__name__} has no weighted form")
 
     @abstractmethod
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what it is, in a few words, for pictures.
+        """Return a short description of an aggregate, for charts and explanations.
 
         Args:
             written: what is shown in the place of a column, by its name.
         """
 
     def note(self, name: str) -> str | None:
-        """What whoever asks should know of an output of this name: that it is not quite what it is called."""
+        """Return what a user should know about an aggregate's output, if anything."""
         return None
 
 
 @dataclass(frozen=True, repr=False)
 class BoundedAggregate(Aggregate):
-    """An aggregate of a column with bounds on its values."""
+    """Base class of aggregates of one column with bounds on its values."""
 
     kind: ClassVar[str]
     needs_squares: ClassVar[bool] = False  # whether squares of values are added up for it
@@ -244,32 +244,32 @@ class BoundedAggregate(Aggregate):
 
     @property
     def block(self) -> Block:
-        """What may share statistics: the column and its bounds."""
+        """The column and bounds by which bounded aggregates share statistics."""
         return self.column, self.lower, self.upper
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
-        """The column with its bounds."""
+        """The column of a bounded aggregate, with its bounds."""
         return ((self.column, self.lower, self.upper),)
 
     def clamps(self, schema: Schema) -> bool:
-        """Whether values may be beyond the bounds: truth values are not beyond 0 and 1."""
+        """Whether a bounded aggregate may clamp values; truth values are within 0 and 1."""
         return schema[self.column].kind is not Kind.BOOLEAN or self.lower > 0 or self.upper < 1
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the column is there, and holds numbers."""
+        """Check that the column of a bounded aggregate exists, and holds numbers."""
         super().check(name, schema)
         check_numeric(name, self.column, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return its kind, the column and the bounds."""
+        """Return the kind of a bounded aggregate, its column and bounds."""
         column = written.get(self.column, self.column)
         return f"{self.kind} of {column}, bounds {float(self.lower):g} to {float(self.upper):g}"
 
 
 @dataclass(frozen=True, repr=False)
 class Unbounded(Aggregate):
-    """An aggregate whose bounds are left to the catalog of its table; without one it cannot be asked.
+    """An aggregate without bounds, which the table's catalog must declare.
 
     Args:
         make: the function that makes it.
@@ -282,31 +282,31 @@ class Unbounded(Aggregate):
     options: tuple[tuple[str, Any], ...] = ()
 
     def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
-        """Return the aggregate with bounds of each row."""
+        """Return the aggregate with the bounds that a catalog declares."""
         options = dict(self.options) | ({"per": "row"} if "per" in dict(self.options) else {})
         return self.make(self.column, lower=lower, upper=upper, **options)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return its function and the column."""
+        """Return the function and column of an aggregate without bounds."""
         return f"{self.make.__name__} of {written.get(self.column, self.column)}"
 
     def __repr__(self) -> str:
         return spelled_call(self.make, self.column, dict(self.options))
 
     def refusal(self, remedy: str = "") -> QueryError:
-        """Say that bounds are missing."""
+        """Return the error that an aggregate's bounds are missing."""
         return _missing(self.make.__name__, self.column, self.options, "lower and upper", remedy)
 
 
 def spelled_call(make: Callable[..., Aggregate], column: str, named: Mapping[str, Any]) -> str:
-    """Return the call that makes an aggregate, as one writes it."""
+    """Return the Python call that makes an aggregate, as text."""
     given = [spelled_value(column)]
     given += [f"{name}={spelled_value(value)}" for name, value in named.items() if value is not None]
     return f"sf.{make.__name__}({', '.join(given)})"
 
 
 def check_numeric(name: str, column: str, schema: Schema) -> None:
-    """Check that a column holds numbers.
+    """Check that the column of an aggregate holds numbers.
 
     Raises:
         ColumnError: it does not.
@@ -328,7 +328,7 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
 
 
 def column_name(function: str, column: object) -> str:
-    """Return the name of a column that a function was given.
+    """Return the column name that an aggregate's function was given.
 
     Raises:
         QueryError: it is no text.
@@ -339,7 +339,7 @@ def column_name(function: str, column: object) -> str:
 
 
 def short(number: Fraction) -> str:
-    """Write a bound such that different bounds are written differently."""
+    """Return a bound of an aggregate as text; different bounds have different texts."""
     for text in (f"{float(number):g}", repr(float(number))):
         if number in (Fraction(text), Fraction(float(text))):
             return text
@@ -347,12 +347,12 @@ def short(number: Fraction) -> str:
 
 
 def is_auto(bound: object) -> TypeGuard[str]:
-    """Whether a bound is to be found by a release."""
+    """Whether a bound of an aggregate is "auto"."""
     return isinstance(bound, str) and bound == AUTO
 
 
 def refuse_meant_auto(what: str, lower: object, upper: object) -> None:
-    """Refuse words that mean "auto", and say it."""
+    """Refuse words that probably mean "auto" as a bound of an aggregate."""
     for name, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, str) and bound.casefold() in _MEANT_AUTO and bound != AUTO:
             found = what.partition("(")[0] in ("sum", "mean", "variance", "stddev")
@@ -367,7 +367,7 @@ def bounds_of(
     upper: Number | None,
     given: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Fraction, Fraction]:
-    """Return the exact bounds that a function was given; `given` is what else it was.
+    """Return the exact bounds that an aggregate's function was given.
 
     Raises:
         QueryError: one is missing.
@@ -391,7 +391,7 @@ def _missing(
 
 
 def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, Fraction]:
-    """Return exact bounds.
+    """Return exact lower and upper bounds of an aggregate, or raise what is wrong with them.
 
     Args:
         what: whose they are, for the error.

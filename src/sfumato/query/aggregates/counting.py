@@ -1,4 +1,4 @@
-"""Numbers of rows, of privacy units and of different values, and their error bars."""
+"""Counting aggregates: numbers of rows, of privacy units and of distinct values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name
 from sfumato.query.aggregates.estimate import Estimate
-from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
 from sfumato.query.choices import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
@@ -25,47 +25,47 @@ MOST_VALUES = 1_000_000
 
 @dataclass(frozen=True, repr=False)
 class CountRows(Aggregate):
-    """The number of rows, or of rows where `column` has a value."""
+    """Counts rows, or rows where `column` has a value."""
 
     column: str | None = None
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is counted."""
+        """Return which rows are counted."""
         if self.column is None:
             return "number of rows"
         return f"rows with a value of {written.get(self.column, self.column)}"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a number of rows."""
+        """Return the estimate of a number of rows."""
         count, null_count = (design.base or "", "") if self.column is None else design.counted(self.column)
         return (CountEstimate(name, count, null_count, whole=True),)
 
     def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Ask for the sum of weights."""
+        """Return the estimate of a count of the population: the sum of weights."""
         return (CountEstimate(name, design.weighted(asked).names[0]),)
 
 
 @dataclass(frozen=True, repr=False)
 class CountPrivacyUnits(Aggregate):
-    """The number of privacy units."""
+    """Counts privacy units."""
 
     @property
     def needs_rows(self) -> bool:
-        """A unit counts once, whatever its rows."""
+        """Whether counting units depends on a limit of rows: it does not, each counts once."""
         return False
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is counted."""
+        """Return that privacy units are counted."""
         return "number of privacy units"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the number of units."""
+        """Return the estimate of a number of units."""
         return (CountEstimate(name, "units", whole=True),)
 
 
 @dataclass(frozen=True, repr=False)
 class CountDistinct(Aggregate):
-    """The number of different values of a column, of which a unit brings at most `values`."""
+    """Counts distinct values of a column, of which a unit contributes at most `values`."""
 
     column: str
     values: int
@@ -73,26 +73,26 @@ class CountDistinct(Aggregate):
 
     @property
     def needs_rows(self) -> bool:
-        """A unit's values are limited, whatever its rows."""
+        """Whether counting distinct values depends on a limit of rows: it does not."""
         return False
 
     @property
     def limits_values(self) -> bool:
-        """A unit counts with at most `values` of them."""
+        """Whether counting distinct values limits the values of a unit: it does, to `values`."""
         return True
 
     @property
     def divisible(self) -> bool:
-        """In a matching a unit has a place or none."""
+        """Whether a unit may count in part: in a matching it counts with a value or not."""
         return self.method == "shares"
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is counted."""
+        """Return which distinct values are counted."""
         column = written.get(self.column, self.column)
         return f"different values of {column}, at most {self.values:,} of a unit"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the number of different values."""
+        """Return the estimate of a number of distinct values."""
         statistic: Statistic = (
             DistinctMatched(self.column, self.values)
             if self.method == "matching"
@@ -173,7 +173,7 @@ def count_distinct(column: str, *, values: int, method: DistinctMethod = "matchi
 
 @dataclass(frozen=True)
 class CountEstimate(Estimate):
-    """A number of units, of rows, or of rows with a value."""
+    """The estimate of a count: of units, of rows, or of rows with a value."""
 
     kind = "count"
 
@@ -183,5 +183,5 @@ class CountEstimate(Estimate):
 
     @property
     def linear(self) -> Mapping[str, float]:
-        """The count itself."""
+        """The noisy statistics that a count is the sum of."""
         return self.signs

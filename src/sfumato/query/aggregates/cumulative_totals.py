@@ -1,4 +1,4 @@
-"""Cumulative totals over time steps: linear in noisy totals of numbers up to each step."""
+"""Cumulative totals over time steps, from noisy totals of all steps up to each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, asked, column_name
-from sfumato.query.aggregates.automatic import Automatic
+from sfumato.query.aggregates.automatic_bounds import Automatic
 from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_UNITS, Estimate
 from sfumato.query.aggregates.sum_mean_variance import Sum
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Cumulative(Aggregate):
-    """A count or a sum of all steps up to each.
+    """A cumulative total: a count or sum of all time steps up to each.
 
     Args:
         of: what is added up.
@@ -40,42 +40,42 @@ class Cumulative(Aggregate):
 
     @property
     def each(self) -> Aggregate:
-        """What is asked of each step."""
+        """The count or sum of one time step that is cumulated."""
         return self.of
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are added up."""
+        """The columns of a cumulative total."""
         return self.of.columns
 
     @property
     def needs_rows(self) -> bool:
-        """As what is added up."""
+        """Whether a cumulative total depends on a limit of rows, as what it adds up does."""
         return self.of.needs_rows
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
-        """Those of what is added up."""
+        """The bounds of what a cumulative total adds up."""
         return self.of.bounds
 
     def clamps(self, schema: Schema) -> bool:
-        """As what is added up."""
+        """Whether a cumulative total's bounds may clamp values."""
         return self.of.clamps(schema)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
-        """Return the same, of columns by other names."""
+        """Return a cumulative total with its columns renamed."""
         return replace(self, of=self.of.of_columns(columns))
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that it can be asked of its columns."""
+        """Check the columns of a cumulative total."""
         self.of.check(name, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is added up."""
+        """Return what a cumulative total adds up."""
         return f"cumulative {self.of.meaning(written)}"
 
     def note(self, name: str) -> str | None:
-        """Say what a cumulative number of units is."""
+        """Return what a cumulative number of units means."""
         if not isinstance(self.of, CountPrivacyUnits):
             return None
         return (
@@ -83,7 +83,7 @@ class Cumulative(Aggregate):
         )
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a total of all steps up to each."""
+        """Return the estimate of a cumulative total."""
         series = design.query.series
         assert series is not None
         (one,) = self.of.estimates(design, name)
@@ -135,29 +135,29 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
 
 @dataclass(frozen=True)
 class CumulativeEstimate(Estimate):
-    """A count or a sum of all steps up to each."""
+    """The estimate of a cumulative count or sum."""
 
     kind = "cumulative total"
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each number is taken times: a sum is of distances from a centre, beside what was counted."""
+        """The weight of each noisy statistic in a cumulative total."""
         if not self.total:
             return self.signs
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items() if self.centre}
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the noisy totals."""
+        """Return the noisy cumulative totals."""
         totals = numbers.cumulated.values
         return sum((w * totals[n] for n, w in self.weights.items()), np.zeros(1))
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the totals, give or take the tolerance of their noises."""
+        """Return the intervals of cumulative totals, by the tolerance of their noise."""
         value, half = self.value(numbers), self.tolerance(numbers, -math.log10(failure))
         return Interval(value - half, value + half)
 
     def tolerance(self, numbers: NoisyNumbers, k: float) -> Floats:
-        """Return t with P(|error| > t) <= 10^-k before it is rounded to what is shown, for each group."""
+        """Return t with P(|error of a cumulative total| > t) <= 10^-k before rounding, by group."""
         of, sizes = numbers.cumulated, {n: abs(w) * float(numbers.steps[n]) for n, w in self.weights.items()}
         half = of.reach(sizes, k) + sum(sizes.values()) * (of.off + 0.5)
         # A total of whole numbers is off by a whole number.

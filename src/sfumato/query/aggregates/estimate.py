@@ -1,4 +1,4 @@
-"""What an estimate is: one output and its error bar, from noisy numbers alone."""
+"""Base class of estimates: how one output and its error bar follow from noisy statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST_WHOLE = 1 << 62
 
 @dataclass(frozen=True)
 class Estimate(ABC):
-    """How one output is computed from noisy numbers. Post-processing: nothing private is seen here.
+    """Base class of estimates: how an output is computed from noisy statistics, as post-processing.
 
     Args:
         name: the output's name.
@@ -65,17 +65,17 @@ class Estimate(ABC):
 
     @property
     def integer(self) -> bool:
-        """Whether the output's column is int64, else float64: by the question, whatever the rows."""
+        """Whether the column of an estimate is int64 rather than float64; it follows from the query."""
         return self.whole and not self.wide
 
     @property
     def type(self) -> pa.DataType:
-        """The type of the output's column."""
+        """The Arrow type of an estimate's column."""
         return self._of_entries(pa.int64() if self.integer else pa.float64())
 
     @property
     def error_type(self) -> pa.DataType:
-        """The type of a column of its half-widths."""
+        """The Arrow type of the column of an estimate's error bars."""
         return self._of_entries(pa.float64())
 
     def _of_entries(self, number: pa.DataType) -> pa.DataType:
@@ -83,22 +83,22 @@ class Estimate(ABC):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The noisy numbers that the output depends on."""
+        """The noisy statistics that an estimate depends on."""
         return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c)
 
     @property
     def factors(self) -> dict[str, float] | None:
-        """What the deviation of each number does to the error, about, or None: see `query.expected`."""
+        """How much the noise of each statistic adds to an estimate's error; None if `noise_error` says so."""
         return None
 
     @property
     def linear(self) -> Mapping[str, float] | None:
-        """The weights of noisy numbers of which it is the sum; None where it is no such sum."""
+        """The weights of the noisy statistics that an estimate is the sum of; None if it is no sum."""
         return None
 
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""
+        """Return the estimate of each group before rounding, of shape (groups,) or (groups, entries)."""
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return an interval that holds the exact statistic of an output but with probability `failure`.
@@ -109,7 +109,7 @@ class Estimate(ABC):
         return linear_interval(numbers, self.linear, failure)
 
     def output(self, numbers: NoisyNumbers) -> pa.Array:
-        """Return the output column: int64 for whole numbers that it surely holds, else float64."""
+        """Return the Arrow column of an estimate: int64 for whole numbers it surely holds, else float64."""
         value = self.shown(numbers)
         if self.integer:
             # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
@@ -117,7 +117,7 @@ class Estimate(ABC):
         return arrow_column(value)
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
-        """Return half-widths t: with this confidence the exact statistic is within t of the output.
+        """Return the error bars of an estimate: the exact statistic is within them with this confidence.
 
         Of so many `among` it is the confidence that all are, each of them failing with an equal part.
 
@@ -128,14 +128,14 @@ class Estimate(ABC):
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
     def shown(self, numbers: NoisyNumbers) -> Floats:
-        """Return the output of each group as it is shown: rounded where it is whole, to agree with totals."""
+        """Return the estimate of each group as released: whole numbers rounded, so that totals agree."""
         if self.whole and numbers.levels is not None:
             return numbers.levels.totals.agreed(self.value(numbers.levels.cells), self.lower)
         value = self.value(numbers)
         return np.rint(value) if self.whole else value
 
     def counted(self, numbers: NoisyNumbers) -> Floats:
-        """Return the noisy count, of rows with a value where some have none."""
+        """Return the noisy count of an estimate, of rows with a value if some have none."""
         if not self.count:
             return np.zeros(1)
         if not self.null_count:
@@ -147,12 +147,12 @@ class Estimate(ABC):
 
     @property
     def signs(self) -> dict[str, float]:
-        """The coordinates of the count, with their signs in it."""
+        """The noisy statistics of an estimate's count, with their signs."""
         return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n}
 
 
 def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
-    """Return the interval of a weighted sum of noisy numbers: give or take the tolerance of their noises."""
+    """Return the interval of an estimate that is a weighted sum of noisy statistics."""
     used = {n: w for n, w in weights.items() if w}
     size = len(numbers.values[next(iter(weights))])
     exact = sum((w * numbers.values[n] for n, w in used.items()), np.zeros(size))

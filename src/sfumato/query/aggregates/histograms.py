@@ -1,4 +1,4 @@
-"""Numbers, or shares, of rows or units in bins of a column's values."""
+"""Histograms and value counts: numbers or shares of rows, or units, in bins of a column's values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, column_name
 from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.estimate import Estimate
-from sfumato.query.aggregates.weighted import Weighted, Weights, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
@@ -44,7 +44,7 @@ KINDS: dict[type, tuple[str, str]] = {
 
 @dataclass(frozen=True, repr=False)
 class InBins(Aggregate):
-    """Numbers in bins of a column's values.
+    """A histogram: numbers, or shares, in bins of a column's values.
 
     Args:
         column: the column.
@@ -62,15 +62,15 @@ class InBins(Aggregate):
 
     @property
     def needs_rows(self) -> bool:
-        """A unit counts once, unless its rows are counted."""
+        """Whether a histogram depends on a limit of rows: if it counts rows."""
         return self.per == "row"
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return a name for each bin."""
+        """Return the output columns of a histogram: one for each bin."""
         return tuple(f"{name}_{suffix}" for suffix in self.suffixes)
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the column is there, and holds what the bins are of."""
+        """Check that the column of a histogram has the type of its bins."""
         super().check(name, schema)
         if isinstance(self.bins, Edges):
             check_numeric(name, self.column, schema)
@@ -85,21 +85,21 @@ class InBins(Aggregate):
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is counted, of which column."""
+        """Return what a histogram counts, and its number of bins."""
         kind, of = ("shares" if self.shares else "numbers"), "units" if self.per == "unit" else "rows"
         column = written.get(self.column, self.column)
         return f"{kind} of {of} by {column}, {self.bins.count} bins"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for numbers or shares in bins."""
+        """Return the estimates of a histogram's bins."""
         return self._estimates(design, name, None)
 
     def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Ask for the same of a population."""
+        """Return the estimates of a histogram of the population."""
         return self._estimates(design, name, asked.weights)
 
     def _estimates(self, design: Design, name: str, weights: Weights | None) -> tuple[Estimate, ...]:
-        """Ask for numbers or shares; the same bins are counted once for both."""
+        """Return estimates of numbers or shares in bins; the same bins are counted once for both."""
         most = Fraction(1) if weights is None else weights.most
         names, outputs = self._counted(design, weights).names, self.outputs(name)
         if self.shares:
@@ -113,7 +113,7 @@ class InBins(Aggregate):
         )
 
     def _counted(self, design: Design, weights: Weights | None) -> RowsInBins:
-        """Take the numbers in bins of a column."""
+        """Add the statistic of the numbers in a histogram's bins, unless it is there."""
         once = self.per == "unit"
         of = {s.label: s for s in design.statistics.values() if isinstance(s, RowsInBins)}
         label, rows = f"{self.column}#{len(of) + 1}", 1 if once else design.rows
@@ -252,7 +252,7 @@ def value_counts(
 
 
 def _made(asked: InBins, name: str) -> InBins:
-    """Return what is asked, unless there are too many bins."""
+    """Return a histogram, unless it has too many bins."""
     most = MOST_SHARES if asked.shares else MOST_BINS
     if asked.bins.count > most:
         raise ParameterError(name, f"{asked.bins.count:,} bins", f"at most {most:,} bins")
@@ -260,7 +260,7 @@ def _made(asked: InBins, name: str) -> InBins:
 
 
 def _edges(edges: Any) -> tuple[float, ...]:
-    """Return edges as float64 numbers."""
+    """Return the edges of a histogram's bins as float64."""
     found: list[float] = []
     with suppress(Exception):  # of whoever gives them
         if not isinstance(edges, (str, bytes, Mapping)):
@@ -287,7 +287,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> bool:
-    """Whether a value can be compared with what is in columns."""
+    """Whether a listed value can be compared with the values of columns."""
     if isinstance(value, str):
         return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
     if isinstance(value, int):
@@ -296,7 +296,7 @@ def _plain(value: Any) -> bool:
 
 
 def _written(number: float) -> str:
-    """Write an edge such that different ones are written differently."""
+    """Return the edge of a bin as text; different edges have different texts."""
     text = f"{number:g}"
     if float(text) == number:
         return text
@@ -304,7 +304,7 @@ def _written(number: float) -> str:
 
 
 def _different(suffixes: Sequence[str]) -> tuple[str, ...]:
-    """Return names of which no two are equal but for case: by their places, where two would be."""
+    """Return names of bins that differ by more than case; with their places if they would not."""
     times = Counter(s.casefold() for s in suffixes)
     found = [s if times[s.casefold()] == 1 else f"{s}_{i + 1}" for i, s in enumerate(suffixes)]
     again = len({s.casefold() for s in found}) < len(found)
@@ -317,7 +317,7 @@ _NOISE_BITS, _FEWEST_BITS = 45, 4
 
 @dataclass(frozen=True)
 class ShareEstimate(Estimate):
-    """A part of all that is in bins: a noisy number over the sum of the noisy numbers.
+    """The estimate of the share of one bin of a histogram.
 
     Args:
         bins: the coordinates of all bins.
@@ -329,23 +329,23 @@ class ShareEstimate(Estimate):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """All bins."""
+        """The noisy numbers of all bins of a histogram."""
         return self.bins
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the share, from 0 to 1."""
+        """Return the noisy share of a bin, from 0 to 1."""
         total = np.sum([numbers.values[name] for name in self.bins], axis=0)
         share: Floats = np.clip(numbers.values[self.count] / np.maximum(total, self.least), 0.0, 1.0)
         return share
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return Fieller's interval: a bin's own noise is in the sum too."""
+        """Return Fieller's interval of a bin's share, whose noise is in the sum of all bins too."""
         whole = dict.fromkeys(self.bins, 1.0)
         return numbers.noises.ratio(numbers.values, {self.count: 1.0}, whole, (0.0, 1.0), failure)
 
 
 def _weight_grid(design: Design, weights: Weights, noise: Fraction) -> WeightGrid:
-    """Return the grid of weights: whole numbers stay whole, and beside much noise there are fewer steps."""
+    """Return the grid of a histogram's weights: whole ones stay whole, coarser if there is much noise."""
     whole = (
         design.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN) and weights.most.denominator == 1
     )

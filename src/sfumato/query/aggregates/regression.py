@@ -1,4 +1,4 @@
-"""Covariances, correlations and linear regressions of columns within bounds."""
+"""Covariances, correlations and linear regressions of several columns within bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_EXPLAINING = 8
 
 @dataclass(frozen=True, repr=False)
 class OfColumns(Aggregate):
-    """What is asked of several columns together, each with its bounds.
+    """Base class of covariance, correlation and regression: several columns, each with bounds.
 
     Args:
         blocks: each column with its lower and upper bound; of a regression the explained one first.
@@ -41,30 +41,30 @@ class OfColumns(Aggregate):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns, all different."""
+        """The columns of a covariance or regression."""
         return tuple(column for column, _, _ in self.blocks)
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
-        """The columns with their bounds."""
+        """The columns of a covariance or regression with their bounds."""
         return self.blocks
 
     def clamps(self, schema: Schema) -> bool:
-        """Values may be beyond the bounds."""
+        """Whether the bounds of a covariance or regression may clamp values: they may."""
         return True
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
-        """Return the same, of columns by other names."""
+        """Return a covariance or regression with its columns renamed."""
         return replace(self, blocks=tuple((columns[c], low, high) for c, low, high in self.blocks))
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the columns are there, and hold numbers."""
+        """Check that the columns of a covariance or regression hold numbers."""
         super().check(name, schema)
         for column in self.columns:
             check_numeric(name, column, schema)
 
     def _uses(self, i: int, j: int) -> bool:
-        """Whether the product of two of its columns is needed."""
+        """Whether a covariance or regression needs the product of two of its columns."""
         return True
 
     def _bounds(self, written: Mapping[str, str]) -> str:
@@ -74,7 +74,7 @@ class OfColumns(Aggregate):
         )
 
     def _numbers(self, design: Design) -> dict[str, Any]:
-        """Return the numbers that something of several columns is made of."""
+        """Return the noisy statistics of a covariance or regression: count, sums and products."""
         cross = design.cross(design.lacking(self.columns))
         assert cross is not None
         places = [[a.label for a in cross.axes].index(design.label(block)) for block in self.blocks]
@@ -91,17 +91,17 @@ class OfColumns(Aggregate):
 
 @dataclass(frozen=True, repr=False)
 class Covariance(OfColumns):
-    """A covariance (divided by the count, not the count less one)."""
+    """A population covariance, divided by the count."""
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return the columns and bounds."""
+        """Return the columns and bounds of a covariance."""
         return f"covariance, bounds of {self._bounds(written)}"
 
     def _uses(self, i: int, j: int) -> bool:
         return i != j
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a covariance."""
+        """Return the estimate of a covariance."""
         top = 1.0
         for _, lower, upper in self.blocks:
             top *= (float(upper) - float(lower)) / 2
@@ -110,32 +110,32 @@ class Covariance(OfColumns):
 
 @dataclass(frozen=True, repr=False)
 class Correlation(OfColumns):
-    """A correlation."""
+    """A correlation of two columns."""
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return the columns and bounds."""
+        """Return the columns and bounds of a correlation."""
         return f"correlation, bounds of {self._bounds(written)}"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a correlation."""
+        """Return the estimate of a correlation."""
         return (CorrelationEstimate(name, lower=-1.0, upper=1.0, **self._numbers(design)),)
 
 
 @dataclass(frozen=True, repr=False)
 class LinearRegression(OfColumns):
-    """The coefficients of a linear regression, by least squares."""
+    """The coefficients of a linear regression by least squares."""
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return a column for each coefficient."""
+        """Return the output columns of a regression: one for each coefficient."""
         return (f"{name}_intercept", *(f"{name}_{column}" for column in self.columns[1:]))
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return the columns and bounds."""
+        """Return the columns and bounds of a regression."""
         y = written.get(self.columns[0], self.columns[0])
         return f"linear regression of {y}, bounds of {self._bounds(written)}"
 
     def note(self, name: str) -> str | None:
-        """What NaN means."""
+        """Return what a NaN coefficient of a regression means."""
         return (
             f"{name}: coefficients are NaN, with an infinite error bar, where the noisy numbers do not rule "
             "out that the columns explain each other (a design near singular)."
@@ -145,7 +145,7 @@ class LinearRegression(OfColumns):
         return i > 0 or j > 0
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the coefficients of a regression."""
+        """Return the estimates of a regression's coefficients."""
         of = self._numbers(design)
         outputs = self.outputs(name)
         return tuple(CoefficientEstimate(output, place=i, **of) for i, output in enumerate(outputs))
@@ -250,7 +250,7 @@ BOX = 0.25
 
 @dataclass(frozen=True)
 class Term:
-    """A column of several that are asked together.
+    """A column of a covariance or regression, with the coordinate of its sum.
 
     Args:
         total: the coordinate of its sum, about the centre.
@@ -290,7 +290,7 @@ def covariance_interval(
 
 @dataclass(frozen=True)
 class CrossEstimate(Estimate):
-    """Something of several columns. Adds to an `Estimate`:
+    """Base class of estimates of a covariance, correlation or regression. Adds to an `Estimate`:
 
     Args:
         terms: the columns.
@@ -302,17 +302,17 @@ class CrossEstimate(Estimate):
 
     @cached_property
     def product(self) -> dict[tuple[int, int], str]:
-        """The coordinate of each product, in both orders."""
+        """The coordinate of each product of two columns of a covariance, in both orders."""
         return {pair: name for i, j, name in self.products for pair in ((i, j), (j, i))}
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Count, sums and products."""
+        """The noisy count, sums and products of a covariance or regression."""
         return (*super().coordinates, *(t.total for t in self.terms), *(name for *_, name in self.products))
 
     @property
     def factors(self) -> dict[str, float]:
-        """Of all numbers as if one row were counted, half-way from the middle to the end of the bounds."""
+        """How much each noisy statistic adds to the error of a covariance, as if of one row."""
         half = [t.half_range for t in self.terms]
         size = half[0] * half[1]
         found = {name: size / (half[i] * half[j]) for i, j, name in self.products}
@@ -320,7 +320,7 @@ class CrossEstimate(Estimate):
         return found | dict.fromkeys(self.signs, size / 4)
 
     def rows(self, numbers: NoisyNumbers) -> Floats:
-        """Return the noisy number of rows, one at least."""
+        """Return the noisy number of rows of a covariance, at least 1."""
         return np.maximum(self.counted(numbers), 1.0)
 
     def moment(self, numbers: NoisyNumbers, i: int, j: int) -> Floats:
@@ -331,35 +331,35 @@ class CrossEstimate(Estimate):
         return np.asarray(values[self.product[i, j]] / rows + shift - means[0] * means[1])
 
     def moment_interval(self, numbers: NoisyNumbers, i: int, j: int, failure: float) -> Interval:
-        """Return an interval of the covariance, or variance, where three ratios fail with `failure` each."""
+        """Return the interval of a covariance or variance; `failure` is that of each ratio in it."""
         terms = [self.terms[place] for place in dict.fromkeys((i, j))]
         return covariance_interval(numbers, self.signs, terms, self.product[i, j], failure)
 
 
 @dataclass(frozen=True)
 class CovarianceEstimate(CrossEstimate):
-    """A covariance: the noisy mean of products less the product of noisy means."""
+    """The estimate of a covariance: the noisy mean of products less the product of noisy means."""
 
     kind: ClassVar[str] = "covariance"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the covariance, at most as large as it can be."""
+        """Return the noisy covariance, clamped to its possible range."""
         return np.clip(self.moment(numbers, 0, 1), self.lower, self.upper)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return what intervals of three ratios leave."""
+        """Return the interval of a covariance from those of three ratios."""
         found = self.moment_interval(numbers, 0, 1, failure / 3)
         return found.map(lambda x: np.clip(x, self.lower, self.upper))
 
 
 @dataclass(frozen=True)
 class CorrelationEstimate(CrossEstimate):
-    """The noisy covariance over the root of both noisy variances; 0 where one is not positive."""
+    """The estimate of a correlation: a noisy covariance over the root of noisy variances."""
 
     kind: ClassVar[str] = "correlation"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the correlation, from -1 to 1."""
+        """Return the noisy correlation, from -1 to 1; 0 where a variance is not positive."""
         variances = np.maximum(self.moment(numbers, 0, 0), 0) * np.maximum(self.moment(numbers, 1, 1), 0)
         known = variances > 0
         return np.where(
@@ -367,7 +367,7 @@ class CorrelationEstimate(CrossEstimate):
         )
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return what intervals of five ratios leave; all from -1 to 1 where a variance may be 0."""
+        """Return the interval of a correlation from those of five ratios."""
         covariance = self.moment_interval(numbers, 0, 1, failure / 5)
         variances = [self.moment_interval(numbers, i, i, failure / 5) for i in (0, 1)]
         low, high = (
@@ -383,7 +383,7 @@ class CorrelationEstimate(CrossEstimate):
 
 @dataclass(frozen=True)
 class CoefficientEstimate(CrossEstimate):
-    """A coefficient of a linear regression, or the intercept; NaN where the design may be singular.
+    """The estimate of a regression coefficient; NaN where the design may be singular.
 
     The exact coefficients b solve the exact normal equations, so what they leave of the noisy ones is
     noise: in each row a sum of noises with weights of 1 and b. Proof: docs/proofs/cross_moments.md.
@@ -397,26 +397,26 @@ class CoefficientEstimate(CrossEstimate):
     place: int = 0
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the solution of the noisy normal equations."""
+        """Return the noisy regression coefficient, from the noisy normal equations."""
         system = _System(self, numbers)
         found = self._shift + np.einsum("i,gi->g", self._weights, system.solution)
         return np.where(np.isfinite(system.box(1 - RULED_OUT)).all(axis=1), found, np.nan)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the enclosure, infinite where there is none."""
+        """Return the interval of a regression coefficient; infinite where there is none."""
         system = _System(self, numbers)
         centre = self._shift + np.einsum("i,gi->g", self._weights, system.solution)
         radius = system.radius(self._weights, failure)
         return Interval(centre - radius, centre + radius)
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
-        """Return half-widths, infinite where the output is NaN."""
+        """Return half-widths of a regression coefficient; infinite where it is NaN."""
         found = super().half_width(numbers, confidence, among)
         return np.where(np.isnan(found), np.inf, found)
 
     @property
     def _weights(self) -> Floats:
-        """How the output follows from what explains in units of half-ranges, about the centres."""
+        """The weights of the scaled solution in a regression coefficient."""
         y, *x = self.terms
         slopes = np.array([y.half_range / t.half_range for t in x])
         if self.place:
@@ -429,7 +429,7 @@ class CoefficientEstimate(CrossEstimate):
 
 
 class _System:
-    """The noisy normal equations of values between -1 and 1, and what noise may do to their solution."""
+    """The noisy normal equations of a regression, and how far noise may move their solution."""
 
     def __init__(self, estimate: CoefficientEstimate, numbers: NoisyNumbers) -> None:
         self.numbers = numbers
@@ -465,7 +465,7 @@ class _System:
         self.left = np.abs(np.einsum("gij,gj->gi", matrix, self.solution) - b)
 
     def box(self, failure: float) -> Floats:
-        """Return how far each coefficient is off at most, from a tolerance of each number; else infinite."""
+        """Return how far each regression coefficient is off at most; infinite where it is unbounded."""
         distinct = len({frozenset(w.items()) for w in (*self.entries.values(), *self.right)})
         each = failure / distinct
         tolerances = np.empty((self.groups, self.size, self.size))
@@ -476,7 +476,7 @@ class _System:
         return np.where(self.usable[:, None], found, np.inf)
 
     def radius(self, weights: Floats, failure: float) -> Floats:
-        """Return how far a weighted sum of the coefficients is off at most; infinite where nobody knows."""
+        """Return how far a weighted sum of regression coefficients is off at most."""
         box = self.box(BOX * failure)
         known = np.asarray(np.isfinite(box).all(axis=1))
         most = np.abs(self.solution) + np.where(known[:, None], box, 0.0)
@@ -503,7 +503,7 @@ class _System:
 
 
 def solution_radius(inverse: Floats, solution: Floats, matrix: Floats, right: Floats) -> Floats:
-    """Return how far a solution of linear equations of a regression is off at most; infinite if unbounded.
+    """Return how far the solution of a regression's equations is off at most; infinite if unbounded.
 
     Args:
         inverse: of the matrix of the equations, shape (groups, size, size).
@@ -521,14 +521,14 @@ def solution_radius(inverse: Floats, solution: Floats, matrix: Floats, right: Fl
 
 
 def cross_count(design: Design, cross: CrossMoments) -> str:
-    """Return the coordinate that counts the rows."""
+    """Return the coordinate that counts the rows of a covariance."""
     found = design.base if cross.complete_exponent is None else cross.complete
     assert found is not None
     return found
 
 
 def cross_term(cross: CrossMoments, place: int) -> Term:
-    """Return a column of those that are asked together."""
+    """Return a column of a covariance, with the coordinate of its sum."""
     axis = cross.axes[place]
     step, square = axis.grid.step, axis.square_centre * axis.square_step
     return Term(

@@ -1,4 +1,4 @@
-"""The proportion of a stratified population, from a sample whose design is public."""
+"""The proportion in a stratified population, with its interval, from a sample of public design."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUFFIXES = ("standard_error", "low", "high")
 
 @dataclass(frozen=True, repr=False)
 class Stratified(InBins):
-    """The proportion of yes in a population, its standard error, and a confidence interval.
+    """A stratified proportion of yes, with its standard error and confidence interval.
 
     Args:
         answer: the column of answers.
@@ -50,28 +50,28 @@ class Stratified(InBins):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The strata and the answers."""
+        """The column of strata and the column of answers."""
         return (self.column, self.answer)
 
     @property
     def of_groups(self) -> bool:
-        """Of a group the design is another one."""
+        """Whether a stratified proportion can be grouped: it cannot, as the design is of the whole table."""
         return False
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
-        """Return the same, of columns by other names."""
+        """Return a stratified proportion with its columns renamed."""
         return replace(self, column=columns[self.column], answer=columns[self.answer])
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return the proportion by its name, and what the sample and the noise together leave open of it."""
+        """Return the outputs of a stratified proportion: itself, its standard error and its interval."""
         return (name, *(f"{name}_{suffix}" for suffix in SUFFIXES))
 
     def drawn(self, name: str) -> tuple[str, ...]:
-        """Return the ends of the interval, and the proportion between them."""
+        """Return the ends of a stratified proportion's interval, with the proportion between them."""
         return (f"{name}_low", name, f"{name}_high")
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the columns are there, of the strata's own type and of truth values."""
+        """Check that strata have their own type, and answers are truth values."""
         super().check(name, schema)
         found = schema[self.answer]
         if found.kind is not Kind.BOOLEAN:
@@ -81,12 +81,12 @@ class Stratified(InBins):
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what it is, of which columns."""
+        """Return the answer and the strata of a stratified proportion."""
         answer, stratum = (written.get(column, column) for column in (self.answer, self.column))
         return f"proportion of {answer}, stratified by {stratum}, {self.bins.count} strata"
 
     def note(self, name: str) -> str | None:
-        """Say what is not read from the rows."""
+        """Return that the sizes of strata are given, and not read from rows."""
         assert self.design is not None
         asked, population = sum(self.design.sample_sizes), sum(self.design.strat_sizes)
         return (
@@ -95,7 +95,7 @@ class Stratified(InBins):
         )
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the proportion of a stratified population, and what is left open of it."""
+        """Return the estimates of a stratified proportion, its standard error and its interval."""
         assert self.design is not None
         names, outputs = self._yes_in_strata(design).names, self.outputs(name)
         given: Any = {"strata": names, "design": self.design, "confidence": self.confidence}
@@ -108,7 +108,7 @@ class Stratified(InBins):
         )
 
     def _yes_in_strata(self, design: Design) -> YesInStrata:
-        """Take the yes-counts of strata, once for the same strata."""
+        """Add the statistic of yes-counts by stratum, once for the same strata."""
         found = {s.label: s for s in design.statistics.values() if isinstance(s, YesInStrata)}
         for one in found.values():
             if (one.column, one.answer, one.bins) == (self.column, self.answer, self.bins):
@@ -127,7 +127,7 @@ def stratified(
     population: Mapping[Any, int] | None,
     confidence: Number,
 ) -> Aggregate:
-    """Ask for the proportion of a stratified population: see `proportion`.
+    """Return a stratified proportion, with its sizes of strata checked: see `proportion`.
 
     Raises:
         QueryError: a column is no name.
@@ -158,7 +158,7 @@ def stratified(
 
 @dataclass(frozen=True)
 class StratifiedEstimate(Estimate):
-    """What is estimated of noisy yes-counts of strata.
+    """Base class of estimates from noisy yes-counts of strata.
 
     Args:
         strata: the coordinates of the counts.
@@ -172,30 +172,30 @@ class StratifiedEstimate(Estimate):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """All strata."""
+        """The noisy yes-counts of all strata."""
         return self.strata
 
     @property
     def weights(self) -> dict[str, float]:
-        """What one yes in each stratum adds to the proportion."""
+        """How much a yes in each stratum adds to the proportion."""
         return {name: float(step) for name, step in zip(self.strata, self.design.steps, strict=True)}
 
     @property
     def factors(self) -> dict[str, float]:
-        """What moves the proportion moves its interval: on average, as all strata have the same noise."""
+        """How much noise in each stratum adds to the error of the proportion and its interval."""
         mean = math.hypot(*self.weights.values()) / math.sqrt(len(self.strata))
         return dict.fromkeys(self.strata, mean)
 
     def mean(self, numbers: NoisyNumbers) -> Floats:
-        """Return the estimated proportion, which noise may move out of [0, 1]."""
+        """Return the noisy stratified proportion, which noise may move out of [0, 1]."""
         return np.asarray(sum(w * numbers.values[n] for n, w in self.weights.items()))
 
     def of_mean(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return where it is without noise."""
+        """Return the interval of the stratified proportion without noise."""
         return linear_interval(numbers, self.weights, failure).map(lambda x: np.clip(x, 0.0, 1.0))
 
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
-        """Return the noise on each count: the same for all strata, or else no less."""
+        """Return the noise law of the yes-count of each stratum, or a wider one."""
         law = max((numbers.laws[name] for name in self.strata), key=lambda law: law.unit)
         from sfumato.noise.laws import RoundedNoise
 
@@ -204,32 +204,32 @@ class StratifiedEstimate(Estimate):
 
 @dataclass(frozen=True)
 class ProportionEstimate(StratifiedEstimate):
-    """The proportion."""
+    """The estimate of a stratified proportion."""
 
     kind = "proportion"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the proportion, from 0 to 1."""
+        """Return the noisy stratified proportion, from 0 to 1."""
         return np.clip(self.mean(numbers), 0.0, 1.0)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return where it is without noise."""
+        """Return the interval of the stratified proportion without noise."""
         return self.of_mean(numbers, failure)
 
 
 @dataclass(frozen=True)
 class StandardErrorEstimate(StratifiedEstimate):
-    """The root of the estimated variance: of the sample and of the noise."""
+    """The estimate of a stratified proportion's standard error, by sample and noise."""
 
     kind = "standard error"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return it, of each group."""
+        """Return the standard error of the stratified proportion."""
         counts = np.stack([numbers.values[name] for name in self.strata], axis=1).tolist()
         return np.array([self._of(own, numbers) for own in counts])
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return between which it is, of the counts without noise beside the same noise on the mean."""
+        """Return the interval of the standard error, from those of the counts of strata."""
         sizes = zip(self.strata, self.design.sample_sizes, strict=True)
         failure /= len(self.strata)
         return self.of_shares(
@@ -237,7 +237,7 @@ class StandardErrorEstimate(StratifiedEstimate):
         )
 
     def of_shares(self, shares: Sequence[Interval], numbers: NoisyNumbers) -> Interval:
-        """Return between which it is, of the shares of yes in strata, beside the same noise on the mean."""
+        """Return the interval of the standard error, given intervals of the share of yes in each stratum."""
         least, most = np.zeros(()), np.zeros(())
         for own, weight in zip(shares, self.design.variance_weights, strict=True):
             low, high = (np.clip(end, 0.0, 1.0) for end in (own.low, own.high))
@@ -256,7 +256,7 @@ class StandardErrorEstimate(StratifiedEstimate):
 
 @dataclass(frozen=True)
 class LimitEstimate(StratifiedEstimate):
-    """An end of the confidence interval: the lower one, or with `upper_end` the other.
+    """The estimate of an end of a stratified proportion's interval; the upper one with `upper_end`.
 
     It grows with the estimated proportion, and depends on nothing else.
     """
@@ -266,15 +266,15 @@ class LimitEstimate(StratifiedEstimate):
     upper_end: bool = False
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the end."""
+        """Return the end of the stratified proportion's interval."""
         return self.end(self.mean(numbers), numbers)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return where it would be if the estimated proportion were the one without noise."""
+        """Return the interval of that end, given the proportion without noise."""
         return self.of_mean(numbers, failure).map(lambda mean: self.end(mean, numbers))
 
     def end(self, means: Floats, numbers: NoisyNumbers) -> Floats:
-        """Return the end of the interval of an estimated proportion."""
+        """Return the end of the interval for a value of the stratified proportion."""
         limits = _limits(self.design, self.noise(numbers))
         return limits.limits(means, self.confidence)[self.upper_end]
 

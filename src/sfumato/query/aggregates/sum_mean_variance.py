@@ -1,4 +1,4 @@
-"""Sums, means and variances of values within bounds, and what is made of their noisy numbers."""
+"""Sums, means, variances and standard deviations of a column's values within bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfumato.exact import Number, one_of
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, asked, column_name
-from sfumato.query.aggregates.automatic import with_bounds
+from sfumato.query.aggregates.automatic_bounds import with_bounds
 from sfumato.query.aggregates.estimate import (
     LARGEST_WHOLE,
     MOST_SCALES,
@@ -25,7 +25,7 @@ from sfumato.query.aggregates.estimate import (
 )
 from sfumato.query.aggregates.regression import Term, covariance_interval, cross_count, cross_term
 from sfumato.query.aggregates.stratified_proportion import stratified
-from sfumato.query.aggregates.weighted import Weighted, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Sum(BoundedAggregate):
-    """A sum; `per` tells what the bounds bound: each "row", or each "unit" in a group."""
+    """A sum; `per` says whether bounds apply to each "row", or to each "unit" in a group."""
 
     kind = "sum"
 
@@ -46,15 +46,15 @@ class Sum(BoundedAggregate):
 
     @property
     def needs_rows(self) -> bool:
-        """Bounds are of what a unit adds, unless they are of each row."""
+        """Whether a sum depends on a limit of rows: if its bounds are of each row."""
         return self.per == "row"
 
     def clamps(self, schema: Schema) -> bool:
-        """Whether values may be beyond the bounds, or what a unit adds with all of its rows."""
+        """Whether a sum's bounds may clamp values, or what a unit adds with all of its rows."""
         return self.per != "row" or super().clamps(schema)
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a sum, of bounded rows or of units' bounded sums."""
+        """Return the estimate of a sum, of clamped rows or of units' clamped sums."""
         integer = design.schema[self.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         per_row = design.per_row(self)
         bound = max(abs(self.lower), abs(self.upper))
@@ -73,7 +73,7 @@ class Sum(BoundedAggregate):
         )
 
     def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Ask for the total of a population."""
+        """Return the estimate of the population's sum."""
         return (SumEstimate(name, **_weighted(design, asked)),)
 
     def _of_units(self, design: Design, name: str, integer: bool, wide: bool) -> Estimate:
@@ -111,14 +111,14 @@ class Sum(BoundedAggregate):
 
 @dataclass(frozen=True, repr=False)
 class CountIf(Sum):
-    """The number of rows in which a column of truth values is true: the sum of 0 and 1."""
+    """A count of rows in which a column is true: a sum of 0 and 1."""
 
     lower: Fraction = Fraction(0)
     upper: Fraction = Fraction(1)
     per: Bounded | None = "row"
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the column is there, and holds truth values."""
+        """Check that the column of a `count_if` holds truth values."""
         Aggregate.check(self, name, schema)
         if schema[self.column].kind is not Kind.BOOLEAN:
             column = spelled(self.column)
@@ -128,18 +128,18 @@ class CountIf(Sum):
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is counted."""
+        """Return the condition under which rows are counted."""
         return f"rows in which {written.get(self.column, self.column)} is true"
 
 
 @dataclass(frozen=True, repr=False)
 class Mean(BoundedAggregate):
-    """A mean."""
+    """A mean of a column within bounds."""
 
     kind = "mean"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Estimate a mean; covariances of the same rows share their sum."""
+        """Return the estimate of a mean; it shares the sum of covariances of the same rows."""
         if (found := _beside(design, self)) is not None:
             cross, place = found
             term = cross_term(cross, place)
@@ -161,7 +161,7 @@ class Mean(BoundedAggregate):
         )
 
     def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Ask for the mean of a population."""
+        """Return the estimate of the population's mean."""
         # Like one row of a mean without weights, or less, where there is less noise.
         least = float(asked.weights.most * min(Fraction(1), design.multiplier))
         lower, upper = float(self.lower), float(self.upper)
@@ -170,26 +170,26 @@ class Mean(BoundedAggregate):
 
 @dataclass(frozen=True, repr=False)
 class Variance(BoundedAggregate):
-    """A variance (divided by the count, not the count less one)."""
+    """A population variance, divided by the count."""
 
     kind = "variance"
     needs_squares = True
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a variance."""
+        """Return the estimate of a variance."""
         width = float(self.upper) - float(self.lower)
         return (VarianceEstimate(name, upper=width * width / 4, **_spread(design, self)),)
 
 
 @dataclass(frozen=True, repr=False)
 class StandardDeviation(BoundedAggregate):
-    """The root of a variance."""
+    """A population standard deviation."""
 
     kind = "standard deviation"
     needs_squares = True
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the root of a variance."""
+        """Return the estimate of a standard deviation."""
         width = float(self.upper) - float(self.lower)
         return (StandardDeviationEstimate(name, upper=width / 2, **_spread(design, self)),)
 
@@ -408,17 +408,17 @@ def stddev(
 
 @dataclass(frozen=True)
 class MeanEstimate(Estimate):
-    """A mean: the noisy sum over the noisy count, or over the least count where that is less."""
+    """The estimate of a mean: the noisy sum over the noisy count, which is at least `least`."""
 
     kind = "mean"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the mean, within the bounds."""
+        """Return the noisy mean, within its bounds."""
         mean = numbers.values[self.total] / np.maximum(self.counted(numbers), self.least)
         return np.clip(mean + self.centre, self.lower, self.upper)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return Fieller's interval, within the bounds."""
+        """Return Fieller's interval of a mean, within its bounds."""
         within = self.lower - self.centre, self.upper - self.centre
         mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
         return mean.map(lambda x: x + self.centre)
@@ -426,18 +426,18 @@ class MeanEstimate(Estimate):
 
 @dataclass(frozen=True)
 class VarianceEstimate(Estimate):
-    """A variance: the noisy mean of squares less the square of the noisy mean."""
+    """The estimate of a variance: the noisy mean of squares less the square of the noisy mean."""
 
     kind = "variance"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the variance, from 0 to its largest possible value."""
+        """Return the noisy variance, from 0 to its largest possible value."""
         count = np.maximum(self.counted(numbers), 1.0)
         mean = numbers.values[self.total] / count
         return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return what intervals of the mean and of the mean square leave."""
+        """Return the interval of a variance, from those of the mean and of the mean square."""
         # Mean and mean square lie in their intervals together but with half the failure of each.
         terms = [Term(self.total, self.centre, self.half_range, self.square_centre)]
         found = covariance_interval(numbers, self.signs, terms, self.squares, failure / 2)
@@ -445,30 +445,30 @@ class VarianceEstimate(Estimate):
 
     @property
     def sum_of_squares(self) -> dict[str, float]:
-        """The weights of noisy numbers of which the sum of squares, of values themselves, is the sum."""
+        """The noisy statistics that the sum of squares of a variance is the sum of."""
         each = self.square_centre + self.centre**2
         weights = {self.squares: 1.0, self.total: 2 * self.centre}
         return weights | {n: sign * each for n, sign in self.signs.items()}
 
     def of_variance(self, variance: Floats) -> Floats:
-        """Return what is shown of a variance."""
+        """Return the output for a variance: the variance itself, clamped."""
         return np.clip(variance, 0.0, self.upper)
 
 
 @dataclass(frozen=True)
 class StandardDeviationEstimate(VarianceEstimate):
-    """The root of a variance."""
+    """The estimate of a standard deviation: the root of that of the variance."""
 
     kind = "stddev"
 
     def of_variance(self, variance: Floats) -> Floats:
-        """Return the root."""
+        """Return the standard deviation for a variance."""
         return np.asarray(np.sqrt(np.clip(variance, 0.0, self.upper**2)))
 
 
 @dataclass(frozen=True)
 class SumEstimate(Estimate):
-    """A sum: of distances from a centre, and the centre for each that was counted."""
+    """The estimate of a sum: of distances from a centre, plus the centre for each value counted."""
 
     kind = "sum"
 
@@ -478,12 +478,12 @@ class SumEstimate(Estimate):
 
     @property
     def linear(self) -> Mapping[str, float]:
-        """The sum of distances, and the centre for each that was counted."""
+        """The noisy statistics that the estimate of a sum is the sum of."""
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
 
 
 def _weighted(design: Design, asked: Weighted) -> dict[str, Any]:
-    """Return the noisy sums of weights, and of values times weights."""
+    """Return the noisy statistics of a weighted sum or mean: sums of weights, and of values times weights."""
     made = design.weighted(asked)
     assert made.grid is not None
     return {
@@ -494,7 +494,7 @@ def _weighted(design: Design, asked: Weighted) -> dict[str, Any]:
 
 
 def _spread(design: Design, aggregate: Variance | StandardDeviation) -> dict[str, Any]:
-    """Return the noisy statistics of a variance; covariances of the same rows share theirs."""
+    """Return the noisy statistics of a variance, which covariances of the same rows share."""
     if (found := _beside(design, aggregate)) is not None:
         cross, place = found
         term = cross_term(cross, place)
@@ -522,7 +522,7 @@ def _spread(design: Design, aggregate: Variance | StandardDeviation) -> dict[str
 def _beside(
     design: Design, aggregate: Mean | Variance | StandardDeviation
 ) -> tuple[CrossMoments, int] | None:
-    """Return the column among those that are asked together, over the same rows within the same bounds."""
+    """Return the covariance statistic that has the same rows and bounds as a sum, mean or variance."""
     cross = design.cross(design.lacking([aggregate.column]))
     labels = [] if cross is None else [axis.label for axis in cross.axes]
     label = design.label(aggregate.block)

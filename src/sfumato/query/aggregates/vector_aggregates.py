@@ -1,4 +1,4 @@
-"""Sums and means of vectors, which come in a column of lists: one output for all entries."""
+"""Sums and means of vectors: columns of lists, with one output for all entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class VectorSum(Aggregate):
-    """The sum of a column of lists of a length, entry by entry; `per` tells whose norm is bounded."""
+    """A sum of vectors, entry by entry; `per` says whether norms of rows or of units are bounded."""
 
     column: str
     length: int
@@ -40,15 +40,15 @@ class VectorSum(Aggregate):
 
     @property
     def needs_rows(self) -> bool:
-        """Bounds are of what a unit adds, unless they are of each row."""
+        """Whether a sum of vectors depends on a limit of rows: if norms of rows are bounded."""
         return self.per == "row"
 
     def clamps(self, schema: Schema) -> bool:
-        """Vectors may be longer than the bound."""
+        """Whether the bound of the norm may shorten vectors: it may."""
         return True
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the column is there, and holds lists of numbers, of this length if its type tells."""
+        """Check that the column holds vectors: lists of numbers, of the given length."""
         super().check(name, schema)
         column = schema[self.column]
         if column.entries is None:
@@ -63,12 +63,12 @@ class VectorSum(Aggregate):
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is added up, and its bound."""
+        """Return the column of vectors, and the bound of their norm."""
         column = written.get(self.column, self.column)
         return f"sum of vectors of {column}, {NORMS[Ball(self.norm)]} norm at most {float(self.bound):g}"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a sum of vectors."""
+        """Return the estimate of a sum of vectors."""
         made, whole = self._summed(design)
         rows = design.rows if self.per == "row" else 1
         noise = design.multiplier * rows * self.bound
@@ -80,7 +80,7 @@ class VectorSum(Aggregate):
         )
 
     def _summed(self, design: Design) -> tuple[Statistic, bool]:
-        """Take the sum of a column of vectors, and return whether it is of whole numbers."""
+        """Add the statistic of the sum of vectors, and return it, and whether entries are whole numbers."""
         entries, bound = design.schema[self.column].entries, self.bound
         noise = design.multiplier * (design.rows if self.per == "row" else 1) * bound
         # What is cut off when a vector is shortened is less than a step, which is too much of a whole
@@ -113,14 +113,14 @@ class VectorSum(Aggregate):
 
 @dataclass(frozen=True, repr=False)
 class VectorMean(VectorSum):
-    """The mean of a column of lists of a length, entry by entry, over the rows that have a vector."""
+    """A mean of vectors, entry by entry, over the rows that have one."""
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what is averaged, and its bound."""
+        """Return the column of vectors that is averaged, and the bound of their norm."""
         return super().meaning(written).replace("sum", "mean", 1)
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for a mean of vectors: their sum, and the number of rows that have one."""
+        """Return the estimate of a mean of vectors: their sum over the number of rows with one."""
         made, _ = self._summed(design)
         count = VectorCount(self.column, self.length, design.rows, design.weight_exponent())
         design.add(count)
@@ -195,7 +195,7 @@ def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "
 def _checked(
     function: str, column: str, length: int, bound: Number, norm: VectorNorm
 ) -> tuple[str, int, Fraction, VectorNorm]:
-    """Return what a function was given, with an exact bound."""
+    """Return the checked column, length, bound and norm of vectors."""
     name = column_name(function, column)
     if positive_int(length, "length") > MOST_ENTRIES:
         raise ParameterError("length", length, f"at most {MOST_ENTRIES:,}")
@@ -212,16 +212,16 @@ _LEAST_BITS, _MOST_BITS = 20, 31
 
 @dataclass(frozen=True)
 class VectorEstimate(Estimate):
-    """A sum of vectors, entry by entry."""
+    """The estimate of a sum of vectors."""
 
     kind = "vector_sum"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the noisy sums, of shape (groups, entries)."""
+        """Return the noisy sums of vectors, of shape (groups, entries)."""
         return numbers.values[self.total]
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return each entry, give or take the tolerance of its noise."""
+        """Return the interval of each entry of a sum of vectors."""
         exact = self.value(numbers)
         half = numbers.noises.tolerance({self.total: np.ones(1)}, failure)
         return Interval(exact - half, exact + half)
@@ -229,18 +229,18 @@ class VectorEstimate(Estimate):
 
 @dataclass(frozen=True)
 class VectorMeanEstimate(Estimate):
-    """A mean of vectors: each entry of the noisy sum over the noisy count."""
+    """The estimate of a mean of vectors: the noisy sum over the noisy count."""
 
     kind = "vector_mean"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the means within the bounds, of shape (groups, entries)."""
+        """Return the noisy means of vectors within the bounds, of shape (groups, entries)."""
         count = np.maximum(self.counted(numbers), self.least)[:, None]
         mean: Floats = np.clip(numbers.values[self.total] / count, self.lower, self.upper)
         return mean
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return Fieller's interval of each entry, within the bounds."""
+        """Return Fieller's interval of each entry of a mean of vectors."""
         sums = numbers.values[self.total]
         given = {self.total: sums.ravel(), self.count: np.repeat(numbers.values[self.count], sums.shape[1])}
         within = self.lower, self.upper
@@ -249,6 +249,6 @@ class VectorMeanEstimate(Estimate):
 
 
 def _grid(noise: Fraction, bound: Fraction) -> Grid:
-    """Return a grid on which noise is about 2^30 steps, and the bound is neither few nor too many."""
+    """Return the grid of a vector's entries, on which noise is about 2^30 steps."""
     least = exponent_of(bound)
     return Grid(min(max(Grid.for_noise(noise).exponent, least - _MOST_BITS), least - _LEAST_BITS))

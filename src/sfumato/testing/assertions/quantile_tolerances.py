@@ -26,7 +26,7 @@ from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 if TYPE_CHECKING:
     from sfumato.measurements.independent_noise import Law
     from sfumato.plan.quantile_candidates import Choice
-    from sfumato.query.aggregates.order_statistics import ChosenQuantile
+    from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
 
 
 NOISES = HEIGHT * BRANCHING

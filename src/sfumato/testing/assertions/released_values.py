@@ -146,7 +146,7 @@ class ReleasedCells:
         if is_number(given):
             return given
         # Loaded here, as they need what a release has loaded already.
-        from sfumato.query.aggregates.order_statistics import ChosenQuantile
+        from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
         from sfumato.testing.assertions.quantile_tolerances import Chosen, Walk, leaf_counts
 
         e = self.estimates[output]

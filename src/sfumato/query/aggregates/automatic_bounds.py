@@ -1,4 +1,4 @@
-"""Aggregates whose bounds a release finds by itself, from a first noisy look at the values."""
+"""Aggregates with automatic bounds: those that a release infers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_MAGNITUDE = 10**100
 
 @dataclass(frozen=True, repr=False)
 class Automatic(Aggregate):
-    """An aggregate with a bound, or both, that a release is to find.
+    """An aggregate with a bound, or both, that a release is to infer.
 
     Args:
         make: the function that makes it.
@@ -46,7 +46,7 @@ class Automatic(Aggregate):
     options: tuple[tuple[str, Any], ...] = field(default=())
 
     def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
-        """Return the aggregate with bounds, those that are given and those that were found."""
+        """Return the aggregate with its given and inferred bounds."""
         return self.make(self.column, lower=lower, upper=upper, **dict(self.options))
 
     def __repr__(self) -> str:
@@ -57,8 +57,8 @@ class Automatic(Aggregate):
         )
 
     @property
-    def stand_in(self) -> Aggregate:
-        """The aggregate with bounds that are one apart: all else that it says can be checked with these."""
+    def placeholder(self) -> Aggregate:
+        """The aggregate with placeholders for automatic bounds, by which all else can be checked."""
         if self.lower is not None:
             return self.bounded(self.lower, self.lower + max(abs(self.lower), Fraction(1)))
         upper = Fraction(1) if self.upper is None else self.upper
@@ -66,24 +66,24 @@ class Automatic(Aggregate):
 
     @property
     def needs_rows(self) -> bool:
-        """As with bounds."""
-        return self.stand_in.needs_rows
+        """Whether the aggregate depends on a limit of rows, as it does with bounds."""
+        return self.placeholder.needs_rows
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """As with bounds."""
-        return self.stand_in.columns
+        """The columns of an aggregate with automatic bounds."""
+        return self.placeholder.columns
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """As with bounds."""
-        return self.stand_in.outputs(name)
+        """Return the output columns of an aggregate with automatic bounds."""
+        return self.placeholder.outputs(name)
 
     def check(self, name: str, schema: Schema) -> None:
-        """As with bounds."""
-        self.stand_in.check(name, schema)
+        """Check the columns of an aggregate with automatic bounds."""
+        self.placeholder.check(name, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return its function and the column."""
+        """Return the function and column of an aggregate with automatic bounds."""
         return f"{self.make.__name__} of {written.get(self.column, self.column)}, automatic bounds"
 
 
@@ -95,7 +95,7 @@ def with_bounds(
     of: Callable[[str, Fraction, Fraction], Aggregate],
     options: Mapping[str, Any] | None = None,
 ) -> Aggregate:
-    """Return an aggregate of a column: with its bounds, or one whose catalog or release has them.
+    """Return an aggregate with given bounds, with automatic ones, or without, as its function was called.
 
     Args:
         make: the function that makes it, and takes `options`.
@@ -140,7 +140,7 @@ def _automatic(
         for which, end in (("lower", lower), ("upper", upper))
     )
     asked = Automatic(make, name, low, high, _magnitudes(what, magnitudes), options)
-    asked.stand_in  # noqa: B018  checks the bound that is given, and the options
+    asked.placeholder  # noqa: B018  checks the bound that is given, and the options
     return asked
 
 

@@ -1,4 +1,4 @@
-"""Totals, means, shares and histograms of a population, of rows with survey weights."""
+"""Aggregates with survey weights: counts, sums, means and histograms of the population."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Weights(Spelled):
-    """Survey weights: how many units of the population a row stands for.
+    """Survey weights: the number of units of the population that a row stands for.
 
     Args:
         column: the column of weights.
@@ -38,7 +38,7 @@ class Weights(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class Weighted(Aggregate):
-    """A count, sum, mean or histogram of the population that rows with weights stand for.
+    """An aggregate with survey weights, of the population that rows stand for.
 
     Args:
         of: the same without weights.
@@ -50,65 +50,65 @@ class Weighted(Aggregate):
 
     @property
     def column(self) -> str | None:
-        """The column of values, if there is one."""
+        """The column of values of a weighted aggregate, if it has one."""
         return next(iter(self.of.columns), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The weights, and the values if there are some."""
+        """The columns of a weighted aggregate: its weights, and its values."""
         return (self.weights.column, *self.of.columns)
 
     @property
     def needs_rows(self) -> bool:
-        """As without weights."""
+        """Whether a weighted aggregate depends on a limit of rows, as without weights."""
         return self.of.needs_rows
 
     @property
     def divisible(self) -> bool:
-        """A part of a weight is not counted."""
+        """Whether units may be scaled down in a weighted aggregate: they may not."""
         return False
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
-        """Those of the values."""
+        """The bounds of the values of a weighted aggregate."""
         return self.of.bounds
 
     def clamps(self, schema: Schema) -> bool:
-        """Weights may be larger than what they are trimmed to."""
+        """Whether a weighted aggregate may clamp something: weights, to the largest."""
         return True
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return the same names as without weights."""
+        """Return the output columns of a weighted aggregate, as without weights."""
         return self.of.outputs(name)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
-        """Return the same, of columns by other names."""
+        """Return a weighted aggregate with its columns renamed."""
         weights = replace(self.weights, column=columns[self.weights.column])
         return replace(self, of=self.of.of_columns(columns), weights=weights)
 
     def check(self, name: str, schema: Schema) -> None:
-        """Check that the columns are there, and hold numbers."""
+        """Check that the columns of values and weights hold numbers."""
         super().check(name, schema)
         self.of.check(name, schema)
         check_numeric(f"{name}, by its weights,", self.weights.column, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return what it is of a column, and its weights."""
+        """Return a weighted aggregate's description, with its weights."""
         weight = written.get(self.weights.column, self.weights.column)
         return f"{self.of.meaning(written)}, weighted by {weight} up to {float(self.weights.most):g}"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for the number, the total, the mean or the histogram of a population."""
+        """Return the estimates of a weighted aggregate."""
         return self.of.weighted_estimates(design, name, self)
 
 
 def weighted(of: Aggregate, weights: Weights | None) -> Aggregate:
-    """Return an aggregate with weights, where there are some."""
+    """Return an aggregate with survey weights, if there are some."""
     return of if weights is None else Weighted(of, weights)
 
 
 def weights_of(function: str, weight: object, max_weight: Number | None) -> Weights | None:
-    """Return the weights that a function was given, or None.
+    """Return the survey weights that an aggregate's function was given, or None.
 
     Raises:
         QueryError: the weight is no column's name, or one of the two is missing.

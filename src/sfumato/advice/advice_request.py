@@ -1,4 +1,4 @@
-"""What advice is asked for: questions of one table, a budget for all of them, and how much each matters."""
+"""The request of advice: several queries of one table, how much each matters, and one budget for all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, shown, with_article
 from sfumato.exact import as_fraction, as_written
-from sfumato.guidance.inferred_bounds import check_looks
+from sfumato.guidance.inferred_bounds import check_preliminary
 from sfumato.noise import Words
 from sfumato.plan.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
@@ -27,8 +27,8 @@ _PORTIONS_EACH = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One of the questions.
+class AdviceQuery:
+    """One query of a request of advice, with its weight and delta.
 
     Args:
         name: by which it is told.
@@ -44,8 +44,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Budgeted:
-    """All questions, and what they may cost.
+class AdviceRequest:
+    """A checked request of advice: queries, and their common budget.
 
     Args:
         asked: the questions.
@@ -53,44 +53,44 @@ class Budgeted:
         look: the part of epsilon that is spent on looking.
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AdviceQuery, ...]
     epsilon: Fraction
     delta: Fraction
     look: Fraction
 
     @property
     def rest(self) -> Fraction:
-        """What is left of epsilon for releases."""
+        """The epsilon that preliminary queries leave for releases."""
         return self.epsilon - self.look
 
     @property
     def portions(self) -> int:
-        """Into how many equal parts the rest is divided."""
+        """The number of equal portions into which that epsilon is divided."""
         return max(PORTIONS, _PORTIONS_EACH * len(self.asked))
 
     @property
     def portion(self) -> Fraction:
-        """One of these parts of epsilon."""
+        """The epsilon of one portion."""
         return self.rest / self.portions
 
     @property
     def equal(self) -> int:
-        """How many of them each question has, were all alike."""
+        """The number of portions each query gets if all get the same."""
         return self.portions // len(self.asked)
 
     def some_portions(self, number: int) -> list[int]:
-        """Return numbers of portions with which errors are computed: a given one, all, and powers of two."""
+        """Return the numbers of portions for which errors are computed: a given one, all, powers of 2."""
         powers = (1 << i for i in range(self.portions.bit_length()))
         return sorted({number, *powers, self.portions})
 
     @property
     def least(self) -> list[int]:
-        """How many of them each question gets at least: half of its part by weight, as looks may be wrong."""
+        """The least number of portions of each query in the request: half of its part by weight."""
         weights = sum(one.weight for one in self.asked)
         return [max(1, int(self.portions * one.weight / weights / 2)) for one in self.asked]
 
     def check(self, words: Words | None) -> None:
-        """Check that every question has a plan with the least part that it may get, and with stand-ins.
+        """Check that every query of the request has a plan with the least epsilon it may get.
 
         Raises:
             QueryError, ParameterError, BudgetError, RefusalError: as of its release.
@@ -109,8 +109,8 @@ def checked(
     delta: object,
     share: object,
     weights: object,
-) -> Budgeted:
-    """Return questions and budget, or say what is wrong with them.
+) -> AdviceRequest:
+    """Return a request of advice, or raise what is wrong with it.
 
     Args:
         table: whose questions they are; None where that was seen before.
@@ -120,7 +120,7 @@ def checked(
     if table is not None:
         _check_table(table, named)
     for question in named.values():
-        check_looks(question.table._engine)
+        check_preliminary(question.table._engine)
         if question.query.brought_groups:
             raise QueryError(
                 "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
@@ -133,12 +133,12 @@ def checked(
         )
     weighed = _weights(weights, tuple(named))
     each = all_delta / len(named)
-    asked = tuple(Asked(name, one, weighed[name], each) for name, one in named.items())
-    return Budgeted(asked, total, all_delta, total * part)
+    asked = tuple(AdviceQuery(name, one, weighed[name], each) for name, one in named.items())
+    return AdviceRequest(asked, total, all_delta, total * part)
 
 
 def _named(questions: Any) -> dict[str, Question[Any]]:
-    """Return the questions by name; those of a list have the names of what they ask."""
+    """Return the queries of a request by name; in a list, their names follow from what they ask."""
     if isinstance(questions, Question):
         questions = [questions]
     if isinstance(questions, (str, bytes)) or not isinstance(questions, Iterable):
@@ -173,7 +173,7 @@ def _not_given(error: Exception) -> QueryError:
 
 
 def free_name(name: str, taken: Mapping[str, object]) -> str:
-    """Return a name for a question that no other has."""
+    """Return a name for a query that no other query of the request has."""
     plain = "".join(c if c.isprintable() else "?" for c in name)
     numbered = plain
     i = 1

@@ -1,4 +1,4 @@
-"""Ratios and differences of other outputs: computed from what is released, at no further cost."""
+"""Derived outputs: ratios, differences and weighted sums of other outputs, at no further cost."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Derived(Aggregate):
-    """A derived output: a weighted sum of outputs of the same query, or one such sum over another one."""
+    """Base class of derived outputs: a weighted sum of outputs, or one such sum over another one."""
 
     @property
     @abstractmethod
     def of(self) -> tuple[str, ...]:
-        """The names of the outputs that a derived output is computed from."""
+        """The outputs that a derived output is computed from."""
 
     @property
     @abstractmethod
@@ -36,11 +36,11 @@ class Derived(Aggregate):
 
     @property
     def derived(self) -> bool:
-        """It is."""
+        """Whether this is a derived output: it is."""
         return True
 
     def estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
-        """Return how it is computed of outputs by name.
+        """Return the estimate of a derived output, given those of other outputs by name.
 
         Raises:
             QueryError: one of them is a list.
@@ -54,17 +54,17 @@ class Derived(Aggregate):
 
     @abstractmethod
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
-        """Return how it is computed of outputs of one number."""
+        """Return the estimate of a derived output of outputs of one number each."""
 
     @property
     def needs_rows(self) -> bool:
-        """It reads no rows."""
+        """Whether a derived output depends on a limit of rows: it does not, by itself."""
         return False
 
 
 @dataclass(frozen=True, repr=False)
 class OfTwo(Derived):
-    """What is computed of two outputs.
+    """A derived output of two outputs.
 
     Args:
         first, second: the outputs' names.
@@ -77,17 +77,17 @@ class OfTwo(Derived):
 
     @property
     def of(self) -> tuple[str, ...]:
-        """Both names."""
+        """The two outputs that a derived output is computed from."""
         return self.first, self.second
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return the formula."""
+        """Return the formula of a derived output."""
         return f"{self.first} {self.sign} {self.second}"
 
 
 @dataclass(frozen=True, repr=False)
 class Ratio(OfTwo):
-    """One output over another one."""
+    """The ratio of two outputs."""
 
     sign = "/"
 
@@ -103,7 +103,7 @@ class Ratio(OfTwo):
 
 @dataclass(frozen=True, repr=False)
 class Difference(OfTwo):
-    """One output less another one."""
+    """The difference of two outputs."""
 
     sign = "-"
 
@@ -120,7 +120,7 @@ class Difference(OfTwo):
 
 @dataclass(frozen=True, repr=False)
 class WeightedSum(Spelled):
-    """A sum of outputs, each times a number, and of a number.
+    """A weighted sum of outputs and a constant, as part of a derived output.
 
     Args:
         terms: outputs' names, none twice, with their weights.
@@ -131,19 +131,19 @@ class WeightedSum(Spelled):
     constant: Fraction = Fraction(0)
 
     def times(self, factor: Fraction) -> WeightedSum:
-        """Multiply by a number."""
+        """Return the weighted sum of outputs multiplied by a number."""
         terms = ((name, weight * factor) for name, weight in self.terms)
         return WeightedSum(tuple(terms), self.constant * factor)
 
     def plus(self, other: WeightedSum) -> WeightedSum:
-        """Add another one."""
+        """Return the sum of two weighted sums of outputs."""
         terms = dict(self.terms)
         for name, weight in other.terms:
             terms[name] = terms.get(name, Fraction(0)) + weight
         return WeightedSum(tuple(terms.items()), self.constant + other.constant)
 
     def value(self, outputs: Mapping[str, Floats]) -> Floats:
-        """Return the weighted sum of outputs, by their names."""
+        """Return the value of the weighted sum, given the outputs by name."""
         terms = (float(weight) * outputs[name] for name, weight in self.terms)
         return np.asarray(sum(terms, np.float64(self.constant)))
 
@@ -155,7 +155,7 @@ class WeightedSum(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class Combination(Derived):
-    """A weighted sum of outputs, or one such sum over another one.
+    """A derived output: a weighted sum of outputs, or one such sum over another one.
 
     Args:
         top: the sum.
@@ -171,21 +171,21 @@ class Combination(Derived):
 
     @property
     def of(self) -> tuple[str, ...]:
-        """All names."""
+        """All outputs in a derived output."""
         return tuple(dict.fromkeys(name for name, _ in (*self.top.terms, *self.bottom.terms)))
 
     @property
     def fraction(self) -> tuple[WeightedSum, WeightedSum]:
-        """The weighted sum of outputs, and what it is divided by."""
+        """The weighted sum of outputs, and the one that it is divided by."""
         return self.top, self.bottom
 
     @property
     def divides(self) -> bool:
-        """Whether it is a ratio."""
+        """Whether a derived output divides by other outputs."""
         return bool(self.bottom.terms)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return the formula."""
+        """Return the formula of a derived output."""
         return f"({self.top}) / ({self.bottom})" if self.divides else str(self.top)
 
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
@@ -251,28 +251,28 @@ def _names(function: str, *names: object) -> list[str]:
 
 @dataclass(frozen=True)
 class DerivedEstimate(Estimate):
-    """What is computed of outputs: as they are before they are rounded, or as whole numbers that agree."""
+    """Base class of estimates of derived outputs, from those of other outputs."""
 
     derived = True
 
     @property
     @abstractmethod
     def parts(self) -> tuple[tuple[float, Estimate], ...]:
-        """The outputs, each with what it is multiplied by, where it is."""
+        """The estimates in a derived output, each with its weight."""
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The noisy numbers that one of them depends on."""
+        """The noisy statistics that a derived output depends on."""
         return tuple(dict.fromkeys(name for _, e in self.parts for name in e.coordinates))
 
     def values(self, numbers: NoisyNumbers) -> list[Floats]:
-        """Return what the outputs are: those of totals as they are shown, so that these add up."""
+        """Return the values of the outputs in a derived output; totals as shown, so that they add up."""
         return [e.value(numbers) if numbers.levels is None else e.shown(numbers) for _, e in self.parts]
 
 
 @dataclass(frozen=True)
 class CombinationEstimate(DerivedEstimate):
-    """A sum of outputs, each times a number, and of a number.
+    """The estimate of a weighted sum of outputs.
 
     Args:
         terms: the numbers and the outputs.
@@ -286,21 +286,21 @@ class CombinationEstimate(DerivedEstimate):
 
     @property
     def parts(self) -> tuple[tuple[float, Estimate], ...]:
-        """The terms."""
+        """The outputs of the weighted sum with their weights."""
         return self.terms
 
     @property
     def linear(self) -> Mapping[str, float] | None:
-        """The sum of the weights, where all outputs are sums of noisy numbers and nothing is added."""
+        """The noisy statistics that a weighted sum of outputs is the sum of; None if it is none."""
         return None if self.constant else _linear(self.terms)
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the sum."""
+        """Return the noisy weighted sum of outputs."""
         weighted = zip(self.terms, self.values(numbers), strict=True)
         return np.asarray(sum((weight * value for (weight, _), value in weighted), np.array([self.constant])))
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return that of one sum of noises; of other outputs their own are added, each failing as often."""
+        """Return the interval of a weighted sum of outputs: that of one sum of noise, plus others."""
         sums = [(weight, e) for weight, e in self.terms if e.linear is not None]
         others = [(weight, e) for weight, e in self.terms if e.linear is None]
         each = failure / max(1, len(others) + bool(sums))
@@ -317,7 +317,7 @@ def _number(exact: float) -> Interval:
 
 
 def _linear(terms: Iterable[tuple[float, Estimate]]) -> dict[str, float] | None:
-    """Return the weights of noisy numbers in a sum of outputs; None where one is no such sum."""
+    """Return the weights of noisy statistics in a weighted sum of outputs; None if it is not linear."""
     found: dict[str, float] = {}
     for weight, e in terms:
         if e.linear is None:
@@ -329,7 +329,7 @@ def _linear(terms: Iterable[tuple[float, Estimate]]) -> dict[str, float] | None:
 
 @dataclass(frozen=True)
 class RatioEstimate(DerivedEstimate):
-    """One output over another one.
+    """The estimate of a ratio of two outputs, or of weighted sums of outputs.
 
     Args:
         first, second: the outputs, or sums of outputs.
@@ -342,29 +342,29 @@ class RatioEstimate(DerivedEstimate):
 
     @property
     def both(self) -> tuple[Estimate, Estimate]:
-        """The outputs."""
+        """The outputs above and below in a ratio."""
         assert self.first is not None and self.second is not None
         return self.first, self.second
 
     @property
     def parts(self) -> tuple[tuple[float, Estimate], ...]:
-        """Both, as they are."""
+        """The outputs of a ratio, each with weight 1."""
         first, second = self.both
         return (1.0, first), (1.0, second)
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the ratio; NaN where the second output is 0."""
+        """Return the noisy ratio of outputs; NaN where the second is 0."""
         first, second = self.values(numbers)
         return first / np.where(second == 0, np.nan, second)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return Fieller's interval of two sums; or a ratio of intervals that fail half as often."""
+        """Return the interval of a ratio of outputs: Fieller's, or that of the ratio of two intervals."""
         first, second = self.both
         if first.linear is not None and second.linear is not None:
             return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)
         return first.interval(numbers, failure / 2) / second.interval(numbers, failure / 2)
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
-        """Return half-widths; infinite where there is no ratio."""
+        """Return half-widths of a ratio of outputs; infinite where there is no ratio."""
         half = super().half_width(numbers, confidence, among)
         return np.where(np.isnan(half), np.inf, half)

@@ -1,4 +1,4 @@
-"""Looks that several questions share: at what units contribute, and at where values are."""
+"""Preliminary queries that several queries to advise on share: of contributions, and histograms of values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.advice.budgeted import Asked
+from sfumato.advice.advice_request import AdviceQuery
 from sfumato.api.question import Question
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.dataclass import dataclass
-from sfumato.guidance.expected_error import SeenUnits
+from sfumato.guidance.expected_error import EstimatedUnits
 from sfumato.guidance.histogram_tail import Floats
-from sfumato.guidance.inferred_bounds import LEAST_LOOK, Histogram, Looking, Values, find_bounds, open_values
-from sfumato.guidance.inferred_limits import LimitsLook, limits_look
+from sfumato.guidance.inferred_bounds import (
+    LEAST_LOOK,
+    Histogram,
+    ValueHistograms,
+    Values,
+    find_bounds,
+    open_values,
+)
+from sfumato.guidance.inferred_limits import ContributionQuery, contribution_query
 from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Claim
@@ -26,16 +33,16 @@ from sfumato.plan.plan_description import Claim
 # What a look at values costs, of one at contributions: it has two or three histograms.
 _OF_VALUES = 2
 # Of what is not looked at.
-_NOTHING = SeenUnits(None, None, 1.0, 1.0)
+_NOTHING = EstimatedUnits(None, None, 1.0, 1.0)
 
 
 class _NotSeenError(Exception):
-    """A histogram is wanted that was not drawn."""
+    """A histogram is needed that was not drawn."""
 
 
 @dataclass(frozen=True)
-class Distributed:
-    """Questions whose units contribute alike: of the same rows and groups.
+class SharedContributions:
+    """Queries with the same rows and groups, which share one preliminary query of contributions.
 
     Args:
         first: one of them.
@@ -47,25 +54,27 @@ class Distributed:
 
     @property
     def needed(self) -> bool:
-        """Whether anything follows from a look at what units contribute; not of their number alone."""
+        """Whether any of these queries needs the contributions of units, not just their number."""
         return self.rows_matter or bool(self.first.query.keys)
 
-    def look(self, epsilon: Fraction) -> LimitsLook:
-        """Plan the look at what units contribute."""
-        return limits_look(self.first.table, self.first.query, epsilon, self.rows_matter)
+    def look(self, epsilon: Fraction) -> ContributionQuery:
+        """Plan the shared query of contributions."""
+        return contribution_query(self.first.table, self.first.query, epsilon, self.rows_matter)
 
 
-def distributed(asked: tuple[Asked, ...]) -> list[tuple[Distributed, list[Asked]]]:
-    """Return for each kind of rows and groups the questions that have it."""
-    found: list[tuple[Distributed, list[Asked]]] = []
+def shared_contributions(
+    asked: tuple[AdviceQuery, ...],
+) -> list[tuple[SharedContributions, list[AdviceQuery]]]:
+    """Return the queries grouped by rows and groups, as they share a query of contributions."""
+    found: list[tuple[SharedContributions, list[AdviceQuery]]] = []
     for one in asked:
         matter = any(a.needs_rows for _, a in one.question.aggregates)
         for i, (kind, members) in enumerate(found):
             if _alike(kind.first, one.question):
-                found[i] = Distributed(kind.first, kind.rows_matter or matter), [*members, one]
+                found[i] = SharedContributions(kind.first, kind.rows_matter or matter), [*members, one]
                 break
         else:
-            found.append((Distributed(one.question, matter), [one]))
+            found.append((SharedContributions(one.question, matter), [one]))
     return found
 
 
@@ -80,8 +89,8 @@ def _alike(one: Question[Any], other: Question[Any]) -> bool:
 
 
 @dataclass
-class ValuesSeen:
-    """What is seen of a column's values: noisy histograms, each drawn once, whoever asks for it.
+class SharedHistograms:
+    """The noisy histograms of a column's values that several queries share, each drawn once.
 
     Args:
         values: what is bounded.
@@ -93,18 +102,18 @@ class ValuesSeen:
     """
 
     values: Values
-    looking: Looking
+    looking: ValueHistograms
     epsilon: Fraction
     claim: Claim | None = None
     told: tuple[float, float] = (0.0, 0.0)
     seen: list[Histogram] = field(default_factory=list)
 
     def plan(self) -> Plan:
-        """Return the plan of the smallest look, which refuses what may be wrong with it."""
+        """Return the plan of the cheapest shared histogram, which shows whether it can be drawn."""
         return self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
 
     def draw(self, noise: float) -> None:
-        """Look, for the bounds that are the best with this noise."""
+        """Draw the shared histograms for the bounds that are best under this noise."""
 
         def look(edges: Floats, part: Fraction) -> Histogram:
             if self.claim is not None:
@@ -115,7 +124,7 @@ class ValuesSeen:
         self.told = self._found(look, noise)
 
     def bounds(self, noise: float) -> tuple[float, float]:
-        """Return the best bounds with another noise, of what was seen; else those that were found."""
+        """Return the best bounds under another noise, from the histograms that were drawn."""
 
         drawn = iter(self.seen)
 
@@ -136,7 +145,7 @@ class ValuesSeen:
         return find_bounds(look, first, noise, self.values.fixed, sparing=False)
 
     def cut(self, lower: float, upper: float) -> float:
-        """Return about what bounds cut of a value on average, at both ends, where values surely are."""
+        """Return how much bounds clamp off a value on average, by the last shared histogram."""
         last = self.seen[-1]
         centre = 0.0 if 0.0 in last.edges else last.middle
         found = 0.0
@@ -151,13 +160,13 @@ class ValuesSeen:
 
     @property
     def edges(self) -> Floats:
-        """Where bounds may be."""
+        """The edges of the last shared histogram, at which bounds may be."""
         return self.seen[-1].edges
 
 
 @dataclass(frozen=True)
-class Looks:
-    """All looks: planned, and nothing read.
+class PreliminaryQueries:
+    """All shared preliminary queries of a request; planned, and nothing read.
 
     Args:
         kinds: of rows and groups, with the questions that have them.
@@ -168,8 +177,8 @@ class Looks:
         claim: of all of them together; None where there is none.
     """
 
-    kinds: list[tuple[Distributed, list[Asked]]]
-    planned: list[LimitsLook | None]
+    kinds: list[tuple[SharedContributions, list[AdviceQuery]]]
+    planned: list[ContributionQuery | None]
     of_contributions: Fraction
     of_values: Fraction
     words: Words | None
@@ -177,12 +186,12 @@ class Looks:
 
     @property
     def parts(self) -> int:
-        """How many looks there are, of which some are free."""
+        """The number of shared preliminary queries that cost epsilon."""
         return int(self.of_values > 0) + sum(look is not None for look in self.planned)
 
-    def contributions(self) -> dict[str, SeenUnits]:
-        """Return what is seen of the units of each question, by its name; each kind is drawn once."""
-        found = dict[str, SeenUnits]()
+    def contributions(self) -> dict[str, EstimatedUnits]:
+        """Draw each shared query of contributions, and return the estimated units by query name."""
+        found = dict[str, EstimatedUnits]()
         for (_, members), look in zip(self.kinds, self.planned, strict=True):
             if look is not None and self.claim is not None:
                 self.claim.take(look.plans)
@@ -193,14 +202,14 @@ class Looks:
             found |= {one.name: seen for one in members}
         return found
 
-    def values(self, rows: Mapping[str, int | None]) -> dict[tuple[str, str], ValuesSeen]:
-        """Return what is to be looked at for each aggregate, by names: the same for all that share it.
+    def values(self, rows: Mapping[str, int | None]) -> dict[tuple[str, str], SharedHistograms]:
+        """Return the shared histograms of each automatic aggregate, by query and aggregate.
 
         Args:
             rows: the limit of rows of each question, by its name.
         """
-        shared = list[tuple[Question[Any], ValuesSeen]]()
-        found = dict[tuple[str, str], ValuesSeen]()
+        shared = list[tuple[Question[Any], SharedHistograms]]()
+        found = dict[tuple[str, str], SharedHistograms]()
         for one in (one for _, members in self.kinds for one in members):
             for name, value in open_values(one.question.aggregates, rows[one.name]).items():
                 for other, seen in shared:
@@ -209,8 +218,10 @@ class Looks:
                         break
                 else:
                     table, query = one.question.table, one.question.query
-                    looking = Looking(table._engine, query, table._part, value, self.words)
-                    shared.append((one.question, ValuesSeen(value, looking, self.of_values, self.claim)))
+                    looking = ValueHistograms(table._engine, query, table._part, value, self.words)
+                    shared.append(
+                        (one.question, SharedHistograms(value, looking, self.of_values, self.claim))
+                    )
                     found[one.name, name] = shared[-1][1]
         different = [seen for _, seen in shared if seen.looking.known is None]
         for seen in different:
@@ -219,7 +230,7 @@ class Looks:
 
 
 def likely_number(noisy: float, scale: float) -> float:
-    """Return about how many groups there are, of a number with Laplace noise: the mean of the log.
+    """Return the likely number of groups, given a noisy one: the mean of its log.
 
     Before, one magnitude is as probable as any other; a number that is mostly noise is no reason for many.
 
@@ -237,24 +248,26 @@ def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
     return same and (a.keys == b.keys or not value.totals)
 
 
-def planned_looks(asked: tuple[Asked, ...], epsilon: Fraction, words: Words | None) -> Looks:
-    """Plan all looks within an epsilon, which they have together.
+def plan_preliminary(
+    asked: tuple[AdviceQuery, ...], epsilon: Fraction, words: Words | None
+) -> PreliminaryQueries:
+    """Plan all shared preliminary queries within an epsilon.
 
     Raises:
         BudgetError: it is too small for any noise.
     """
-    kinds = distributed(asked)
+    kinds = shared_contributions(asked)
     # With one row of a unit a sum and a mean may have the same bounds; with two there are all that may be.
     rows = {
         one.name: 2 if "rows" in one.question.table._auto_limits else one.question.query.max_rows
         for one in asked
     }
-    values = Looks(kinds, [], epsilon, epsilon, words).values(rows)
+    values = PreliminaryQueries(kinds, [], epsilon, epsilon, words).values(rows)
     columns = {id(seen) for seen in values.values() if seen.looking.known is None}
     parts = sum(kind.needed for kind, _ in kinds) + _OF_VALUES * len(columns)
     each = epsilon / max(parts, 1)
     planned = [kind.look(each) if kind.needed else None for kind, _ in kinds]
-    found = Looks(kinds, planned, each, each * _OF_VALUES * len(columns), words)
+    found = PreliminaryQueries(kinds, planned, each, each * _OF_VALUES * len(columns), words)
     open_ones = {id(seen): seen for seen in found.values(rows).values() if seen.looking.known is None}
     plans = [plan for look in planned if look is not None for plan in look.plans]
     plans += [seen.plan() for seen in open_ones.values()]

@@ -1,4 +1,4 @@
-"""Quantiles: read from a noisy tree, or between places that were chosen by noisy numbers of rows."""
+"""Quantiles, median, minimum and maximum, from a noisy tree or from places chosen with noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXTREMES = {"min": 0.01, "max": 0.99}
 
 @dataclass(frozen=True, repr=False)
 class Quantiles(BoundedAggregate):
-    """Quantiles at the given ranks; `scalar` where one rank was asked as a number.
+    """Quantiles of a column at given ranks; `scalar` for one rank given as a number.
 
     Args:
         called: "min" or "max" where that was asked.
@@ -54,16 +54,16 @@ class Quantiles(BoundedAggregate):
     called: str = ""
 
     def outputs(self, name: str) -> tuple[str, ...]:
-        """Return a name for each rank, or one for a rank that was given as a number."""
+        """Return the output columns of quantiles: one for each rank."""
         return (name,) if self.scalar else tuple(f"{name}_{rank * 100:g}" for rank in self.ranks)
 
     def meaning(self, written: Mapping[str, str]) -> str:
-        """Return which quantiles these are, the column and the bounds."""
+        """Return the ranks, column and bounds of quantiles."""
         found = super().meaning(written)
         return f"quantile of rank {self.ranks[0]:g}{found.removeprefix(self.kind)}" if self.scalar else found
 
     def note(self, name: str) -> str | None:
-        """Say which rank stands for the smallest or the largest value."""
+        """Return which quantile stands for the minimum or maximum."""
         if self.called not in EXTREMES:
             return None
         end, side = ("smallest", "least") if self.called == "min" else ("largest", "most")
@@ -74,7 +74,7 @@ class Quantiles(BoundedAggregate):
         )
 
     def _chosen(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for quantiles, all of one column and the same bounds by one choice."""
+        """Return the estimates of quantiles by choice, one for all ranks of a column and its bounds."""
         low, high = math.ceil(self.lower), math.floor(self.upper)
         whole = design.schema[self.column].kind is Kind.INTEGER and low < high
         lower, upper = (float(low), float(high)) if whole else (round_down(self.lower), round_up(self.upper))
@@ -114,7 +114,7 @@ class Quantiles(BoundedAggregate):
         return tuple(found)
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
-        """Ask for quantiles, all of one tree; of chosen places where noise is drawn for all together."""
+        """Return the estimates of quantiles: from a tree, or by choice if noise is joint."""
         if design.together:
             return self._chosen(design, name)
         lower, upper = round_down(self.lower), round_up(self.upper)
@@ -285,7 +285,7 @@ def _of_ranks(
     error_bars: bool,
     scalar: bool = True,
 ) -> Aggregate:
-    """Return what a function asks for; `given` are the ranks as they were given to it, if they were."""
+    """Return the quantiles that a function asks for, at these ranks."""
     function = make.__name__
     name, bars = column_name(function, column), truth_value(error_bars, "error_bars")
     if lower is None and upper is None:
@@ -304,18 +304,18 @@ _LEAF_SLACK = 2.0**-49
 
 @dataclass(frozen=True)
 class QuantileEstimate(Estimate):
-    """The value below which a share of the rows lies."""
+    """The estimate of a quantile from a noisy tree."""
 
     kind = "quantile"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return where the walk down the tree ended."""
+        """Return the quantile at which the walk down the noisy tree ended."""
         tree = numbers.trees[self.total]
         share = tree.values[:, tree.ranks.index(self.rank)]
         return self.lower + share * (self.upper - self.lower)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the ends of leaves that are surely below the rank, and surely above."""
+        """Return the interval of a quantile: leaves surely below its rank, and surely above."""
         tree = numbers.trees[self.total]
         # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
         noise = NoiseSum([(1.0, numbers.laws[self.total])] * _TREE_TERMS)
@@ -332,7 +332,7 @@ class QuantileEstimate(Estimate):
 
 
 def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Floats:
-    """Return the last end of the run of sure ones that the row begins with."""
+    """Return the end of the last leaf that is surely on one side of a quantile."""
     run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
     return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
 
@@ -353,7 +353,7 @@ MIDDLE = 0.5
 
 @dataclass(frozen=True)
 class ChosenQuantile(Estimate):
-    """The value below which a share of the rows lies: the mean of three places, the middle one, or one alone.
+    """The estimate of a quantile by choice: the mean of three places, the middle one, or a single one.
 
     Args:
         at: which of the column's ranks it is.
@@ -370,7 +370,7 @@ class ChosenQuantile(Estimate):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The counts that places are chosen from, and the number beside them."""
+        """The counts from which a quantile is chosen, and the margin of its error bar."""
         return (self.total, self.margin) if self.margin else (self.total,)
 
     def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
@@ -378,7 +378,7 @@ class ChosenQuantile(Estimate):
         return places[:, 0], places[:, places.shape[1] // 2], places[:, -1]
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the mean of the places where values are many and the places three, else the middle one."""
+        """Return the chosen quantile: the mean of three places if values are many, else the middle one."""
         first, middle, last = self._places(numbers)
         if not self.margin:
             return middle
@@ -395,7 +395,7 @@ class ChosenQuantile(Estimate):
         return np.clip(np.where(evenly, mean, middle), first, last)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the outer places where the rows beside them surely say that the rank is between."""
+        """Return the outer chosen places if the quantile is surely between them."""
         first, _, last = self._places(numbers)
         if not self.margin:
             return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
