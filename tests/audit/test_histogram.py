@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
 from sfumato.audit.histogram_buckets import Buckets, Comparison
-from sfumato.audit.histogram_method import Kept, SearchGraph
+from sfumato.audit.histogram_method import DrawCache, SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 
@@ -44,7 +44,7 @@ def anon_sum(scale, lower=-1.0, upper=1.0):
 
 
 def test_each_pair_of_neighbouring_subsets_once_depth_first():
-    graph = SearchGraph(("a", "b", "c"), Kept(list))
+    graph = SearchGraph(("a", "b", "c"), DrawCache(list))
     edges = [(graph.records(n), graph.records(s)) for n, s in graph.edges()]
     assert len(edges) == len(set(edges)) == graph.edge_count == 3 * 2**2
     assert all(len(n) == len(s) + 1 and set(s) < set(n) for n, s in edges)
@@ -57,7 +57,7 @@ def test_each_pair_of_neighbouring_subsets_once_depth_first():
 
 def test_samples_are_drawn_once_for_each_subset():
     asked = []
-    graph = SearchGraph([1.0, 2.0, 3.0], Kept(lambda d: asked.append(d) or len(asked)))
+    graph = SearchGraph([1.0, 2.0, 3.0], DrawCache(lambda d: asked.append(d) or len(asked)))
     for node, successor in graph.edges():
         assert graph.samples(node) == graph.samples(node)
         graph.samples(successor)
@@ -66,7 +66,7 @@ def test_samples_are_drawn_once_for_each_subset():
 
 @pytest.mark.parametrize("dataset", [[4, 5, 6], (4, 5, 6), np.array([4, 5, 6]), pa.table({"x": [4, 5, 6]})])
 def test_datasets_of_many_kinds(dataset):
-    graph = SearchGraph(dataset, Kept(len))
+    graph = SearchGraph(dataset, DrawCache(len))
     sizes = [len(graph.records(s)) for _, s in graph.edges()]
     assert sorted(sizes) == [0] * 3 + [1] * 6 + [2] * 3
     assert all(type(graph.records(s)) is type(dataset) for _, s in graph.edges())
@@ -112,7 +112,9 @@ class Named:
 
 def test_records_of_one_text_are_not_taken_for_the_same():
     seen = []
-    graph = SearchGraph([Named(1), Named(2)], Kept(lambda d: seen.append([r.value for r in d]) or len(seen)))
+    graph = SearchGraph(
+        [Named(1), Named(2)], DrawCache(lambda d: seen.append([r.value for r in d]) or len(seen))
+    )
     for node, successor in graph.edges():
         assert graph.samples(node) != graph.samples(successor)
     assert seen == [[1, 2], [2], [1], []]
@@ -129,13 +131,13 @@ def test_records_of_one_text_are_not_taken_for_the_same():
     ],
 )  # fmt: skip
 def test_what_may_not_be_the_same_is_drawn_anew(one, other):
-    kept = Kept(lambda dataset: [dataset])
+    kept = DrawCache(lambda dataset: [dataset])
     assert kept(one) is not kept(other)
 
 
 def test_of_too_many_draws_the_oldest_are_given_up():
     drawn = []
-    kept = Kept(lambda dataset: drawn.append(dataset) or dataset, size=len, most=6)
+    kept = DrawCache(lambda dataset: drawn.append(dataset) or dataset, size=len, most=6)
     for dataset in ([1, 1], [2, 2], [3, 3], [1, 1], [4, 4], [1, 1], [2, 2]):
         kept(dataset)
     assert drawn == [[1, 1], [2, 2], [3, 3], [4, 4], [2, 2]]
@@ -145,7 +147,7 @@ def test_of_too_many_draws_the_oldest_are_given_up():
 
 
 def test_an_empty_dataset_has_no_neighbours_below():
-    assert list(SearchGraph([], Kept(len)).edges()) == []
+    assert list(SearchGraph([], DrawCache(len)).edges()) == []
 
 
 # Buckets.

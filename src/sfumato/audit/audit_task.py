@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from sfumato.audit.claims import Claim, approximate
-from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers, records_apart
+from sfumato.audit.claims import Claim
+from sfumato.audit.datasets import Edge, checked_neighbors, notes_on_pairs
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
-
-_LISTED = 3  # pairs of a note
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,8 @@ class Task:
         max_samples: draws a side, over all pairs.
         seconds: limit on time.
         progress: called after each batch, or None.
-        notes: what a reader should know of the pairs.
+    Raises:
+        ParameterError: a parameter is not admissible.
     """
 
     mechanism: Mechanism
@@ -70,7 +69,21 @@ class Task:
     max_samples: int
     seconds: float
     progress: Callable[[Progress], None] | None
-    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "confidence"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 < value < 1:
+                raise ParameterError(name, value, "between 0 and 1")
+        if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
+            raise ParameterError("seconds", self.seconds, "greater than 0")
+        checked_neighbors(self.neighbors)
+        object.__setattr__(self, "max_samples", positive_int(self.max_samples, "max_samples"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the report on the pairs of an audit task."""
+        return notes_on_pairs(self.pairs)
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -82,80 +95,3 @@ class Task:
             ("max_samples", f"{self.max_samples:,}"),
             ("seconds", f"{self.seconds:g}"),
         )
-
-
-def checked_task(
-    mechanism: Any,
-    epsilon: Any,
-    delta: Any,
-    claim: Claim | None,
-    neighbors: str,
-    data: Iterable[Any] | None,
-    pairs: Iterable[Any] | None,
-    alpha: float,
-    confidence: float,
-    max_samples: int,
-    seconds: float,
-    progress: Callable[[Progress], None] | None,
-) -> Task:
-    """Check the options of `audit` before a draw is made, and return the task."""
-    if epsilon is None and claim is None:
-        raise ParameterError("epsilon", None, "given, or claim= in its place")
-    if claim is not None and not isinstance(claim, Claim):
-        raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
-    if claim is not None and epsilon is not None:
-        raise ParameterError("epsilon", epsilon, "left out where claim is given: it takes its place")
-    if claim is not None and delta != 0:
-        raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
-    for name, value in (("alpha", alpha), ("confidence", confidence)):
-        if not isinstance(value, (int, float)) or not 0 < value < 1:
-            raise ParameterError(name, value, "between 0 and 1")
-    if not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise ParameterError("seconds", seconds, "greater than 0")
-    if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
-        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
-        raise ParameterError("neighbors", neighbors, expected)
-    if data is not None and pairs is not None:
-        raise ParameterError("pairs", "given", "left out where data is given")
-    roots: list[Any] = []
-    if pairs is None:
-        roots = numbers() if data is None else list(data)
-        found = edges(roots, neighbors)
-    else:
-        found = [_edge(i, p) for i, p in enumerate(pairs)]
-        if not found:
-            raise ParameterError("pairs", [], "at least one pair (dataset, neighbour)")
-    return Task(
-        mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
-        claim=claim if claim is not None else approximate(epsilon, delta),
-        datasets=tuple(roots),
-        neighbors=neighbors,
-        pairs=tuple(found),
-        alpha=alpha,
-        confidence=confidence,
-        max_samples=positive_int(max_samples, "max_samples"),
-        seconds=seconds,
-        progress=progress,
-        notes=() if pairs is None else _far(found),
-    )
-
-
-def _far(pairs: list[Edge]) -> tuple[str, ...]:
-    """Return a note on the pairs given to an audit whose datasets differ by more than one record."""
-    differ = {e.name: n for e in pairs if e.bare and (n := records_apart(e.dataset, e.neighbour)) > 1}
-    if not differ:
-        return ()
-    which = ", ".join(f"{name} by {n}" for name, n in list(differ.items())[:_LISTED])
-    more = f" and {len(differ) - _LISTED} pairs more" if len(differ) > _LISTED else ""
-    return (
-        f"datasets that differ by more than one record: {which}{more}. They are neighbours only where all "
-        "of these records are of one privacy unit; else the claim says nothing of them, and nothing follows",
-    )
-
-
-def _edge(number: int, pair: Any) -> Edge:
-    if isinstance(pair, Edge):
-        return pair
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
-    return Edge(f"given pair {number + 1}", pair[0], pair[1], bare=True)

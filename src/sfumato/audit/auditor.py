@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.audit_task import Progress, Task, checked_task
+from sfumato.audit.audit_task import Progress, Task
 from sfumato.audit.bets import best_bet, estimates, growth, log_factors
-from sfumato.audit.claims import Claim, Pair
+from sfumato.audit.claims import Claim, Pair, claimed
+from sfumato.audit.datasets import edges, given_edges, numbers
 from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.output_columns import Floats
@@ -273,27 +274,28 @@ def audit(
     chosen = _method(method)
     if data is None and pairs is None and hasattr(chosen, "data"):
         data = chosen.data()
-    task = checked_task(
-        mechanism,
-        epsilon,
-        delta,
-        claim,
-        neighbors,
-        data,
-        pairs,
-        alpha,
-        confidence,
-        max_samples,
-        seconds,
-        progress,
+    if data is not None and pairs is not None:
+        raise ParameterError("pairs", "given", "left out where data is given")
+    roots = [] if pairs is not None else numbers() if data is None else list(data)
+    task = Task(
+        mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
+        claim=claimed(epsilon, delta, claim),
+        datasets=tuple(roots),
+        neighbors=neighbors,
+        pairs=tuple(edges(roots, neighbors) if pairs is None else given_edges(pairs)),
+        alpha=alpha,
+        confidence=confidence,
+        max_samples=max_samples,
+        seconds=seconds,
+        progress=progress,
     )
-    followed = _Followed(task.progress)
+    followed = _ProgressFollower(task.progress)
     with NotebookBar(f"Auditing {task.mechanism.name}", followed.share):
         report: Report = chosen.run(replace(task, progress=followed))
-    return replace(report, notes=(*task.notes, *report.notes)) if task.notes else report
+    return replace(report, notes=(*task.notes, *report.notes))
 
 
-class _Followed:
+class _ProgressFollower:
     """Follows the progress of an audit, and passes it on to the caller's function."""
 
     def __init__(self, told: Callable[[Progress], None] | None) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from sfumato.budget.closed_forms import gaussian_delta, zcdp_delta
 from sfumato.dataclass import dataclass
@@ -81,6 +82,25 @@ def approximate(epsilon: Number, delta: Number = 0) -> Claim:
         return Claim(f"epsilon = {pair.epsilon:g}", (pair,), f"epsilon={pair.epsilon!r}")
     text = f"epsilon = {pair.epsilon:g}, delta = {pair.delta:g}"
     return Claim(text, (pair,), f"epsilon={pair.epsilon!r}, delta={pair.delta!r}")
+
+
+def claimed(epsilon: Any, delta: Any, claim: Claim | None) -> Claim:
+    """Return the claim of an audit, which is given by epsilon and delta, or as a whole.
+
+    Raises:
+        ParameterError: neither or both are given, or one is not admissible.
+    """
+    if claim is None:
+        if epsilon is None:
+            raise ParameterError("epsilon", None, "given, or claim= in its place")
+        return approximate(epsilon, delta)
+    if not isinstance(claim, Claim):
+        raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
+    if epsilon is not None:
+        raise ParameterError("epsilon", epsilon, "left out where claim is given: it takes its place")
+    if delta != 0:
+        raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
+    return claim
 
 
 def curve(pairs: Iterable[tuple[Number, Number]] | Callable[[float], float]) -> Claim:

@@ -18,6 +18,7 @@ from sfumato.exact import positive_int
 
 NEIGHBORS = ("add-remove", "change-one")
 _LONG = 20_000  # records; of longer datasets nobody waits to learn how many differ
+_LISTED = 3  # pairs of a note
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 
 
@@ -214,9 +215,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
     >>> [(e.dataset, e.neighbour) for e in edges([[1.0], [0.5]], "change-one")]
     [([1.0], [0.5]), ([0.5], [1.0])]
     """
-    if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
-        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
-        raise ParameterError("neighbors", neighbors, expected)
+    checked_neighbors(neighbors)
     roots = list(datasets)
     found, seen = [], set()
 
@@ -264,6 +263,46 @@ def records_apart(dataset: Any, neighbour: Any) -> int:
         both.append(Counter(repr(fingerprint(record)) for record in _records(one)))
     first, second = both
     return max((first - second).total(), (second - first).total())
+
+
+def notes_on_pairs(pairs: Sequence[Edge]) -> tuple[str, ...]:
+    """Return a note on given pairs of datasets that differ by more than one record."""
+    differ = {e.name: n for e in pairs if e.bare and (n := records_apart(e.dataset, e.neighbour)) > 1}
+    if not differ:
+        return ()
+    which = ", ".join(f"{name} by {n}" for name, n in list(differ.items())[:_LISTED])
+    more = f" and {len(differ) - _LISTED} pairs more" if len(differ) > _LISTED else ""
+    return (
+        f"datasets that differ by more than one record: {which}{more}. They are neighbours only where all "
+        "of these records are of one privacy unit; else the claim says nothing of them, and nothing follows",
+    )
+
+
+def given_edges(pairs: Iterable[Any]) -> list[Edge]:
+    """Return the pairs of datasets that a caller gives as edges.
+
+    Raises:
+        ParameterError: there is none, or one is no pair.
+    """
+    found = [_edge(i, pair) for i, pair in enumerate(pairs)]
+    if not found:
+        raise ParameterError("pairs", [], "at least one pair (dataset, neighbour)")
+    return found
+
+
+def _edge(number: int, pair: Any) -> Edge:
+    if isinstance(pair, Edge):
+        return pair
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
+    return Edge(f"given pair {number + 1}", pair[0], pair[1], bare=True)
+
+
+def checked_neighbors(neighbors: object) -> None:
+    """Refuse a kind of neighbouring datasets that is not known."""
+    if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
+        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
+        raise ParameterError("neighbors", neighbors, expected)
 
 
 def without(dataset: Any, index: int) -> Any:

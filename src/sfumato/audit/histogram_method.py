@@ -39,13 +39,13 @@ class SearchGraph(Generic[S]):
 
     Args:
         dataset: a sequence of records: list, tuple, array, or a table with `take` or `iloc`.
-        sample: draws from a mechanism on a dataset, and remembers them: `Kept`. It is given the dataset and a
-            place that tells it from the other subsets of this graph.
+        sample: draws from a mechanism on a dataset, and remembers them: `DrawCache`. It is given the dataset
+            and a place that tells it from the other subsets of this graph.
 
     A dataset of n records has 2^n subsets and n 2^(n - 1) edges.
 
-    >>> from sfumato.audit.histogram_method import Kept
-    >>> graph = SearchGraph(["a", "b"], Kept(len))
+    >>> from sfumato.audit.histogram_method import DrawCache
+    >>> graph = SearchGraph(["a", "b"], DrawCache(len))
     >>> [(graph.records(node), graph.records(next_)) for node, next_ in graph.edges()]
     [(['a', 'b'], ['b']), (['a', 'b'], ['a']), (['a'], []), (['b'], [])]
 
@@ -92,7 +92,7 @@ MOST_KEPT = 20_000_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-class Kept(Generic[S]):
+class DrawCache(Generic[S]):
     """The histogram method's draws on datasets; those of equal datasets are the same.
 
     Args:
@@ -101,7 +101,7 @@ class Kept(Generic[S]):
         most: room for all. Where they take more, those that were asked for least recently are given up, and
             drawn anew if they are asked for again.
 
-    >>> kept = Kept(lambda dataset: sum(dataset))
+    >>> kept = DrawCache(lambda dataset: sum(dataset))
     >>> kept([1, 2]), kept([1, 2]), kept.drawn
     (3, 3, 1)
     """
@@ -204,10 +204,10 @@ class Run:
         self.delta: float = min(pair.delta for pair in task.claim.pairs)
         self.notes: list[str] = [NO_EXACT_RATE]
         self.started: float = time.monotonic()
-        self.kept: Kept[Side] = Kept(self._sample, lambda side: int(side.draws.numbers.size))
+        self.cache: DrawCache[Side] = DrawCache(self._sample, lambda side: int(side.draws.numbers.size))
         # All roots at once: the draws that are kept know them apart.
         records = task.datasets if task.neighbors == "add-remove" else ()
-        self.graphs: list[SearchGraph[Side]] = [SearchGraph(dataset, self.kept) for dataset in records]
+        self.graphs: list[SearchGraph[Side]] = [SearchGraph(dataset, self.cache) for dataset in records]
 
     def report(self) -> Report:
         """Audit by histograms until too many edges have failed, all are compared, or limits are reached."""
@@ -276,7 +276,7 @@ class Run:
                 yield name, partial(graph.samples, node), partial(graph.samples, successor)
         if not self.graphs:
             for edge in self.task.pairs:
-                yield edge.name, partial(self.kept, edge.dataset), partial(self.kept, edge.neighbour)
+                yield edge.name, partial(self.cache, edge.dataset), partial(self.cache, edge.neighbour)
 
     def _sample(self, dataset: Any) -> Side:
         mechanism, size = self.task.mechanism, self.samples

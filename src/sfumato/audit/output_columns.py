@@ -117,6 +117,12 @@ class Draws:
     tokens: Codes
     low: Codes
 
+    @classmethod
+    def absent(cls, draws: int, columns: int) -> Draws:
+        """Return draws without a leaf in any column."""
+        shape = (draws, columns)
+        return cls(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -125,11 +131,11 @@ class Draws:
         extra = columns - self.numbers.shape[1]
         if extra <= 0:
             return self
-        shape = (len(self), extra)
+        added = Draws.absent(len(self), extra)
         return Draws(
-            np.hstack([self.numbers, np.full(shape, np.nan)]),
-            np.hstack([self.tokens, np.full(shape, MISSING)]),
-            np.hstack([self.low, np.full(shape, NO_BITS)]),
+            np.hstack([self.numbers, added.numbers]),
+            np.hstack([self.tokens, added.tokens]),
+            np.hstack([self.low, added.low]),
         )
 
     def part(self, start: int, stop: int) -> Draws:
@@ -262,8 +268,7 @@ class Reader:
         return draws
 
     def _cells(self, count: int, cells: Cells) -> Draws:
-        shape = (count, len(self.paths))
-        draws = Draws(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
+        draws = Draws.absent(count, len(self.paths))
         for path, (where, values) in cells.items():
             column = self._index.get(path)
             if column is None:
@@ -314,8 +319,7 @@ class Reader:
         low = low_of_wholes(array) if whole else low_of_floats(floats)
         if columns == list(range(len(self.paths))):
             return Draws(floats, tokens, low)
-        shape = (len(array), len(self.paths))
-        draws = Draws(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
+        draws = Draws.absent(len(array), len(self.paths))
         draws.numbers[:, columns], draws.tokens[:, columns], draws.low[:, columns] = floats, tokens, low
         return draws
 

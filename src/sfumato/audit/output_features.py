@@ -152,7 +152,7 @@ class Classifier:
     """
 
     def __init__(self, x: Draws, y: Draws) -> None:
-        x, y = (_first(d) for d in (x, y))
+        x, y = (d.part(0, _FITTED_ON) for d in (x, y))
         tokens = np.concatenate([x.tokens, y.tokens])[:, :_MOST_COLUMNS]
         self._tokens = [_often(column) for column in tokens.T]
         raw = np.vstack([self._raw(x), self._raw(y)])
@@ -206,10 +206,6 @@ def _often(codes: Codes) -> Codes:
     """Return the most frequent codes of a column but one, as features of the classifier."""
     values, seen = np.unique(codes, return_counts=True)
     return values[np.argsort(-seen, kind="stable")][1 : _MOST_TOKENS + 1]
-
-
-def _first(draws: Draws) -> Draws:
-    return Draws(draws.numbers[:_FITTED_ON], draws.tokens[:_FITTED_ON], draws.low[:_FITTED_ON])
 
 
 Extract = Callable[[Draws], Any]

@@ -101,9 +101,9 @@ class PairTest:
         if drawn is None:
             return
         x, y = self.reader.read_all(list(drawn))
-        told = self._tells_of_calls(x, y)
+        told = self._shared_leaf(x, y)
         if told is not None:
-            self._go_singly(f"{told} is one for each call, and another for the next")
+            self._draw_singly(f"{told} is one for each call, and another for the next")
             return
         # What the very first draw holds was numbered by it alone, unless columns had to be chosen.
         if not self.samples and not self.reader.left_out:
@@ -144,17 +144,17 @@ class PairTest:
                     self.mechanism.draw(side, 1)
             drawn = self.mechanism.draw_both(sides, size, singly=self._singly)
         except BatchRaised as error:
-            self._go_singly(f"a call raised {error.raised.kind}")
+            self._draw_singly(f"a call raised {error.raised.kind}")
             return None
         if not self._singly:
             self._form = self._form or form(drawn[0])
             for found in (form(drawn[0]), form(drawn[1])):
                 if found != self._form:
-                    self._go_singly(f"calls returned {cut(self._form)}, and {cut(found)}")
+                    self._draw_singly(f"calls returned {cut(self._form)}, and {cut(found)}")
                     return None
         return drawn
 
-    def _tells_of_calls(self, x: Draws, y: Draws) -> str | None:
+    def _shared_leaf(self, x: Draws, y: Draws) -> str | None:
         """Return a leaf that all draws of one call share, such as a time, and other calls do not.
 
         Draws that share it are not independent, and a bet on it would be won once for each.
@@ -170,7 +170,7 @@ class PairTest:
                     return self.reader.paths[column]
         return None
 
-    def _go_singly(self, why: str) -> None:
+    def _draw_singly(self, why: str) -> None:
         """Forget this pair's vectorised calls, with their wealth, and draw one output a call."""
         self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
         self._singly = True

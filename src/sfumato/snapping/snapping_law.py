@@ -23,7 +23,7 @@ class InSteps:
         self._rate = found.epsilon_prime * found.step
 
     def _exp(self, x: Fraction) -> Any:
-        """exp(-rate x)."""
+        """exp(-rate x) of the snapping law."""
         context = self._context
         return context.exp(context.minus(self._real(x * self._rate)))
 
@@ -83,7 +83,7 @@ class _Cell(InSteps):
         cut = bound - n + 1
 
         def coefficient(to_end: int) -> Any:
-            """Half of: the geometric sum of tails, with the last term weighted by `cut`."""
+            """Return half of the geometric sum of the law's tails, the last weighted by `cut`."""
             sum_ = context.div(context.sub(1, self._exp(Fraction(to_end))), whole)
             rest = context.mul(self._real(cut), self._exp(Fraction(to_end)))
             return context.div(context.mul(half, context.add(sum_, rest)), 2)
@@ -130,7 +130,7 @@ def tight(found: Parameters, alpha: Fraction) -> float:
 
 
 def loose(found: Parameters, alpha: Fraction) -> float:
-    """Return (1 + ln(1/alpha)) / epsilon': the same, with lambda' for half a step."""
+    """Return (1 + ln(1/alpha)) / epsilon', a looser accuracy: lambda' stands for half a step."""
     return _up(found, _noise(found, alpha) + 1 / found.epsilon_prime)
 
 
@@ -330,7 +330,7 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def variance(self) -> float:
-        """The variance of the release, in squared units.
+        """The variance of a release by this law, in squared units.
 
         >>> from sfumato.snapping import SnappingMechanism
         >>> law = SnappingMechanism(1, lower=0, upper=10).law(5)
@@ -341,12 +341,12 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def mean_squared_error(self) -> float:
-        """E (release - guess)^2: the variance plus the squared bias."""
+        """E (release - guess)^2 by this law: the variance plus the squared bias."""
         bias = signed_bias(self._found, self._value) / self._found.step
         return float((self._mean_square() - self._mean() ** 2 + bias**2) * self._unit**2)
 
     def accuracy(self, alpha: Number) -> float:
-        """Return the smallest a with P(|release - guess| > a) <= alpha.
+        """Return the smallest a with P(|release - guess| > a) <= alpha by this law.
 
         Args:
             alpha: probability, in (0, 1].
@@ -367,7 +367,7 @@ class SnappedLaw(Isolated, InSteps):
         return round_up(min(found) * self._unit)
 
     def alpha(self, accuracy: Number) -> float:
-        """Return P(|release - guess| > accuracy).
+        """Return P(|release - guess| > accuracy) by this law.
 
         Args:
             accuracy: at least 0.
@@ -437,7 +437,7 @@ class SnappedLaw(Isolated, InSteps):
         return (self._a - near) ** 2 + exactly(self._context.add(up, down))
 
     def _squares(self, offset: Fraction, inner: int) -> Any:
-        """Add up (2 j - 1 - 2 offset) T(j - 1/2 - offset) for j up to `inner`, and the outermost step.
+        """Add up the law's (2 j - 1 - 2 offset) T(j - 1/2 - offset) for j up to `inner`, and the last step.
 
         Args:
             offset: how far a lies beyond the point that j counts from, in this direction.

@@ -282,12 +282,12 @@ class SnappingMechanism(Expectations):
 
     @property
     def lower(self) -> Fraction:
-        """The lower bound on the statistic."""
+        """The mechanism's lower bound on the statistic."""
         return self._found.lower
 
     @property
     def upper(self) -> Fraction:
-        """The upper bound on the statistic."""
+        """The mechanism's upper bound on the statistic."""
         return self._found.upper
 
     @property
@@ -327,7 +327,7 @@ class SnappingMechanism(Expectations):
 
     @property
     def center(self) -> Fraction:
-        """The midpoint of lower and upper."""
+        """The midpoint of the mechanism's lower and upper bound."""
         return self._found.center
 
     def privacy_loss(self, distance: Number | None = None) -> Fraction:

@@ -62,7 +62,7 @@ class Parameters:
 
     @property
     def eta(self) -> Fraction:
-        """2^-p."""
+        """The parameter eta, 2^-p."""
         return Fraction(1, 2**self.precision)
 
     def privacy_loss(self, distance: Fraction) -> Fraction:
@@ -167,7 +167,7 @@ def _to_float_step(center: Fraction, wanted: Fraction) -> Fraction:
 
 
 def _exponent_not_below(number: Fraction) -> int:
-    """Return the smallest e with 2^e >= number > 0.
+    """Return the smallest e with 2^e >= number > 0, for the parameters that are powers of two.
 
     >>> [_exponent_not_below(x) for x in (Fraction(1), Fraction(9, 8), Fraction(1, 3))]
     [0, 1, -1]

@@ -42,11 +42,11 @@ class DiscreteLaw(Isolated, ABC):
     @property
     @abstractmethod
     def zero(self) -> float:
-        """P(X = 0)."""
+        """P(X = 0) of the discrete law."""
 
     @abstractmethod
     def log10_outside(self, x: float) -> float:
-        """Return log10 of P(|X| > x), or of a bound of it from above.
+        """Return log10 of P(|X| > x) of the discrete law, or of a bound of it from above.
 
         Args:
             x: at least 0.
@@ -80,7 +80,7 @@ class DiscreteLaw(Isolated, ABC):
         return float(x).is_integer()
 
     def tolerance(self, k: Number) -> int:
-        """Return the smallest whole t of which it is known that P(|X| > t) <= 10^-k.
+        """Return the smallest whole t with P(|X| > t) <= 10^-k by the discrete law.
 
         Args:
             k: greater than 0; 10^-k is the chance of a false alarm.
@@ -138,11 +138,11 @@ class DiscreteLaplace(DiscreteLaw):
 
     @property
     def _rate_unit(self) -> float:
-        """1 / scale."""
+        """1 / scale of the discrete Laplace law."""
         return self._rate
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of P(|X| > x).
+        """Return log10 of P(|X| > x) of the discrete Laplace law.
 
         Args:
             x: at least 0.
@@ -151,7 +151,7 @@ class DiscreteLaplace(DiscreteLaw):
         return min(0.0, beyond / _LN10)
 
     def _log_moments(self, rates: Floats) -> Floats:
-        """Return log E exp(rate * |X|) for each rate, in units of 1 / scale.
+        """Return log E exp(rate * |X|) of the discrete Laplace law for each rate, in 1 / scale.
 
         Args:
             rates: below 1.
@@ -185,16 +185,16 @@ class DiscreteGaussian(DiscreteLaw):
 
     @property
     def zero(self) -> float:
-        """P(X = 0)."""
+        """P(X = 0) of the discrete Gaussian law."""
         return math.exp(-self._log_size)
 
     @property
     def _rate_unit(self) -> float:
-        """1 / (2 sigma^2)."""
+        """1 / (2 sigma^2) of the discrete Gaussian law."""
         return self._rate
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of a bound of P(|X| > x): of a geometric series, or of an integral.
+        """Return log10 of a bound of P(|X| > x) of the discrete Gaussian law.
 
         Args:
             x: at least 0.
@@ -205,7 +205,7 @@ class DiscreteGaussian(DiscreteLaw):
         return min(0.0, (math.log(2) + min(series, integral) - self._log_size) / _LN10)
 
     def _log_moments(self, rates: Floats) -> Floats:
-        """Return log E exp(rate * X^2) for each rate, in units of 1 / (2 sigma^2).
+        """Return log E exp(rate * X^2) of the discrete Gaussian law, rates in 1 / (2 sigma^2).
 
         Args:
             rates: below 1.
@@ -272,7 +272,7 @@ class Pmf(DiscreteLaw):
 
     @property
     def zero(self) -> float:
-        """P(X = 0)."""
+        """P(X = 0) by the probability mass function."""
         return self._masses.get(0, 0.0)
 
     @cached_property
@@ -281,7 +281,7 @@ class Pmf(DiscreteLaw):
 
     @property
     def _rate_unit(self) -> float:
-        """1 / E |X|."""
+        """1 / E |X| by the probability mass function."""
         return 1 / self._mean if self._mean else 1.0
 
     def is_possible(self, x: float) -> bool:
@@ -293,7 +293,7 @@ class Pmf(DiscreteLaw):
         return float(x).is_integer() and int(x) in self._masses
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of P(|X| > x).
+        """Return log10 of P(|X| > x) by the probability mass function.
 
         Args:
             x: at least 0.
@@ -302,7 +302,7 @@ class Pmf(DiscreteLaw):
         return min(0.0, math.log10(self._beyond[count - 1])) if count else -math.inf
 
     def _log_moments(self, rates: Floats) -> Floats:
-        """Return log E exp(rate * |X|) for each rate, in units of 1 / E |X|.
+        """Return log E exp(rate * |X|) by the mass function for each rate, in units of 1 / E |X|.
 
         Args:
             rates: any numbers.

@@ -52,7 +52,7 @@ class NoiselessWords(Words):
         require_test("words without noise")
 
     def take(self, count: int) -> Words64:
-        """Return the same word `count` times."""
+        """Return the word of releases without noise `count` times."""
         return np.full(count, _MIDDLE, np.uint64)
 
 
@@ -61,7 +61,7 @@ def _noiseless(noise: Noise) -> Any:
 
     class Noiseless(type(noise)):  # type: ignore[misc]
         def rounded(self, *given: Any) -> Any:
-            """Draw as many zeros as there would be numbers, whatever words are given."""
+            """Return zeros for a release without noise, whatever words are given."""
             return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)], SeededWords(0)))
 
     return Noiseless(**{f.name: getattr(noise, f.name) for f in fields(noise)})

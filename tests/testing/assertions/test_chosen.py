@@ -129,7 +129,7 @@ def test_outputs_are_off_no_more_often_than_stated():
         for row, shown in zip(truth, release.to_arrow().to_pylist(), strict=True):
             for e in estimates[1:]:
                 chosen = Chosen.of(choice, e, row[e.name], e.name)
-                judged = chosen.judge(shown[e.name], 1.0)
+                judged = chosen.tolerance_for(shown[e.name], 1.0)
                 off = abs(shown[e.name] - chosen.without_noise) > judged.tolerance
                 assert not off or judged.log10_probability <= -1.0 + 1e-5
                 failed += off

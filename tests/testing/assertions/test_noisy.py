@@ -352,7 +352,7 @@ def test_failure_rates_of_each_output(noise, missing, regime):
             failed = 0
             for (g,), row in cells.cells.values.items():
                 expected = {o: float(truth[g][o]) for o in ("m", output)}
-                judged = cells.judge((g,), output, expected, row[output], k)
+                judged = cells.tolerance_for((g,), output, expected, row[output], k)
                 out = abs(row[output] - truth[g][output]) > judged.tolerance
                 failed += out
                 # What is off is improbable.

@@ -374,12 +374,12 @@ def test_a_message_tells_distance_and_probability():
         release.plan.laws[release.plan.requirements.estimates[0].total], 0.5, 0.0, 100.0,
     )  # fmt: skip
     actual = release.to_arrow()["q_50"][0].as_py()
-    judged = walk.judge(actual, 23)
+    judged = walk.tolerance_for(actual, 23)
     # The probability is that of a k at which the interval just holds it.
-    wide = walk.judge(actual, -judged.log10_probability * 1.05).tolerance
-    narrow = walk.judge(actual, -judged.log10_probability * 0.95).tolerance
+    wide = walk.tolerance_for(actual, -judged.log10_probability * 1.05).tolerance
+    narrow = walk.tolerance_for(actual, -judged.log10_probability * 0.95).tolerance
     assert narrow < actual - walk.without_noise <= wide
-    assert walk.judge(100.5, 23).log10_probability == -math.inf
+    assert walk.tolerance_for(100.5, 23).log10_probability == -math.inf
 
 
 @pytest.mark.long

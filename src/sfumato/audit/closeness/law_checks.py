@@ -50,7 +50,7 @@ def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
 
 
 def at_most(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
-    """Bound P(Binomial(samples, p) <= count) from above; see `at_least`."""
+    """Bound P(Binomial(samples, p) <= count) from above, for a check of counts; see `at_least`."""
     return at_least(samples - np.asarray(counts), samples, 1 - np.asarray(p, np.float64))
 
 

@@ -79,32 +79,32 @@ class Draw:
             count += 1
 
     def below(self, limit: int) -> int:
-        """Return one of 0, ..., limit - 1."""
+        """Return one of 0, ..., limit - 1, for a random domain member."""
         return next(self._words) * limit >> 32
 
     def share(self) -> Fraction:
-        """Return a number in [0, 1], half the time a round one."""
+        """Return a number in [0, 1] for a random domain member, half the time a round one."""
         parts = self.one_of((16, SHARES))
         return Fraction(self.below(parts + 1), parts)
 
     def once_in(self, times: int) -> bool:
-        """Return True about once in so many times."""
+        """Return True about once in so many times, for a random domain member."""
         return self.below(times) == 0
 
     def sign(self) -> int:
-        """Return 1 or -1."""
+        """Return 1 or -1 for a random domain member."""
         return 1 - 2 * self.below(2)
 
     def one_of(self, items: Sequence[T]) -> T:
-        """Return one of the items."""
+        """Return one of the items for a random domain member."""
         return items[self.below(len(items))]
 
     def early(self, items: Sequence[T]) -> T:
-        """Return one of the items, the first ones most often."""
+        """Return one of the items for a random domain member, the first ones most often."""
         return items[min(self.below(len(items)), self.below(len(items)), self.below(len(items)))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """Return the items in another order."""
+        """Return the parts of a random domain member in another order."""
         left, found = list(items), []
         while left:
             found.append(left.pop(self.below(len(left))))

@@ -39,7 +39,7 @@ from sfumato.testing.assertions.noise_spread import (
 )
 from sfumato.testing.assertions.output_tolerances import Residue, each_k
 from sfumato.testing.assertions.released_values import SHOWN, ReleasedCells, is_release
-from sfumato.testing.assertions.stated_tolerances import Given, Limits, Tolerance
+from sfumato.testing.assertions.stated_tolerances import Limits, StatedTolerance, Tolerance
 from sfumato.testing.assertions.top_group_assertions import approx_largest, is_largest, noisy_largest
 from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import charge, note_uncounted
@@ -320,7 +320,7 @@ def _approx_release(
             if abs(gap) > limit:
                 off.append(Off(group, output, actual, truth, limit, gap))
             continue
-        judged = released.judge(group, output, wanted.values[group], shown, each)
+        judged = released.tolerance_for(group, output, wanted.values[group], shown, each)
         if abs(gap) > judged.tolerance:
             off.append(Off(group, output, actual, truth, judged.tolerance, gap, judged.log10_probability))
     report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
@@ -388,7 +388,7 @@ def _release_parts(
     k: object,
     keys: object,
     columns: Sequence[str] | None,
-) -> tuple[ReleasedCells, Cells, Given | None, float]:
+) -> tuple[ReleasedCells, Cells, StatedTolerance | None, float]:
     if law is not None:
         raise ParameterError("law", law, "left out: a release knows its noise")
     if keys is not None:
@@ -397,7 +397,7 @@ def _release_parts(
         raise ParameterError(
             "tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out"
         )
-    given = None if tolerance is None else Given(tolerance)
+    given = None if tolerance is None else StatedTolerance(tolerance)
     released = ReleasedCells(release)
     wanted = released.read_expected(other, name, columns)
     _check_expected(wanted, name, released.quantiles)

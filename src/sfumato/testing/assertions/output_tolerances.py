@@ -34,7 +34,7 @@ _IMPROBABLE = 100.0  # as 10^-k: nobody asks how much less probable something is
 
 
 @dataclass(frozen=True)
-class Judgement:
+class OutputTolerance:
     """The tolerance of one output of one group, and the probability of its distance from the truth.
 
     Args:
@@ -102,7 +102,7 @@ def each_k(k: float, values: int, *, apart: bool) -> float:
 LINEAR = ("count", "sum", "vector_sum", "combination")
 
 
-class Place:
+class GroupTolerances:
     """The tolerances of one group's outputs, from its noisy statistics.
 
     Args:
@@ -122,32 +122,32 @@ class Place:
             n: float(abs(v[row]).max()) if v.ndim > 1 else float(v[row]) for n, v in numbers.items()
         }
 
-    def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def linear(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a count or a sum."""
         given: Any = e
         weights = self._linear_weights(e)
         slack = self._floats(e, truth) + self._clipping(e)
         slack += sum(abs(w) * self._agreed(one) for w, one in given.parts) if e.derived else 0.0
         if not weights:  # a number less itself
-            return Judgement(slack, 0.0)
+            return OutputTolerance(slack, 0.0)
         noise = self._noise(weights)
         slack += self._rounded(e, truth, noise)
         tolerance = noise.tolerance(k) + slack
         if e.whole and float(truth).is_integer():
             tolerance = float(math.floor(tolerance))
         off = abs(actual - truth)
-        return _judgement(tolerance, off, noise, off - slack)
+        return _output_tolerance(tolerance, off, noise, off - slack)
 
-    def proportion(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def proportion(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a proportion of strata, which is cut to [0, 1]."""
         given: Any = e
         weights = {n: w * self.steps[n] for n, w in given.weights.items()}
         noise = self._noise(weights)
         slack = _FLOATS * sum(abs(w * self.values[n]) for n, w in given.weights.items())
         tolerance, off = noise.tolerance(k) + slack, abs(actual - truth)
-        return _judgement(tolerance, off, noise, off - slack)
+        return _output_tolerance(tolerance, off, noise, off - slack)
 
-    def total(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def total(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a total of time steps, by the error bars of any confidence."""
         given: Any = e
 
@@ -158,12 +158,12 @@ class Place:
 
         tolerance, off, beyond = reach(k), abs(actual - truth), k
         if off <= tolerance:
-            return Judgement(tolerance, 0.0)
+            return OutputTolerance(tolerance, 0.0)
         while beyond < _IMPROBABLE and reach(2 * beyond) < off:
             beyond *= 2
-        return Judgement(tolerance, -beyond)
+        return OutputTolerance(tolerance, -beyond)
 
-    def mean(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def mean(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a mean."""
         at = truth - e.centre
         noise, base, count = self._ratio_noise(e, e.total, at), at * self._count(e), self._used_count(e)
@@ -172,9 +172,9 @@ class Place:
         ends = [(base + side * reach) / count + e.centre for side in (-1, 1)]
         tolerance = _farthest(truth, ends, e.lower, e.upper) + _FLOATS * abs(truth)
         shown = abs((actual - e.centre) * count - base)
-        return _judgement(tolerance, abs(actual - truth), noise, shown - slack)
+        return _output_tolerance(tolerance, abs(actual - truth), noise, shown - slack)
 
-    def ratio(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def ratio(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a ratio of two sums: the first less `truth` times the second is noise."""
         given: Any = e
         first, second = (one.linear for one in given.both)
@@ -185,13 +185,13 @@ class Place:
         below = abs(sum(w * self.values[n] for n, w in second.items()))
         below -= self._clipping(given.both[1]) + self._agreed(given.both[1])
         if below <= 0:
-            return Judgement(math.inf, 0.0)
+            return OutputTolerance(math.inf, 0.0)
         used = {n: w * self.steps[n] for n, w in weights.items() if w}
         off = abs(actual - truth)
         if not used:  # a multiple of itself
-            return Judgement(slack / below, -math.inf if off > slack / below else 0.0)
+            return OutputTolerance(slack / below, -math.inf if off > slack / below else 0.0)
         noise = self._noise(used)
-        return _judgement((noise.tolerance(k) + slack) / below, off, noise, off * below - slack)
+        return _output_tolerance((noise.tolerance(k) + slack) / below, off, noise, off * below - slack)
 
     def _clipping(self, e: Estimate) -> float:
         """Return what counting no less than 0 missing values may move a sum of noisy numbers."""
@@ -204,7 +204,7 @@ class Place:
         """Return what rounding each row's value to the grid may move a sum."""
         return 0.0 if not (e.total and e.count) else self._ratio_slack(e, e.total, 0.0)
 
-    def share(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+    def share(self, e: Estimate, truth: float, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a share of all that is in bins."""
         whole, steps = sum(self.values[n] for n in e.coordinates), [self.steps[n] for n in e.coordinates]
         weights = {n: -truth * self.steps[n] for n in e.coordinates}
@@ -216,9 +216,11 @@ class Place:
         ends = [(truth * whole + side * reach) / used for side in (-1, 1)]
         tolerance = _farthest(truth, ends, 0.0, 1.0) + _FLOATS
         shown = abs(actual * used - truth * whole)
-        return _judgement(tolerance, abs(actual - truth), noise, shown - slack)
+        return _output_tolerance(tolerance, abs(actual - truth), noise, shown - slack)
 
-    def variance(self, e: Estimate, truth: float, mean: float | None, actual: float, k: float) -> Judgement:
+    def variance(
+        self, e: Estimate, truth: float, mean: float | None, actual: float, k: float
+    ) -> OutputTolerance:
         """Return the tolerance of a variance or standard deviation; a known true mean makes it smaller."""
         power = 1 if e.kind == "variance" else 2
         each = k if mean is not None else k + _LOG2
@@ -237,12 +239,12 @@ class Place:
         roots = [max(end, 0.0) ** (1 / power) for end in ends]
         tolerance = _farthest(truth, roots, 0.0, e.upper) + _FLOATS * (abs(truth) + abs(e.square_centre))
         if abs(actual - truth) <= tolerance:
-            return Judgement(tolerance, 0.0)
+            return OutputTolerance(tolerance, 0.0)
         shown = (actual**power - shift) * used
         off = max(0.0, min(products) - shown, shown - max(products))
         tail = noise.log10_tail(max(0.0, off - slack))
         probability = tail if mean is not None else min(0.0, log10_sum(tail, -each))
-        return Judgement(tolerance, probability)
+        return OutputTolerance(tolerance, probability)
 
     def residue(
         self, group: Group, e: Estimate, lead: str, truth: float, mean: float | None, actual: float
@@ -351,9 +353,9 @@ class Place:
         return 0.0 if on_grid else 0.5
 
 
-def _judgement(tolerance: float, off: float, noise: Any, seen: float) -> Judgement:
+def _output_tolerance(tolerance: float, off: float, noise: Any, seen: float) -> OutputTolerance:
     """Return the judgement of an output that is `off` from the truth by noise of at least `seen`."""
-    return Judgement(tolerance, noise.log10_tail(max(0.0, seen)) if off > tolerance else 0.0)
+    return OutputTolerance(tolerance, noise.log10_tail(max(0.0, seen)) if off > tolerance else 0.0)
 
 
 def _farthest(truth: float, ends: Sequence[float], lower: float, upper: float) -> float:

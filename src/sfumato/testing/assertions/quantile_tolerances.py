@@ -19,7 +19,7 @@ from sfumato.noise import Words
 from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
 from sfumato.plan.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.compared_values import is_number, is_whole
-from sfumato.testing.assertions.output_tolerances import Judgement
+from sfumato.testing.assertions.output_tolerances import OutputTolerance
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
@@ -81,7 +81,7 @@ class Walk:
         slack = _VALUE_SLACK * (abs(self.lower) + abs(self.upper))
         return float(lower + low * width) - slack, float(lower + high * width) + slack
 
-    def judge(self, actual: float, k: float) -> Judgement:
+    def tolerance_for(self, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a quantile from a tree, on the side of the released value.
 
         Args:
@@ -94,7 +94,7 @@ class Walk:
         truth = self.without_noise
         tolerance = high - truth if actual >= truth else truth - low
         off = abs(actual - truth) > tolerance
-        return Judgement(tolerance, self._log10_beyond(actual, reach) if off else 0.0)
+        return OutputTolerance(tolerance, self._log10_beyond(actual, reach) if off else 0.0)
 
     def _log10_beyond(self, actual: float, reach: int) -> float:
         """Return log10 of a bound of the probability of a quantile as far off beyond `reach`."""
@@ -240,7 +240,7 @@ class _Noiseless:
         self.standard_deviation = law.standard_deviation
 
     def rounded(self, count: int, words: Words | None = None) -> NDArray[np.int64]:
-        """Return zeros."""
+        """Return zeros for a quantile's tree without noise."""
         return np.zeros(count, np.int64)
 
 
@@ -300,7 +300,7 @@ class Chosen:
         lattice = self.choice.leaves.lattice
         return lattice.decimal(min(low for low, _ in runs)), lattice.decimal(max(high for _, high in runs))
 
-    def judge(self, actual: float, k: float) -> Judgement:
+    def tolerance_for(self, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a quantile by choice, on the side of the released value.
 
         Args:
@@ -313,10 +313,10 @@ class Chosen:
         truth = self.without_noise
         tolerance = high - truth if actual >= truth else truth - low
         if abs(actual - truth) <= tolerance:
-            return Judgement(tolerance, 0.0)
+            return OutputTolerance(tolerance, 0.0)
         while index < len(tails) and not self._explains(index, actual):
             index += 1
-        return Judgement(tolerance, tails[index] if index < len(tails) else -math.inf)
+        return OutputTolerance(tolerance, tails[index] if index < len(tails) else -math.inf)
 
     def _explains(self, index: int, actual: float) -> bool:
         low, high = self.ends(index)

@@ -28,7 +28,13 @@ from sfumato.testing.assertions.compared_values import (
     written_out,
 )
 from sfumato.testing.assertions.noise_spread import KNormLaw
-from sfumato.testing.assertions.output_tolerances import LINEAR, Judgement, Place, Residue, log10_beyond
+from sfumato.testing.assertions.output_tolerances import (
+    LINEAR,
+    GroupTolerances,
+    OutputTolerance,
+    Residue,
+    log10_beyond,
+)
 
 if TYPE_CHECKING:
     from sfumato.plan.plan import Plan
@@ -181,9 +187,9 @@ class ReleasedCells:
                 )
         return Cells("mapping", values)
 
-    def judge(
+    def tolerance_for(
         self, group: Group, output: str, expected: Mapping[str, Any], actual: float, k: float
-    ) -> Judgement:
+    ) -> OutputTolerance:
         """Return the tolerance of a released value, and how improbable a value as far off is.
 
         Args:
@@ -198,9 +204,9 @@ class ReleasedCells:
         if e.kind == "quantile":
             if output in truth:
                 raise RefusalError(_QUANTILE.format(output=output))
-            judged: Judgement = expected[output].judge(actual, k)
+            judged: OutputTolerance = expected[output].tolerance_for(actual, k)
             return judged
-        at = Place(self.plan, *self.places[group])
+        at = GroupTolerances(self.plan, *self.places[group])
         if e.kind in LINEAR and (e.linear or e.entries):
             return at.linear(e, truth[output], actual, k)
         if e.kind == "cumulative total":
@@ -234,7 +240,7 @@ class ReleasedCells:
         # Of a time step, given earlier ones, the noise is its own draw and what these say of it.
         own_laws, first = self._own_laws, self.plan.query.series is None
         for group, expected in self._in_order(truth):
-            at, used = Place(self.plan, *self.places[group]), set(conditioned)
+            at, used = GroupTolerances(self.plan, *self.places[group]), set(conditioned)
             shown = [output for output in expected if self.estimates[output].kind in SHOWN]
             for output in sorted(shown, key=lambda o: SHOWN.index(self.estimates[o].kind)):
                 e = self.estimates[output]

@@ -48,7 +48,7 @@ class Limits:
         self.k: float = math.nan
         self._of_law: dict[bool, float] = {}
         derived = law is not None or callable(tolerance)
-        self._given = None if derived else Given(tolerance)
+        self._given = None if derived else StatedTolerance(tolerance)
         if self._given is not None and self._given.one is not None:
             self._able_to_fail(self._given.one)
         if derived or k is not None:
@@ -98,7 +98,7 @@ class Limits:
         return log10_beyond(self.law, gap - (0.5 if rounded else 0.0))
 
 
-class Given:
+class StatedTolerance:
     """A stated tolerance: a number, a mapping by group, by output or by both, or an array."""
 
     def __init__(self, tolerance: Any) -> None:

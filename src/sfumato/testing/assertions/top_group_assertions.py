@@ -52,7 +52,7 @@ def approx_largest(release: TopRelease, expected: Any, k: object) -> None:
         expected: the exact numbers of all groups, or of the largest, one more than may be shown.
         k: as for `assert_approx_equal`.
     """
-    judged = _Judged(release, expected, "expected")
+    judged = _TopGroups(release, expected, "expected")
     k = charge(k)
     each = k + math.log10(release.question.k * (2 if release.measured else 1))
     unlikely, off = judged.unlikely(each), judged.off(each)
@@ -75,14 +75,14 @@ def noisy_largest(release: TopRelease, raw: Any, k: object) -> None:
     law = release.plan.measurement.law
     if law is None:
         raise RefusalError("assert_noisy: ranks show no noise, and counts=False left the numbers out")
-    judged = _Judged(release, raw, "raw")
+    judged = _TopGroups(release, raw, "raw")
     measured = release.question.measured
     check_spread(
         [Residue(group, measured, judged.gap(group), 0.0, law, 0.5) for group in judged.shown], charge(k)
     )
 
 
-class _Judged:
+class _TopGroups:
     """The top groups of a release beside their exact numbers in steps."""
 
     def __init__(self, release: TopRelease, expected: Any, name: str) -> None:

@@ -25,31 +25,31 @@ class LogLaw(ABC):
 
     @abstractmethod
     def tail(self, x: Floats) -> Floats:
-        """Return log P(Z > x)."""
+        """Return log P(Z > x) of a ratio's noise Z."""
 
     @abstractmethod
     def inside(self, centre: Floats, half: Floats) -> Floats:
-        """Return log P(|Z - centre| < half), without cancellation however small half is."""
+        """Return log P(|Z - centre| < half) of a ratio's noise Z, without cancellation."""
 
     @abstractmethod
     def reach(self, decades: float) -> float:
-        """Return x with P(|Z| > x) <= 10^-decades."""
+        """Return x with P(|Z| > x) <= 10^-decades for a ratio's noise Z."""
 
 
 class LogLaplace(LogLaw):
     """The Laplace law of a ratio's noise, in logarithms."""
 
     def density(self, x: Floats) -> Floats:
-        """Return -|x| - log 2."""
+        """Return -|x| - log 2, the log density of a ratio's Laplace noise."""
         return -np.abs(x) - math.log(2)
 
     def tail(self, x: Floats) -> Floats:
-        """Return log P(Z > x)."""
+        """Return log P(Z > x) of a ratio's Laplace noise Z."""
         far = -np.abs(x) - math.log(2)
         return np.where(x >= 0, far, np.log1p(-np.exp(far)))
 
     def inside(self, centre: Floats, half: Floats) -> Floats:
-        """Return log P(|Z - centre| < half)."""
+        """Return log P(|Z - centre| < half) of a ratio's Laplace noise Z."""
         a = np.abs(centre)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Both ends on one side of 0: e^-a sinh(half).
@@ -58,7 +58,7 @@ class LogLaplace(LogLaw):
         return np.where(a >= half, beside, around)
 
     def reach(self, decades: float) -> float:
-        """Return decades times ln 10."""
+        """Return decades times ln 10, the reach of a ratio's Laplace noise."""
         return decades * math.log(10)
 
 
@@ -66,15 +66,15 @@ class LogGaussian(LogLaw):
     """The Gaussian law of a ratio's noise, in logarithms."""
 
     def density(self, x: Floats) -> Floats:
-        """Return -x^2/2 - log(2 pi)/2."""
+        """Return -x^2/2 - log(2 pi)/2, the log density of a ratio's Gaussian noise."""
         return -x * x / 2 - math.log(2 * math.pi) / 2
 
     def tail(self, x: Floats) -> Floats:
-        """Return log P(Z > x)."""
+        """Return log P(Z > x) of a ratio's Gaussian noise Z."""
         return log_tail(x)
 
     def inside(self, centre: Floats, half: Floats) -> Floats:
-        """Return log P(|Z - centre| < half)."""
+        """Return log P(|Z - centre| < half) of a ratio's Gaussian noise Z."""
         a, half = np.broadcast_arrays(np.abs(centre), half)
         result = np.empty(a.shape)
         narrow = half * np.maximum(1, a) <= 2
@@ -94,7 +94,7 @@ class LogGaussian(LogLaw):
         return result
 
     def reach(self, decades: float) -> float:
-        """Return a bound by P(|Z| > x) <= e^(-x^2/2)."""
+        """Return the reach of a ratio's Gaussian noise Z, by P(|Z| > x) <= e^(-x^2/2)."""
         return math.sqrt(2 * decades * math.log(10))
 
 
@@ -150,11 +150,11 @@ class Noise:
         return cls(log_law(law), unit, float(step))
 
     def density(self, x: Floats) -> Floats:
-        """Return the logarithm of the density of the unrounded noise."""
+        """Return the logarithm of the density of a ratio's unrounded noise."""
         return self.shape.density(x / self.unit) - math.log(self.unit)
 
     def mass(self, m: Floats) -> Floats:
-        """Return log P(round(Z / step) = m), also between whole numbers; smooth but at 0."""
+        """Return log P(round(Z / step) = m) of a ratio's noise, also between whole numbers."""
         return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
 
     def weight(self, r: Floats) -> Floats:
@@ -162,7 +162,7 @@ class Noise:
         return self.mass(r) if self.step else self.density(r)
 
     def at_most(self, r: float) -> Floats:
-        """Return log P(noise of a count <= r), for a whole r where the noise is whole."""
+        """Return log P(noise of a ratio's count <= r), for a whole r where the noise is whole."""
         return self.shape.tail(np.array([(-r - self.step / 2) / self.unit]))
 
     def reach(self, cut: float, count: int) -> tuple[float, float]:
@@ -174,7 +174,7 @@ class Noise:
         return max(2 - count, -most), most
 
     def chance(self, event: Event, ends: Ends, centre: Floats, half: Floats) -> Floats:
-        """Return log P(|Z - centre| > half), or < half, or of one side alone, for noise that is not rounded.
+        """Return log P(|Z - centre| > half), or < half, or of one side, for a ratio's unrounded noise Z.
 
         Args:
             event: which of the two.
@@ -229,7 +229,7 @@ class Noise:
         return value, error
 
     def _between_steps(self, event: Event, ends: Ends, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return log P(event) and log error for ends that lie in the middle between grid points."""
+        """Return log P(event) and log error of a ratio's noise, for ends between grid points."""
         scale = self.step / self.unit
         value = self.chance(event, ends, self.step * ((low + high) / 2), self.step * ((high - low) / 2))
         error = roundoff(value)
@@ -244,7 +244,7 @@ class Noise:
     def roundoff(
         self, event: Event, ends: Ends, chance: Floats, centre: Floats, half: Floats, size: Floats
     ) -> Floats:
-        """Return the logarithm of the error of `chance` that comes of ends computed in floats.
+        """Return the logarithm of the error of a ratio's `chance` from ends computed in floats.
 
         An end that is off by d moves the chance by its density there, times d; an interval that is off
         as a whole by no more than itself times d times the slope of the log density.

@@ -33,7 +33,7 @@ _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
 class Interval(NamedTuple):
-    """Where a part of a ratio lies: its smallest value, the one without noise, the largest.
+    """The interval of a part of a ratio: its smallest value, the one without noise, the largest.
 
     Part of what `mean_tolerance` gives.
 
@@ -54,7 +54,7 @@ class Interval(NamedTuple):
 
     @classmethod
     def _of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
-        """Round exact ends to floats.
+        """Return the interval of a ratio's part, with exact ends rounded to floats.
 
         Args:
             low, raw, high: exact numbers.
@@ -65,7 +65,7 @@ class Interval(NamedTuple):
 
 
 class Probability(float):
-    """A probability with a bound on its error.
+    """A probability with a bound on its error, such as the failure probability of a ratio.
 
     Made by `mean_failure_probability`.
 
@@ -79,7 +79,7 @@ class Probability(float):
     k: float
 
     def __new__(cls, log_value: float, log_error: float) -> Probability:
-        """Take both as natural logarithms."""
+        """Make the failure probability of a ratio from natural logarithms."""
         probability = super().__new__(cls, math.exp(min(log_value, 0.0)))
         probability.error = math.exp(min(log_error, 0.0)) + 5e-324
         probability.k = -log_value / math.log(10)
@@ -87,7 +87,7 @@ class Probability(float):
 
 
 class RatioTolerance(float):
-    """A tolerance that shows where its width comes from.
+    """The tolerance of a ratio, with the intervals that its width comes from.
 
     Made by `mean_tolerance` and `variance_tolerance`.
 
@@ -114,7 +114,7 @@ class RatioTolerance(float):
         intervals: Mapping[str, Interval],
         failure: Probability | None = None,
     ) -> RatioTolerance:
-        """Make the number and hang the rest on it."""
+        """Make the tolerance of a ratio, a float with its rule, k and intervals."""
         tolerance = super().__new__(cls, value)
         tolerance.rule, tolerance.k, tolerance.part_k = rule, k, part_k
         tolerance.intervals = MappingProxyType(dict(intervals))
@@ -122,7 +122,7 @@ class RatioTolerance(float):
         return tolerance
 
     def explain(self) -> str:
-        """Return one line for each part, and the result.
+        """Return one line for each part of a ratio, and its tolerance.
 
         >>> from sfumato.noise import Laplace
         >>> from sfumato.testing import mean_tolerance
@@ -144,7 +144,7 @@ class RatioTolerance(float):
 
 
 def whole_at_least_0(value: object, name: str) -> int:
-    """Take a raw count."""
+    """Return the checked raw count of a ratio."""
     number = as_fraction(value, name)
     if number < 0 or number.denominator != 1:
         raise ParameterError(name, value, "a whole number of at least 0")
@@ -152,7 +152,7 @@ def whole_at_least_0(value: object, name: str) -> int:
 
 
 def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
-    """Take the bounds that values are clamped to."""
+    """Return the checked bounds that the values of a ratio are clamped to."""
     low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
     if low >= high:
         raise ParameterError("upper", upper, f"greater than lower, which is {lower!r}")
@@ -166,14 +166,14 @@ _ROUNDED = (
 
 
 def rounded_parts(rounded: object) -> tuple[bool, bool]:
-    """Take which noises are rounded to whole steps: that of the count, and those of sums."""
+    """Return which noises of a ratio are rounded to whole steps: the count's, and the sums'."""
     if not isinstance(rounded, str) or rounded not in get_args(Rounded):
         raise ParameterError("rounded", rounded, _ROUNDED)
     return rounded in ("count", "all"), rounded in ("sums", "all")
 
 
 def part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
-    """Return the tolerance of one part, in whole steps where it is rounded; the step of real noise is 0."""
+    """Return the tolerance of a ratio's part, in whole steps where rounded; the step of real noise is 0."""
     if not step:
         return Fraction(law.tolerance(k))
     in_steps = Laplace(law.unit / step) if isinstance(law, Laplace) else Gaussian(law.unit / step)
@@ -181,7 +181,7 @@ def part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
 
 
 def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
-    """Take the grid step of a rounded statistic; 0 where it is not rounded."""
+    """Return the checked grid step of a ratio's rounded part; 0 where it is not rounded."""
     if rounded:
         return positive(step, name)
     if step is not None:
@@ -194,7 +194,7 @@ Integral = Callable[[float | Fraction, Event, float], tuple[float, float]]
 
 
 def enclosed(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
-    """Return the middle of two bounds, and an error that reaches both; all in logarithms.
+    """Return the middle of two bounds of a ratio's probability, and an error that reaches both, in logs.
 
     Args:
         first, second: each with its own error.
@@ -206,7 +206,7 @@ def enclosed(first: tuple[float, float], second: tuple[float, float]) -> tuple[f
 
 
 def probability(integral: Integral, t: float | Fraction, event: Event) -> Probability:
-    """Return P(event), with more and more of the noise's tails until they do not matter."""
+    """Return P(event) of a ratio, with more and more of the noise's tails until they do not matter."""
     for cut in cuts:
         value, error = integral(t, event, cut)
         beyond = math.log(2) - cut * math.log(10)  # of the count, and of the sum
@@ -218,7 +218,7 @@ def probability(integral: Integral, t: float | Fraction, event: Event) -> Probab
 def smallest_tolerance(
     integral: Integral, k: Fraction, sound: float, relative: float, jumps: list[Fraction]
 ) -> float:
-    """Return the smallest t with P(outside t) <= 10^-k, from above, its error included.
+    """Return the smallest tolerance t of a ratio with P(outside t) <= 10^-k, from above.
 
     Args:
         integral: of the noisy value.
@@ -266,7 +266,7 @@ def smallest_tolerance(
 
 
 def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
-    """Return the largest t with P(inside t) <= 10^-k, from below; 0 where there is none.
+    """Return the largest t of a ratio with P(inside t) <= 10^-k, from below; 0 where there is none.
 
     Args:
         integral: of the noisy value.
@@ -300,7 +300,7 @@ def _check_k(k: Fraction) -> None:
 
 
 def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
-    """Return log (P + error) - log 10^-k."""
+    """Return log (P + error) - log 10^-k of a ratio at a tolerance."""
     target = -float(k) * math.log(10)
     cut = next((c for c in cuts if -c * math.log(10) < target - 32), cuts[-1])
     value, error = integral(t, event, cut)
