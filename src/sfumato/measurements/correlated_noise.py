@@ -6,12 +6,9 @@ time steps, or of groups with their totals, is such that sums have little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import cast
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -34,6 +31,7 @@ from sfumato.framework import (
     TimeStepsDistance,
     TreeDistance,
 )
+from sfumato.measurements.independent_noise import noise_adder
 from sfumato.names.suggestions import helpful
 from sfumato.noise.centred_noise import FINE as CENTRED_FINE
 from sfumato.noise.centred_noise import CentredGaussian
@@ -42,25 +40,6 @@ from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TimeStepsNoise, TreeLaplace
 
 KNormNoise = JointNoise | SeparateNoise
-Groups = Mapping[Any, Mapping[Any, int]]
-
-
-def _adder(
-    names: Sequence[str], keys: Sequence[Hashable], draw: Callable[[], NDArray[np.int64]]
-) -> Callable[[Groups], dict[Any, dict[str, int]]]:
-    """Return a function that adds a correlated draw (coordinates, groups) to groups, empty or not."""
-
-    def function(groups: Groups) -> dict[Any, dict[str, int]]:
-        drawn, empty = draw().T.tolist(), dict[str, int]()
-        return {
-            key: {
-                name: int(groups.get(key, empty).get(name, 0)) + step
-                for name, step in zip(names, own, strict=True)
-            }
-            for key, own in zip(keys, drawn, strict=True)
-        }
-
-    return function
 
 
 @helpful
@@ -111,10 +90,11 @@ def k_norm(
     metric = KNormDistance(body, most, most is not None)
     noise = k_norm_noise(body, exact, len(shown), most)
 
-    def draw() -> NDArray[np.int64]:
-        return noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
+    def draw() -> list[list[int]]:
+        drawn = noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
+        return cast(list[list[int]], drawn.tolist())
 
-    function = _adder(body.names, shown, draw)
+    function = noise_adder(body.names, shown, draw)
     return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
 
 
@@ -198,7 +178,7 @@ def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement
     exact = positive(multiplier, "multiplier")
     noise = centred_noise(metric, exact)
 
-    function = _adder(metric.body.names, metric.keys, noise.rounded)
+    function = noise_adder(metric.body.names, metric.keys, lambda: noise.rounded().tolist())
     domain = GroupedIntegers(metric.body.names)
     return Measurement("centred_gaussian", domain, metric, GaussianDP(), function, Linear(1 / exact))
 
@@ -271,16 +251,11 @@ def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
     exact = positive(multiplier, "multiplier")
     noise = levels_noise(metric, exact)
 
-    def function(groups: Groups) -> dict[Any, dict[str, Fraction]]:
-        drawn, empty = noise.rounded(), dict[str, int]()
-        return {
-            key: {
-                name: groups.get(key, empty).get(name, 0) + Fraction(own, 1 << bits)
-                for name, own, bits in zip(metric.names, of_cell, noise.fine, strict=True)
-            }
-            for key, of_cell in zip(metric.keys, drawn.T.tolist(), strict=True)
-        }
+    def draw() -> list[list[Fraction]]:
+        rows = zip(noise.rounded().tolist(), noise.fine, strict=True)
+        return [[Fraction(step, 1 << bits) for step in row] for row, bits in rows]
 
+    function = noise_adder(metric.names, metric.keys, draw)
     domain = GroupedIntegers(metric.names)
     return Measurement("levels_gaussian", domain, metric, GaussianDP(), function, Linear(1 / exact))
 
@@ -307,17 +282,11 @@ def on_time_steps(
         multiplier: how many times the scales of the metric the noise has.
     """
 
-    def function(groups: Groups) -> dict[Any, dict[str, Fraction]]:
-        drawn, empty = noise.rounded().tolist(), dict[str, int]()
-        return {
-            key: {
-                name: groups.get(key, empty).get(name, 0) + Fraction(drawn[i][j][t], 1 << FINE)
-                for i, name in enumerate(metric.names)
-            }
-            for j, keys in enumerate(metric.series)
-            for t, key in enumerate(keys)
-        }
+    def draw() -> list[list[Fraction]]:
+        rows = noise.rounded().reshape(len(metric.names), -1).tolist()
+        return [[Fraction(step, 1 << FINE) for step in row] for row in rows]
 
+    function = noise_adder(metric.names, [key for keys in metric.series for key in keys], draw)
     return Measurement(name, GroupedIntegers(metric.names), metric, measure, function, Linear(1 / multiplier))
 
 

@@ -83,7 +83,7 @@ class NoiseKind:
             return self.loss(metric.body, scales, metric.groups, units=math.ceil(units))
 
         return Measurement(
-            self.name, domain, metric, PrivacyLoss(), _adder(laws, tuple(keys or ())), privacy_map
+            self.name, domain, metric, PrivacyLoss(), _law_adder(laws, tuple(keys or ())), privacy_map
         )
 
     def loss(self, body: Body, scales: Sequence[Fraction], groups: int, units: int = 1) -> Loss:
@@ -127,7 +127,7 @@ class NoiseKind:
         if isinstance(domain, GroupedIntegers):
             scales = _scales(scale, domain)
             laws = {name: self.law(s) for name, s in scales.items()}
-            return vectors(tuple(scales.items())), _adder(laws, keys), Linear(Fraction(1))
+            return vectors(tuple(scales.items())), _law_adder(laws, keys), Linear(Fraction(1))
         scale = positive(scale, "scale")
         element = domain.element if isinstance(domain, VectorDomain) else domain
         if not isinstance(element, AtomDomain) or not is_exact(element):
@@ -270,18 +270,31 @@ def _scales(scales: Any, domain: GroupedIntegers) -> dict[str, Fraction]:
     return {name: positive(scale, f"scale of {name}") for name, scale in zip(names, scales, strict=True)}
 
 
-def _adder(
-    laws: Mapping[str, Law], keys: tuple[Hashable, ...]
-) -> Callable[[Mapping[Any, Any]], dict[Any, dict[str, int]]]:
-    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
-        drawn = {name: law.rounded(len(keys)).tolist() for name, law in laws.items()}
-        empty: dict[Any, int] = {}
-        return {
-            key: {name: int(groups.get(key, empty).get(name, 0)) + drawn[name][i] for name in laws}
-            for i, key in enumerate(keys)
-        }
+def noise_adder(
+    names: Sequence[str], keys: Sequence[Hashable], draw: Callable[[], Iterable[Iterable[Any]]]
+) -> Callable[[Mapping[Any, Mapping[Any, int]]], dict[Any, dict[str, Any]]]:
+    """Return a function that adds noise to the integers of the shown groups, empty or not.
+
+    Args:
+        names: of the coordinates.
+        keys: the groups that are shown.
+        draw: gives the noise: for each coordinate a number for each group.
+    """
+
+    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, Any]]:
+        noisy: dict[Any, dict[str, Any]] = {key: {} for key in keys}
+        for name, row in zip(names, draw(), strict=True):
+            for key, noise in zip(keys, row, strict=True):
+                noisy[key][name] = int(groups.get(key, {}).get(name, 0)) + noise
+        return noisy
 
     return function
+
+
+def _law_adder(
+    laws: Mapping[str, Law], keys: tuple[Hashable, ...]
+) -> Callable[[Mapping[Any, Any]], dict[Any, dict[str, int]]]:
+    return noise_adder(list(laws), keys, lambda: [law.rounded(len(keys)).tolist() for law in laws.values()])
 
 
 NOISES = {
