@@ -81,6 +81,12 @@ def isolated(function: F) -> F:
     return cast(F, wraps(function)(made))
 
 
+def unaffected(function: F) -> F:
+    """Mark a method of an `Isolated` class that runs under any library settings, as it computes nothing."""
+    function.__dict__["isolated"] = False
+    return function
+
+
 class Isolated:
     """Base of classes whose public methods, and calls, run with the default settings of libraries."""
 
@@ -90,5 +96,7 @@ class Isolated:
             public = not name.startswith("_") or name in ("__call__", "__init__", "__post_init__")
             if public and isinstance(value, FunctionType) and not hasattr(value, "isolated"):
                 setattr(cls, name, isolated(value))
-            elif public and isinstance(value, property) and value.fget is not None:
+            elif (
+                public and isinstance(value, property) and value.fget and not hasattr(value.fget, "isolated")
+            ):
                 setattr(cls, name, property(isolated(value.fget), doc=value.__doc__))

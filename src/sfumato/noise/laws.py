@@ -9,7 +9,7 @@ from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial, wraps
 from math import isnan
-from typing import Any, ClassVar, Protocol, overload
+from typing import Any, ClassVar, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
-from sfumato.exact.library_settings import Isolated
+from sfumato.exact.library_settings import Isolated, unaffected
 from sfumato.exact.outward_rounding import convert, directed, exactly, exponent, nearest, rational, to_float
 from sfumato.exact.root_finding import first_whole_near
 from sfumato.noise.random_words import Words, source_of
@@ -144,9 +144,10 @@ class Law(Isolated, ABC):
         return repr(self)
 
     @property
-    @abstractmethod
+    @unaffected
     def unit(self) -> Fraction:
         """The factor of the standard law: Laplace's scale, Gauss's standard deviation."""
+        return cast(Fraction, getattr(self, self.unit_name))
 
     @property
     @abstractmethod
@@ -496,11 +497,6 @@ class Laplace(Law):
         object.__setattr__(self, "scale", positive(scale, "scale"))
 
     @property
-    def unit(self) -> Fraction:
-        """The scale of the Laplace law."""
-        return self.scale
-
-    @property
     def variance(self) -> float:
         """The variance of the Laplace law, 2 scale^2."""
         return float(2 * self.scale**2)
@@ -534,11 +530,6 @@ class Gaussian(Law):
 
     def __init__(self, sigma: Number) -> None:
         object.__setattr__(self, "sigma", positive(sigma, "sigma"))
-
-    @property
-    def unit(self) -> Fraction:
-        """The standard deviation of the Gaussian law."""
-        return self.sigma
 
     @property
     def variance(self) -> float:
