@@ -10,7 +10,7 @@ FAULTS = [
     # Laplace and Gaussian noise.
     Fault("noise has 9/10 of its scale", "noise/rounded_sampler.py",
           "self._scale = float(scale)", "self._scale = 0.9 * float(scale)", "tests/noise/test_exactness.py"),
-    Fault("few draws have 9/10 of their scale", "noise/rounded_sampler.py",
+    Fault("few draws have 9/10 of their scale", "noise/standard_laws.py",
           "y = rational((2 * middle + 1) * self._scale.denominator, 2 * self._scale.numerator)",
           "y = rational(10 * (2 * middle + 1) * self._scale.denominator, 18 * self._scale.numerator)", "tests/noise/test_exactness.py"),
     Fault("noise is never negative", "noise/rounded_sampler.py",
@@ -24,7 +24,7 @@ FAULTS = [
           "tests/noise/test_exactness.py"),
     Fault("draws near a boundary are not settled", "noise/rounded_sampler.py",
           "np.less_equal(distance, reach, out=near)", "np.less_equal(distance, 1.0, out=near)", "tests/noise/test_exactness.py"),
-    Fault("draws near a boundary take no more bits", "noise/rounded_sampler.py",
+    Fault("draws near a boundary take no more bits", "noise/standard_laws.py",
           "prefix, bits = prefix << 64 | more(), bits + 64\n\n    def _narrow", "return low\n\n    def _narrow", "tests/noise/test_exactness.py"),
     # Random words.
     Fault("a child process has the words of its parent", "noise/random_words.py",

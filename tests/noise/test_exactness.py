@@ -16,7 +16,7 @@ import gmpy2
 import numpy as np
 import pytest
 
-from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords, standard_laws
+from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords, rounded_sampler
 from sfumato.noise.rounded_sampler import ExactDraws, Sampler, largest_integer
 
 laws = [Laplace, Gaussian]
@@ -233,28 +233,28 @@ def test_few_draws_that_take_words_in_another_order_are_found(law, monkeypatch):
 
 
 def test_no_table_is_built_for_few_draws(monkeypatch):
-    monkeypatch.setattr(standard_laws, "table", lambda standard: pytest.fail("built"))
+    monkeypatch.setattr(rounded_sampler, "quantile_table", lambda standard: pytest.fail("built"))
     assert len(Sampler(Laplace.standard, Fraction(7)).draw(20, SeededWords(5))) == 20
 
 
 @pytest.mark.parametrize("law", laws)
 def test_the_check_sees_a_wrong_table(law, monkeypatch):
     """A table that is wrong in one segment of 2^15, by 2^-20 of the scale, is found."""
-    table = standard_laws.table(law.standard)
+    table = rounded_sampler.quantile_table(law.standard)
     wrong = table.value.copy()
-    wrong[(standard_laws.top_octave << standard_laws.segment_bits) + 777] += 2.0**-20
-    planted = standard_laws.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
+    wrong[(rounded_sampler.top_octave << rounded_sampler.segment_bits) + 777] += 2.0**-20
+    planted = rounded_sampler.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
     scale = 2**24
     sampler = Sampler(law.standard, Fraction(scale))
-    monkeypatch.setattr(standard_laws, "table", lambda standard: planted)
+    monkeypatch.setattr(rounded_sampler, "quantile_table", lambda standard: planted)
     n = 30_000
     draws = sampler.draw(n, SeededWords(6))
     monkeypatch.undo()
     words = SeededWords(6).take(n)
     octave = words.view(np.int64).astype(float)
     near = np.flatnonzero(
-        (octave.view(np.int64) >> standard_laws.row_shift & standard_laws.row_mask)
-        == (standard_laws.top_octave << standard_laws.segment_bits) + 777
+        (octave.view(np.int64) >> rounded_sampler.row_shift & rounded_sampler.row_mask)
+        == (rounded_sampler.top_octave << rounded_sampler.segment_bits) + 777
     )
     assert len(near) > 0
     with pytest.raises(AssertionError):
@@ -267,8 +267,8 @@ def test_slow_draws_are_rare(law):
     for scale in (1, 1000, 2**30):
         sampler = Sampler(law.standard, Fraction(scale))
         # Density of |Z| at half-integers is at most 1 / scale per unit, about scale of which matter.
-        assert 2.0**-standard_laws.octaves + 2 * float(sampler.margin) < 1e-4
-    assert math.log2(standard_laws.table(law.standard).error) < -45
+        assert 2.0**-rounded_sampler.octaves + 2 * float(sampler.margin) < 1e-4
+    assert math.log2(rounded_sampler.quantile_table(law.standard).error) < -45
 
 
 @pytest.mark.noise_cannot_matter("the words are chosen")

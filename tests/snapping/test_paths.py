@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.noise import FixedWords, SeededWords, standard_laws
+from sfumato.noise import FixedWords, SeededWords, rounded_sampler
 from sfumato.noise.standard_laws import laplace
 from sfumato.snapping import SnappingMechanism
 from sfumato.snapping.snapping_parameters import guard_bits
@@ -227,11 +227,11 @@ def test_the_reference_decides_at_boundaries_as_the_definition_does():
 
 def test_a_wrong_table_is_found(monkeypatch):
     """Planted: one segment of 2^15 is off by 2^-20 of lambda."""
-    table = standard_laws.table(laplace)
+    table = rounded_sampler.quantile_table(laplace)
     wrong = table.value.copy()
-    row = (standard_laws.top_octave << standard_laws.segment_bits) + 777
+    row = (rounded_sampler.top_octave << rounded_sampler.segment_bits) + 777
     wrong[row] += 2.0**-20
-    planted = standard_laws.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
+    planted = rounded_sampler.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
     m = mechanism(1.0, 2**10)
     prefix = round(2**63 * (0.5 + 777.5 / 2**12))
     words = [prefix + (i << 40) for i in range(-4000, 4000)]
@@ -240,7 +240,7 @@ def test_a_wrong_table_is_found(monkeypatch):
     values = 1.0 - truth - 2.0**-22
     expected = by_reference(m, values, FixedWords(words, then=SeededWords(1)))
     assert np.array_equal(m.release(values, FixedWords(words, then=SeededWords(1))), expected)
-    monkeypatch.setattr(standard_laws, "table", lambda standard: planted)
+    monkeypatch.setattr(rounded_sampler, "quantile_table", lambda standard: planted)
     assert not np.array_equal(
         mechanism(1.0, 2**10).release(values, FixedWords(words, then=SeededWords(1))), expected
     )
@@ -311,4 +311,4 @@ def test_slow_draws_are_rare():
         for ratio in (2, 2**10, 2**20, 2**30):
             fast = mechanism(epsilon, ratio)._fast
             assert isinstance(fast, FastPath)
-            assert 2.0**-standard_laws.octaves + 2 * (0.5 - fast._reach) < 1e-4
+            assert 2.0**-rounded_sampler.octaves + 2 * (0.5 - fast._reach) < 1e-4

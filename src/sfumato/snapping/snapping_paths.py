@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sfumato.exact import round_down
 from sfumato.exact.outward_rounding import INFINITY, convert, is_finite, nearest, rational
-from sfumato.noise import standard_laws
+from sfumato.noise import rounded_sampler
 from sfumato.noise.random_words import Words
 from sfumato.noise.rounded_sampler import Buffers, block
 from sfumato.noise.standard_laws import laplace
@@ -141,7 +141,7 @@ class FastPath:
 
     def _margin(self, scale: Fraction) -> Fraction:
         """Bound the distance of the fast path's values from the true ones and the reference's, in steps."""
-        found, unit, table = self._found, self._lattice.step, standard_laws.table(laplace)
+        found, unit, table = self._found, self._lattice.step, rounded_sampler.quantile_table(laplace)
         ends = (found.lower, found.upper)
         moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))
         lost = abs(found.center - Fraction(self._center) - Fraction(self._rest))
@@ -157,7 +157,7 @@ class FastPath:
         out = np.empty(len(values))
         buffers = _Buffers(min(block, len(values)))
         undecided: list[tuple[int, int]] = []
-        table = standard_laws.table(laplace)
+        table = rounded_sampler.quantile_table(laplace)
         with np.errstate(invalid="ignore"):
             for start in range(0, len(values), block):
                 part = out[start : start + block]

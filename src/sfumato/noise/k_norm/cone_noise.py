@@ -30,8 +30,8 @@ from sfumato.noise.k_norm.sampling import (
 )
 from sfumato.noise.laws import Floats
 from sfumato.noise.random_words import Words, source_of
-from sfumato.noise.rounded_sampler import Buffers
-from sfumato.noise.standard_laws import QuantileTable, laplace, table
+from sfumato.noise.rounded_sampler import Buffers, QuantileTable, quantile_table
+from sfumato.noise.standard_laws import laplace
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,7 +209,7 @@ class SeparateNoise(Spelled, Vectors):
 
     @cached_property
     def _table(self) -> QuantileTable:
-        return table(laplace)
+        return quantile_table(laplace)
 
     @cached_property
     def _buffers(self) -> Buffers:
