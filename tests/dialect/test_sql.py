@@ -358,7 +358,7 @@ def test_whole_example() -> None:
 )
 def test_sources(written: str, source: str, alias: str | None) -> None:
     query = parse(dp("COUNT(*)", "").replace("FROM people", f"FROM {written}"))
-    assert (query.source, query.alias) == (source, alias)
+    assert (query.source, query.tables.alias) == (source, alias)
 
 
 @pytest.mark.parametrize("by", ["1", "decade", "DECADE", "cast(AGE/10 as INT64)", "ALL"])

@@ -192,7 +192,7 @@ class _Binder(StatementChecker):
         )
         self.named = self._aggregates()
         if self.largest is None:
-            self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
+            self.writer = Writer(self.statement, self.keys, self.named, self._unselected, free)
         else:
             self.writer = LargestWriter(self.statement, self.keys, self.largest, free)
         counts = (CountRows, CountPrivacyUnits, Sum)
@@ -249,7 +249,7 @@ class _Binder(StatementChecker):
             rows = self._rows_limit(aggregates.values())
         else:
             private = domains is None and self.public is None
-            largest = self.largest.asked(not private)
+            largest = self.largest.request(not private)
             if private:
                 self.largest.check_private()
             if not aggregates:
@@ -313,8 +313,8 @@ class _Binder(StatementChecker):
         words = [] if after is None else [token.word for token in self.statement.unqualified(after)]
         return {"ORDER", "DESC", "LIMIT"} <= set(words)
 
-    def _asked(self, call: WrittenAggregate, position: int) -> tuple[Aggregate, str]:
-        """Return an aggregate that post-processing needs, and its default output name."""
+    def _unselected(self, call: WrittenAggregate, position: int) -> tuple[Aggregate, str]:
+        """Return an aggregate that the binder found outside the SELECT list, and its default name."""
         aggregate = self.aggregates.aggregate(call)
         return aggregate, self.aggregates.default_name(call, aggregate, position)
 

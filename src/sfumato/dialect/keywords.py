@@ -86,6 +86,7 @@ PRIVATE = (*FUNCTIONS, *LARGEST)
 LISTED = (ask.histogram, ask.value_counts, ask.vector_sum, ask.vector_mean)
 
 
+@cache
 def takes(function: str, argument: str) -> bool:
     """Whether the Python function behind an aggregate's SQL name has an argument of this name."""
     return function in FUNCTIONS and argument in signature(FUNCTIONS[function]).parameters

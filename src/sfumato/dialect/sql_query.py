@@ -84,11 +84,6 @@ class SqlQuery(Settings):
         return str(self.tables.source)
 
     @property
-    def alias(self) -> str | None:
-        """The alias of the SQL query's first table."""
-        return self.tables.alias
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """The tables that the SQL query reads, at any depth, in order."""
         waiting: list[Source] = [self.tables.source, *(one.source for one in self.tables.joined)]

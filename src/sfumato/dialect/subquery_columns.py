@@ -251,7 +251,7 @@ def _own(name: str, own: dict[str, str], one: Joined) -> str:
 
 
 def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
-    """Return the declarations of the columns of all tables in a FROM clause, subqueries among them.
+    """Return what a catalog declares of the columns in FROM, traced through subqueries and joins.
 
     Raises:
         QueryError: there is no such table, or the first has no privacy unit of its own.
@@ -282,12 +282,12 @@ def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> Tabl
 
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
-    """Return the declarations of a table's columns under their qualified names."""
+    """Return a joined table's declared columns under their qualified names, for a subquery's FROM."""
     return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
 
 
 def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
-    """Return the declarations of a table, or of a subquery's columns that stay unchanged.
+    """Return what a catalog declares of a table, or of the columns that a subquery passes on unchanged.
 
     Raises:
         QueryError: there is no such table, or a SELECT of private ones that drops the privacy unit.
@@ -326,7 +326,7 @@ def _public(source: Query, catalog: Declarations) -> bool:
 
 
 def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
-    """Return the declarations of the columns that one SELECT passes on unchanged, and its privacy unit."""
+    """Return what a catalog declares of the columns that one subquery passes on, and its privacy unit."""
     try:
         tables = read_from(query.node["from_table"], query.names.within(query.node))
     except NotJoined as error:
@@ -358,7 +358,7 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
 def _plain(
     node: Node, tables: From, known: dict[str, ColumnDeclaration], unit: str
 ) -> Iterator[tuple[str, Reference]]:
-    """Yield a SELECT's output columns with the source column of each; computed ones refer to nothing."""
+    """Yield a subquery's output columns with the source column of each; computed ones refer to nothing."""
     for one in node["select_list"]:
         if one["class"] == "STAR":
             left_out = {str(name).casefold() for name in one["exclude_list"]}

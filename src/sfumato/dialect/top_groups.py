@@ -119,7 +119,7 @@ class LargestGroups(StatementChecker):
         items = tuple(Item(key, item.alias, key.place, item.alias_place) for key in keys)
         return replace(self.statement, items=items, group_by_all=True)
 
-    def asked(self, public: bool) -> Largest:
+    def request(self, public: bool) -> Largest:
         """Return how many top groups the call asks for, after checks of its arguments.
 
         Args:

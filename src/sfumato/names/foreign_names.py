@@ -89,7 +89,7 @@ def examples() -> dict[str, str]:
     return {name: example(name) for name in (*_read()["examples"], *_OF_A_COLUMN)}
 
 
-def _asked() -> dict[str, str]:
+def _method_advice() -> dict[str, str]:
     """Return the advice on foreign aggregates that are called as methods of a table."""
     calls = examples()
     called = {**AGGREGATES, **{name: name for name in calls}}
@@ -108,7 +108,7 @@ MODULE = (
 TABLE, QUESTION, RELEASE = section("table"), section("question"), section("release")
 BUDGET, AGGREGATE = section("budget"), section("aggregate")
 # Aggregates that are asked of a table as of a frame.
-ASKED = NO_AGGREGATES | Advice(_asked)
+ASKED = NO_AGGREGATES | Advice(_method_advice)
 INDEXED = (
     'a table is asked, and not looked into: rows are chosen by filter("age >= 25"), and a '
     'column is asked of by agg(m=sf.mean("age", lower=0, upper=100))'

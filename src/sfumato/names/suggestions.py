@@ -109,14 +109,14 @@ def helpful(function: F) -> F:
     sfumato.errors.ArgumentError: mean: there is no argument bounds; did you mean lower and upper? Write ...
     """
 
-    said_of, defaults = _said_of, _library_defaults
+    error_of_call, defaults = _error_of_call, _library_defaults
 
     def call(*args: Any, **named: Any) -> Any:
         try:
             with defaults():
                 return function(*args, **named)
         except Exception as error:
-            wrong = said_of(error, function, args, named)
+            wrong = error_of_call(error, function, args, named)
             if wrong is None:
                 raise
         raise wrong
@@ -135,7 +135,7 @@ def _library_defaults() -> AbstractContextManager[None]:
     return library_defaults()
 
 
-def _said_of(
+def _error_of_call(
     error: Exception, function: Callable[..., Any], args: tuple[Any, ...], named: Iterable[str]
 ) -> ArgumentError | None:
     """Return the error with suggestions for a wrong call, and log the kind of a refusal."""
