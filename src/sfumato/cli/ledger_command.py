@@ -16,7 +16,6 @@ from sfumato.cli.options import ExitCode, answering, argument, commands, option,
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import guarded
 from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.exact import round_up
 from sfumato.files import whole_place
 
 if TYPE_CHECKING:
@@ -230,6 +229,8 @@ def _pair(epsilon: float, delta: float) -> str:
 
 
 def _line(entry: Entry) -> list[str]:
+    from sfumato.exact import round_up
+
     numbers = [f"{round_up(number):.6g}" for number in (entry.epsilon, entry.delta)]
     what = entry.what if entry.period is None else f"{entry.what}, each {entry.period}"
     words = [
