@@ -430,44 +430,43 @@ class Question(Helpful, Displayed, Generic[Released]):
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
                 raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
             del options["delta"]
-            if self.automatic:
-                means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
-                log_planned(self._engine.name, len(self.aggregates), share=share)
-                with without_log():
-                    found = AutomaticQuery(table, self.query, self.aggregates).plan(
-                        means, check=partial(self._beside, beside=Fraction(0), sampling=sampling), **drawing
-                    )
-                return table._engine.release(found, **drawing, pay=lambda: tuple(paid))
-            plan, _ = Share.of(budget, share).best(self.query, options)
-            plan = self._beside(plan, Fraction(0), sampling)
-            return self._released(plan, **drawing, pay=pay(plan))
-        if epsilon is None:
+        elif epsilon is None:
             raise BudgetError(_NO_EPSILON)
-        if self.automatic:
+        if not self.automatic:
+            if share is not None:
+                plan, _ = Share.of(budget, share).best(self.query, options)
+                plan = self._beside(plan, Fraction(0), sampling)
+            else:
+                assert epsilon is not None
+                plan = self._checked_plan(
+                    epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options
+                )
+            log_planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
+            return table._engine.release(plan, **drawing, pay=pay(plan))
+
+        beside, cost = Fraction(0), {"share": share}
+        if share is not None:
+            means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
+        else:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+            cost = {"epsilon": whole, "delta": admissible_delta(delta)}
 
             def pay_all(claim: Claim) -> None:
                 paid.extend(payment(budget, [claim], self.query.told, made_up=made_up)())
 
             means = of_epsilon(whole, beside, looks, options, pay_all)
-            check = partial(self._beside, beside=beside, sampling=sampling)
-            log_planned(self._engine.name, len(self.aggregates), epsilon=whole, delta=admissible_delta(delta))
-            with without_log():
-                plan = AutomaticQuery(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
-        plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options)
-        return self._released(plan, **drawing, pay=pay(plan))
+        check = partial(self._beside, beside=beside, sampling=sampling)
+        log_planned(self._engine.name, len(self.aggregates), **cost)
+        with without_log():
+            plan = AutomaticQuery(table, self.query, self.aggregates).plan(means, check=check, **drawing)
+        return table._engine.release(plan, **drawing, pay=lambda: tuple(paid))
 
     def _card(self) -> Card:
         return question_card(self)
 
     def __repr__(self) -> str:
         return visible(f"<Question: {self.told}>")
-
-    def _released(self, plan: Plan, **drawing: Any) -> Released:
-        log_planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
-        return self.table._engine.release(plan, **drawing)
 
     def _check_nothing_left(self, what: str) -> None:
         check_complete(self.aggregates, self.table._auto_limits, what)

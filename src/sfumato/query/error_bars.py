@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import truth_value
 
 NO_BIAS = "does not include bias from contribution limits and bounds"
@@ -129,6 +130,23 @@ class Bias:
 
 
 UNBIASED = Bias()
+
+
+def check_error_names(measured: Iterable[str], columns: Iterable[str]) -> None:
+    """Check that the columns `<output>_error` of error bars have names of their own.
+
+    Args:
+        measured: the outputs with error bars.
+        columns: all columns that stand beside them.
+    Raises:
+        QueryError: a name is taken.
+    """
+    taken = {column.casefold() for column in columns}
+    for name in measured:
+        if f"{name}_error".casefold() in taken:
+            raise QueryError(
+                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+            )
 
 
 def checked_confidence(confidence: object) -> float:

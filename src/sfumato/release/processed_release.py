@@ -22,7 +22,7 @@ from sfumato.plan.explanation import Explanation
 from sfumato.plan.plan_description import Described
 from sfumato.plan.serialization import DetachedComputation
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.error_bars import Bars, Bias
+from sfumato.query.error_bars import Bars, Bias, check_error_names
 from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import VERSION
 from sfumato.release.noisy_table import NO_LISTS, NoisyTable
@@ -336,13 +336,7 @@ class ProcessedRelease(NoisyTable):
         if not self._followed:
             raise RefusalError(_NOT_FOLLOWED)
         self._releases[0]._check_sampling(bars)
-        taken = {name.casefold() for name in self._computation.schema.names}
-        for name in self.measured:
-            if f"{name}_error".casefold() in taken:
-                wanted = f"{name}_error"
-                raise QueryError(
-                    f"confidence: the error bars of {name!r} need the name {wanted!r}, which is taken"
-                )
+        check_error_names(self.measured, self._computation.schema.names)
 
 
 def _numeric(kind: pa.DataType) -> bool:

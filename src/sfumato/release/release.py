@@ -13,7 +13,7 @@ from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
 from sfumato.display.progress import NotebookBar, fraction_of
-from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.errors import ParameterError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import NoisyBatch
@@ -23,7 +23,7 @@ from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_b
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import Bars, Bias, checked_confidence
+from sfumato.query.error_bars import Bars, Bias, check_error_names, checked_confidence
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.canonical_form import canonical
@@ -405,13 +405,8 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
         QueryError: a name is taken.
     """
     checked_confidence(confidence)
-    names = [*plan.query.shown_keys, *plan.query.output_names]
-    taken = {n.casefold() for n in names}
-    for name in plan.query.output_names:
-        if f"{name}_error".casefold() in taken:
-            raise QueryError(
-                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
-            )
+    query = plan.query
+    check_error_names(query.output_names, [*query.shown_keys, *query.output_names])
 
 
 CONFIDENCE = 0.95

@@ -19,7 +19,7 @@ from sfumato.plan.plan_description import Described, certified
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
-from sfumato.query.error_bars import Bars, Bias, checked_confidence
+from sfumato.query.error_bars import Bars, Bias, check_error_names, checked_confidence
 from sfumato.release.canonical_form import canonical_top
 from sfumato.release.noisy_table import NoisyTable, stopped
 from sfumato.release.release_display import release_card, top_facts
@@ -148,9 +148,7 @@ class TopRelease(NoisyTable):
         """Refuse error bars that the largest groups cannot have."""
         self._check_sampling(bars)
         self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
-        name = f"{self.question.measured}_error"
-        if name in {key.casefold() for key in self.question.keys}:
-            raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
+        check_error_names([self.question.measured], self.question.keys)
 
     def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the largest groups with error bars, as `write` writes them."""
