@@ -28,7 +28,7 @@ class Directed(NamedTuple):
 
 @cache
 def directed(bits: int) -> Directed:
-    """Return the MPFR contexts of `bits` bits that round towards -infinity and +infinity."""
+    """Return the MPFR contexts of `bits` bits for outward rounding, towards -infinity and +infinity."""
     return Directed(*(gmpy2.context(precision=bits, round=r) for r in (gmpy2.RoundDown, gmpy2.RoundUp)))
 
 
@@ -52,7 +52,7 @@ def convert(number: Any, context: Context) -> Real:
 
 
 def to_float(number: Real) -> float:
-    """Return the float nearest to an MPFR number.
+    """Return the float nearest to an MPFR number, rounded to nearest.
 
     >>> to_float(directed(64).up.div(1, 3)) == 1 / 3
     True
@@ -200,12 +200,12 @@ def both_tails(x: Rational | Real, bits: int) -> tuple[Real, Real]:
 
 
 def tail(x: Rational | Real, bits: int, *, up: bool) -> Real:
-    """Return the lower or the upper end of the enclosure `both_tails` of a Gaussian tail."""
+    """Return the lower or the upper end of a Gaussian tail's outward-rounded enclosure."""
     return directed(bits)[up].erfc(over_root_two(x, bits, up=not up))
 
 
 def log_tail(x: ArrayLike) -> NDArray[np.float64]:
-    """Return the natural logarithm of the Gaussian tail P(N > x), in floats.
+    """Return the natural logarithm of the Gaussian tail P(N > x) in floats, rounded to nearest.
 
     >>> log_tail([0.0, 50.0]).round(3).tolist()
     [-0.693, -1254.831]
@@ -242,12 +242,12 @@ class Enclosure:
 
     @staticmethod
     def of(number: Fraction | int, bits: int) -> Enclosure:
-        """Enclose a rational number in an interval of `bits` bits."""
+        """Enclose a rational number in an outward-rounded interval of `bits` bits."""
         return _of(number, bits)
 
     @staticmethod
     def between(low: int, high: int, exponent: int, bits: int) -> Enclosure:
-        """Return the interval of all numbers between low 2^exponent and high 2^exponent."""
+        """Return the outward-rounded interval of all numbers between low 2^exponent and high 2^exponent."""
         down, up = directed(bits)
         return Enclosure(down.mul_2exp(down.plus(low), exponent), up.mul_2exp(up.plus(high), exponent), bits)
 
@@ -271,7 +271,7 @@ class Enclosure:
         return Enclosure(min(down.mul(*p) for p in pairs), max(up.mul(*p) for p in pairs), self.bits)
 
     def __truediv__(self, other: Enclosure) -> Enclosure:
-        """Divide an interval by one above 0; all numbers where the divisor may be 0."""
+        """Divide intervals with outward rounding; all numbers where the divisor may be 0."""
         down, up = directed(self.bits)
         if other.low <= 0:
             return Enclosure(MINUS_INFINITY, INFINITY, self.bits)
@@ -290,31 +290,34 @@ class Enclosure:
         return self * Enclosure.of(factor, self.bits)
 
     def power(self, exponent: int) -> Enclosure:
-        """Return the interval's power, for numbers of at least 0 and a whole exponent of at least 1."""
+        """Return the outward-rounded interval of a power of a number of at least 0.
+
+        The exponent is a whole number of at least 1.
+        """
         found = self
         for _ in range(exponent - 1):
             found = found * self
         return found
 
     def root(self, degree: int) -> Enclosure:
-        """Return the interval of the root of a number of at least 0."""
+        """Return the outward-rounded interval of the root of a number of at least 0."""
         down, up = directed(self.bits)
         return Enclosure(
             down.rootn(max(self.low, ZERO), degree), up.rootn(max(self.high, ZERO), degree), self.bits
         )
 
     def log(self) -> Enclosure:
-        """Return the interval of the natural logarithm of a number that is known to be above 0."""
+        """Return the outward-rounded interval of the logarithm of a number that is known to be above 0."""
         down, up = directed(self.bits)
         return Enclosure(down.log(max(self.low, ZERO)), up.log(self.high), self.bits)
 
     def exp(self) -> Enclosure:
-        """Return the interval of e to the power of the enclosed number."""
+        """Return the outward-rounded interval of e to the power of the enclosed number."""
         down, up = directed(self.bits)
         return Enclosure(down.exp(self.low), up.exp(self.high), self.bits)
 
     def or_less(self, other: Enclosure) -> Enclosure:
-        """Return the interval of the smaller of two enclosed numbers."""
+        """Return the outward-rounded interval of the smaller of two enclosed numbers."""
         return Enclosure(min(self.low, other.low), min(self.high, other.high), self.bits)
 
     def below(self, other: Enclosure) -> bool | None:
@@ -392,7 +395,7 @@ def round_down(number: Fraction) -> float:
 
 
 def root_up(square: Fraction) -> Fraction:
-    """Return a rational at or above the square root of `square` >= 0, at most 2^-128 above, relatively.
+    """Return the square root of `square` >= 0 rounded up: a rational at most 2^-128 above, relatively.
 
     Args:
         square: an exact number of at least 0.
@@ -404,7 +407,7 @@ def root_up(square: Fraction) -> Fraction:
 
 
 def root_down(square: Fraction) -> Fraction:
-    """Return a rational at or below the square root of `square` >= 0, at most 2^-128 below, relatively.
+    """Return the square root of `square` >= 0 rounded down: a rational at most 2^-128 below, relatively.
 
     Args:
         square: an exact number of at least 0.

@@ -78,7 +78,7 @@ class Rollup:
 
     @property
     def shape(self) -> tuple[tuple[int, ...], ...]:
-        """The sorted sizes of totals on each level: what plans depend on, whatever the order of cells."""
+        """The sizes of the rollup's totals on each level, sorted: no order of cells changes plans."""
         return tuple(tuple(sorted(sizes.tolist())) for sizes in self.sizes)
 
     def largest(self, level: int) -> int:
@@ -86,7 +86,7 @@ class Rollup:
         return int(self.sizes[level].max())
 
     def squares(self, level: int, cells: int) -> int:
-        """Return the largest sum of squared totals of a level, with 1 in so many cells and 0 elsewhere.
+        """Return the rollup's largest sum of squared totals of a level, 1 in so many cells, else 0.
 
         As many of them as can be are in one total: x^2 is convex.
         """
@@ -94,7 +94,7 @@ class Rollup:
         return cells // most * most**2 + (cells % most) ** 2
 
     def totals(self, values: NDArray[Any], level: int) -> NDArray[Any]:
-        """Add up numbers of cells to the totals of a level; whole numbers exactly, modulo 2^64.
+        """Add up numbers of cells to the rollup's totals of a level; whole numbers exactly, modulo 2^64.
 
         Args:
             values: the last dimension is of cells.

@@ -184,7 +184,7 @@ def narrow(height: Callable[[Any], Any], near: Any, far: Any, times: int) -> tup
 
 
 def first_whole(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest whole number above `low` that is enough, by bisection.
+    """Find where a condition begins to hold: the smallest whole number above `low`, by bisection.
 
     Args:
         enough: says it of a whole number.
@@ -201,7 +201,7 @@ def first_whole(enough: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | None = None) -> int:
-    """Return the smallest whole number that is enough, by a search that starts at a guess.
+    """Find where a condition begins to hold: the smallest whole number, by a search from a guess.
 
     Args:
         enough: says it of a whole number.
@@ -225,7 +225,7 @@ def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | 
 
 
 def first_float(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest float above `low` that is enough, by bisection; 0 <= low < high.
+    """Find where a condition begins to hold: the smallest float above `low`, by bisection; 0 <= low < high.
 
     >>> first_float(lambda x: x * x >= 2, 1.0, 2.0) == 2**0.5
     True

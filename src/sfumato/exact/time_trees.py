@@ -46,7 +46,7 @@ class Toeplitz:
 
     @classmethod
     def of_power(cls, power: Fraction, steps: int, kept: Fraction = Fraction(0)) -> Toeplitz:
-        """Return about ((1 - kept z) / (1 - z))^power as a Toeplitz matrix of falling coefficients.
+        """Return about ((1 - kept z) / (1 - z))^power as a Toeplitz matrix over time steps.
 
         Without `kept` this is the matrix of cumulative sums to a power. With it the matrix is divided by that
         of sums that keep such a part from one step to the next: it falls faster, and then stays.
@@ -76,7 +76,7 @@ class Toeplitz:
         return len(self.coefficients)
 
     def times(self, values: Sequence[Fraction]) -> list[Fraction]:
-        """Return the product of the Toeplitz matrix with a column."""
+        """Return the product of the Toeplitz matrix with a column of time steps."""
         return [
             sum((c * values[t - s] for s, c in enumerate(self.coefficients[: t + 1])), Fraction(0))
             / (1 << self.BITS)
@@ -84,7 +84,7 @@ class Toeplitz:
         ]
 
     def squared_sum(self, columns: int) -> Fraction:
-        """Return the squared length of the sum of the first columns of the Toeplitz matrix."""
+        """Return the squared length of the sum of the Toeplitz matrix's columns of first time steps."""
         sums = np.cumsum(np.array(self.coefficients, np.int64))
         inside = sums.copy()
         inside[columns:] -= sums[:-columns]
@@ -121,7 +121,7 @@ class Tree:
 
     @classmethod
     def best(cls, steps: int) -> Tree:
-        """Return the tree of equal branching whose cumulative totals have the least error.
+        """Return the tree of time steps, of equal branching, whose cumulative totals have the least error.
 
         What a level costs is that each has so much more noise.
         """
@@ -133,7 +133,7 @@ class Tree:
         return len(self.sizes)
 
     def nodes(self, level: int) -> int:
-        """Return the number of blocks on a level of the tree."""
+        """Return the number of blocks of time steps on a level of the tree."""
         return -(-self.steps // self.sizes[level])
 
     def added_up(self, steps: NDArray[np.int64], level: int) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from sfumato.ownership import Owned, Turn
 
 @helpful
 def product(transformations: Sequence[Transformation]) -> Transformation:
-    """Combine transformations, one for each part of a product.
+    """Combine transformations side by side, one for each part of a product.
 
     Args:
         transformations: at least one; all with the same input metric and the same output metric.
@@ -68,7 +68,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
 
 @helpful
 def compose(measurements: Sequence[Measurement]) -> Measurement:
-    """Combine several releases of one input into one measurement.
+    """Combine several releases of one input into one measurement: composition.
 
     Args:
         measurements: at least one; all from the same domain and metric to the same measure. To choose the
@@ -104,7 +104,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
 
 @helpful
 def postprocess(measurement: Measurement, function: Callable[[Any], Any]) -> Measurement:
-    """Combine a release with a function of it, which costs no privacy.
+    """Combine a release with a function of it: post-processing, which costs no privacy.
 
     Args:
         measurement: what is released.

@@ -18,14 +18,14 @@ from sfumato.exact import as_fraction, positive_int, root_up
 
 
 class Ball(Enum):
-    """The norm of a ball of contributed vectors."""
+    """The norm of a ball body: a ball of contributed vectors."""
 
     L1 = "l1"
     L2 = "l2"
     LINF = "linf"
 
     def holds(self, vector: Sequence[int], radius: int) -> bool:
-        """Whether a contributed vector of whole numbers is no longer than a whole number.
+        """Whether a ball body holds a vector of whole numbers.
 
         Args:
             vector: whole numbers.
@@ -121,20 +121,20 @@ class Segment(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinate of the segment."""
+        """The coordinate of the segment body."""
         return (self.name,)
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The bound of the segment."""
+        """The bound of the segment body."""
         return (self.bound,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the segment's bound/scale, squared for L2."""
+        """Return the segment body's bound/scale, squared for L2."""
         return weighted(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the bound of the segment as its noise scale."""
+        """Return the bound of the segment body as its noise scale."""
         return self.linf_sensitivities
 
 
@@ -190,7 +190,7 @@ class Product(Body):
 
 @dataclass(frozen=True)
 class RowsBody(Body):
-    """What one unit may contribute to all its groups, with at most so many rows in all of them.
+    """A body with row limit: what one unit may contribute to all its groups, with so many rows in all.
 
     Its size is the largest of `rows` groups with a row in each and of all rows in one group: what is between
     adds no more, where the size of n rows in a group is a + b n (L1) or a + b n² (squares, for L2).
@@ -229,7 +229,7 @@ class RowsBody(Body):
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The L-infinity sensitivities, with all of the unit's rows in one group."""
+        """The L-infinity sensitivities of a body with row limit: all rows in one group."""
         return self.most.linf_sensitivities
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
@@ -237,7 +237,7 @@ class RowsBody(Body):
         return max(self.rows * self.one.size(norm, scales), self.most.size(norm, scales))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the larger noise scales: for a row in each of many groups, or all rows in one."""
+        """Return a row-limited body's larger noise scales: a row in each of many groups, or all in one."""
         times = Fraction(self.rows) if norm is Norm.L1 else root_up(Fraction(self.rows))
         pairs = zip(self.one.split(norm), self.most.split(norm), strict=True)
         return tuple(max(times * one, most) for one, most in pairs)
@@ -251,7 +251,7 @@ def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fract
 
 @dataclass(frozen=True, repr=False)
 class BallBody(Spelled, Body):
-    """A ball of contributed vectors: one coordinate stands for all entries, which share a noise scale.
+    """A ball body of contributed vectors: one coordinate for all entries, which share a noise scale.
 
     Args:
         name: of the coordinate.
@@ -284,12 +284,12 @@ class BallBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The one coordinate of the ball."""
+        """The one coordinate of the ball body."""
         return (self.name,)
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The radius of the ball: all of it in one entry."""
+        """The radius of the ball body: all of it in one entry."""
         return (self.radius,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
@@ -303,7 +303,7 @@ class BallBody(Spelled, Body):
         return (self.radius * (longest if norm is Norm.L1 else root_up(longest)),)
 
     def _longest(self, norm: Norm) -> Fraction:
-        """Return the longest L1 norm, rounded up, or squared L2 norm, in a ball of radius 1."""
+        """Return the longest L1 norm, rounded up, or squared L2 norm, in a ball body of radius 1."""
         if self.ball is Ball.LINF:
             return Fraction(self.entries)
         if self.ball is Ball.L2 and norm is Norm.L1:
@@ -313,7 +313,7 @@ class BallBody(Spelled, Body):
 
 @dataclass(frozen=True, repr=False)
 class SimplexBody(Spelled, Body):
-    """A simplex: contributed numbers are not negative, and come to at most `most` together.
+    """A simplex body: contributed numbers are not negative, and come to at most `most` together.
 
     Its size does not grow with the number of places: a vector of it is a mean of vectors with all of `most`
     at one place, or at none, and the size of a mean is at most the largest size.
@@ -341,12 +341,12 @@ class SimplexBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates of the simplex."""
+        """The coordinates of the simplex body."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The sensitivities of the simplex: all in one coordinate."""
+        """The sensitivities of the simplex body: all in one coordinate."""
         return (self.most,) * len(self.coordinates)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
@@ -355,7 +355,7 @@ class SimplexBody(Spelled, Body):
         return self.levels * (ratio if norm is Norm.L1 else ratio**2)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the noise scales of the simplex, the same on each coordinate."""
+        """Return the noise scales of the simplex body, the same on each coordinate."""
         times = Fraction(self.levels) if norm is Norm.L1 else root_up(Fraction(self.levels))
         return (self.most * times,) * len(self.coordinates)
 
@@ -401,25 +401,25 @@ class ConeBody(Spelled, Body):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coordinates of the cone."""
+        """The coordinates of the cone body."""
         return self.coordinates
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The bounds of the cone."""
+        """The bounds of the cone body."""
         return self.bounds
 
     @cached_property
     def signed(self) -> int:
-        """The number of signed coordinates of the cone."""
+        """The number of signed coordinates of the cone body."""
         return len(self.bounds) - 1 - self.units
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the size of the cone's corner, with all numbers at their bounds."""
+        """Return the size of the cone body's corner, with all numbers at their bounds."""
         return weighted(norm, self.bounds, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the bounds of the cone as noise scales."""
+        """Return the bounds of the cone body as noise scales."""
         return self.bounds
 
     def sides(self, vector: Sequence[int | Fraction]) -> tuple[Fraction, Fraction]:
@@ -440,7 +440,7 @@ class ConeBody(Spelled, Body):
         return a, b
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether the cone holds a vector: one unit may contribute it to a group.
+        """Whether the cone body holds a vector: one unit may contribute it to a group.
 
         Args:
             vector: a number for each coordinate, in grid steps.
@@ -472,5 +472,5 @@ class CubeBody(ConeBody):
             raise ParameterError("units", self.units, "False, as no number limits others")
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether the cube holds a vector: one unit may contribute it to a group."""
+        """Whether the cube body holds a vector: one unit may contribute it to a group."""
         return all(abs(Fraction(value)) <= bound for value, bound in zip(vector, self.bounds, strict=True))

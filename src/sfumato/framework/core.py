@@ -102,7 +102,7 @@ class CheckedMap:
 
 
 def _at_most(less: Any, more: Any) -> bool:
-    """Whether no number of a map fell; nothing is known of a loss that is an object of its own kind."""
+    """Whether no number of a checked map fell; nothing is known of a loss of an own kind."""
     if isinstance(less, tuple) and isinstance(more, tuple):
         return all(map(_at_most, less, more))
     return not isinstance(less, Fraction) or not isinstance(more, Fraction) or less <= more
@@ -279,7 +279,7 @@ class Measurement(Isolated):
 
 
 def distance_in(d_in: object) -> Fraction:
-    """Take the argument of a map: a distance, a finite number of at least 0."""
+    """Take the argument of a transformation's or measurement's map: a finite distance of at least 0."""
     return at_least_0(d_in, "d_in")
 
 
@@ -323,7 +323,7 @@ def _check_chain(first: Transformation, second: Transformation | Measurement) ->
 
 
 def _remedy(first: Transformation, second: Transformation | Measurement) -> str:
-    """Return what to put between two functions that do not chain, if one step leads to the other."""
+    """Return what to put between two transformations that do not chain, if one step leads on."""
     given, taken = first.output_domain, second.input_domain
     records = isinstance(first.output_metric, (SymmetricDistance, ChangeOneDistance))
     if records and isinstance(given, VectorDomain) and isinstance(taken, VectorDomain):

@@ -170,7 +170,7 @@ class CategoryDomain(Domain):
         object.__setattr__(self, "members", members)
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is one of the categories."""
+        """Whether a value is in the domain of categories."""
         return any(type(value) is type(m) and value == m for m in self.members)
 
 
@@ -373,7 +373,7 @@ class ContributionDomain(Domain):
     total: int | None = None
 
     def contains(self, value: Any) -> bool:
-        """Whether a value maps groups to contributions: lists of units' rows, or of their parts."""
+        """Whether a value is in the domain: groups with lists of units' rows, or of their parts."""
         return isinstance(value, Mapping) and all(
             isinstance(units, list) and all(map(self._holds, units)) for units in value.values()
         )
@@ -397,7 +397,7 @@ class GroupedIntegers(Domain):
     coordinates: tuple[str, ...]
 
     def contains(self, value: Any) -> bool:
-        """Whether a value maps groups to integers by coordinate."""
+        """Whether a value is in the domain: groups with integers by coordinate."""
         return isinstance(value, Mapping) and all(
             isinstance(total, Mapping) and all(isinstance(n, int) for n in total.values())
             for total in value.values()

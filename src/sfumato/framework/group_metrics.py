@@ -98,11 +98,11 @@ class KNormDistance(Spelled, GroupMetric):
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The coordinates of the K-norm's body."""
+        """The coordinates of the group metric's K-norm body."""
         return self.body.names
 
     def holds(self, body: Body, groups: int, by_rows: bool = False) -> bool:
-        """Whether one unit moves by at most 1 in the K-norm, as far as coordinates' bounds tell."""
+        """Whether one unit moves groups by at most 1 in the K-norm, as coordinates' bounds tell."""
         times = groups if body.groups == 1 else 1
         within = zip(body.linf_sensitivities, self.body.bounds, strict=False)
         known = (self.groups or times) >= times and all(most <= bound for most, bound in within)
@@ -110,7 +110,7 @@ class KNormDistance(Spelled, GroupMetric):
         return known and (body.groups == 1 or by_rows)
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the exact K-norm of the change; infinite where a coordinate has no bound."""
+        """Return the exact K-norm of the groups' change; infinite if a coordinate has no bound."""
         names, empty = self.body.names, dict[str, int]()
         vectors = []
         for group in dict.fromkeys([*one, *other]):
@@ -203,7 +203,7 @@ class CentredDistance(Spelled, GroupMetric):
 
     @property
     def counts(self) -> int:
-        """The number of coordinates, the first ones, counted from a part of all units."""
+        """The number of the group metric's coordinates that count a part of all units: the first."""
         return 1 + self.body.units
 
     @property
@@ -213,7 +213,7 @@ class CentredDistance(Spelled, GroupMetric):
         return (*counted, *[Fraction(0)] * self.body.signed)
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the centred distance, rounded down if not rational; infinite if unknown."""
+        """Return the groups' centred distance, rounded down if not rational; infinite if unknown."""
         names, empty = self.body.names, dict[str, int]()
         own, along = Fraction(0), Fraction(0)
         for group in self.keys:
@@ -291,7 +291,7 @@ class LevelsDistance(Spelled, GroupMetric):
             raise ParameterError("sizes", self.sizes, "one of at least 0 for each level, the first above 0")
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance over all levels, rounded down if not rational; infinite if unknown."""
+        """Return the distance of groups on all levels, rounded down if not rational, or infinite."""
         empty = dict[str, int]()
         pairs = [(one.get(key, empty), other.get(key, empty)) for key in self.keys]
         if any(not {*a, *b} <= set(self.names) for a, b in pairs):
@@ -306,7 +306,7 @@ class LevelsDistance(Spelled, GroupMetric):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of the square of how far one unit moves over all levels.
+        """Return a bound of the square of how far one unit moves groups on all levels.
 
         Args:
             body: what it may add to a group.
@@ -371,7 +371,9 @@ class TimeStepsDistance(Spelled, GroupMetric):
     def changes(
         self, one: Mapping[Any, Any], other: Mapping[Any, Any]
     ) -> list[tuple[Fraction, list[int]]] | None:
-        """Return how far each number of each series moved, step by step, with its scale.
+        """Return how far a group metric's series moved, number by number and step by step.
+
+        Each change is with its scale.
 
         None where there are unknown coordinates.
 
@@ -392,7 +394,7 @@ class TimeStepsDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class SeriesDistance(TimeStepsDistance):
-    """The length of the change of running weighted sums of each series, each number over its scale.
+    """A group metric: the length of the change of each series' running weighted sums, over the scales.
 
     Args:
         names: the coordinates.
@@ -416,7 +418,7 @@ class SeriesDistance(TimeStepsDistance):
     factor: Toeplitz
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance of series, rounded down if not rational; infinite if unknown."""
+        """Return the group metric of series, rounded down if not rational; infinite if unknown."""
         changes = self.changes(one, other)
         if changes is None:
             return math.inf
@@ -426,7 +428,7 @@ class SeriesDistance(TimeStepsDistance):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of the square of how far one unit moves the series.
+        """Return a bound of the square of how far one unit moves the groups of series.
 
         Args:
             body: what it may add to a group.
@@ -438,7 +440,7 @@ class SeriesDistance(TimeStepsDistance):
 def series_moved(
     factor: Toeplitz, scales: Sequence[Fraction], series: int, body: Body, groups: int
 ) -> Fraction:
-    """Return a bound of the square of how far one unit moves running weighted sums of time series.
+    """Return a bound of the square of how far one unit moves groups in running sums of time series.
 
     Args:
         factor, scales: as of `SeriesDistance`.
@@ -456,7 +458,7 @@ def series_moved(
 
 @dataclass(frozen=True, repr=False)
 class TreeDistance(TimeStepsDistance):
-    """The change of sums of all blocks of each series' tree, each number over its scale, added up.
+    """A group metric: the change of all blocks of each series' tree, each number over its scale, added up.
 
     Args:
         names: the coordinates.
@@ -478,7 +480,7 @@ class TreeDistance(TimeStepsDistance):
     factor: Tree
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the distance of series by blocks of a tree; infinite for unknown coordinates."""
+        """Return the group metric of series by blocks of a tree; infinite if unknown."""
         changes = self.changes(one, other)
         if changes is None:
             return math.inf

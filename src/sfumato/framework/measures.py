@@ -16,7 +16,7 @@ AMOUNT = "an exact number of at least 0: an int or a Fraction"
 
 
 def exact_amount(value: Any) -> Fraction | None:
-    """Return a distance or loss as a Fraction; None for what is not an exact number of at least 0.
+    """Return a loss in a privacy measure, or a distance, as an exact Fraction of at least 0; else None.
 
     Args:
         value: a distance or a loss.
@@ -117,7 +117,7 @@ class Filter(Measure):
 
 class _Number(Filter):
     def _admit(self, loss: Any) -> Fraction | None:
-        """Return a privacy map's value as a Fraction; None if it is not an exact number of at least 0.
+        """Return a privacy map's value in a measure of one number, exact and at least 0; else None.
 
         Args:
             loss: what the map gave.
@@ -125,11 +125,11 @@ class _Number(Filter):
         return exact_amount(loss)
 
     def within(self, loss: Fraction, budget: Fraction) -> bool:
-        """Whether a loss of one number is at most the budget."""
+        """Whether a loss in a measure of one number is at most the budget."""
         return loss <= budget
 
     def budget(self, value: Any) -> Fraction:
-        """Take a privacy budget of one number, finite and at least 0.
+        """Take a budget in a privacy measure of one number, finite and at least 0.
 
         Returns:
             The number, exactly.
@@ -141,11 +141,11 @@ class _Number(Filter):
 
 class _Sum(_Number):
     def total(self, losses: Sequence[Fraction]) -> Fraction:
-        """Return the sum of losses, the measure's composition."""
+        """Return the sum of losses in a privacy measure that adds up."""
         return sum(losses, Fraction(0))
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
-        """Return the budget less the spent loss."""
+        """Return the budget less the loss in a privacy measure that adds up."""
         return budget - spent
 
 

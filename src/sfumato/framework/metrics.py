@@ -86,7 +86,7 @@ class SymmetricDistance(Metric):
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the size of the symmetric difference of two multisets of records."""
+        """Return the metric's symmetric difference of two multisets of records."""
         a, b = records(one), records(other)
         return Fraction(sum(((a - b) + (b - a)).values()))
 
@@ -104,7 +104,7 @@ class ChangeOneDistance(Metric):
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the number of records of one multiset that are not in the other."""
+        """Return the metric's number of records of one multiset that are not in the other."""
         if len(one) != len(other):
             return math.inf
         return Fraction(sum((records(one) - records(other)).values()))
@@ -123,7 +123,7 @@ class AbsoluteDistance(Metric):
         return isinstance(domain, AtomDomain) and domain.is_number
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact absolute distance of two numbers."""
+        """Return the metric's exact absolute distance of two numbers."""
         if one == other:
             return Fraction(0)
         if math.inf in (abs(one), abs(other)):
@@ -150,7 +150,7 @@ class SpreadDistance(Metric):
         )
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the exact spread of changes between two vectors."""
+        """Return the metric's exact spread of changes between two vectors."""
         if len(one) != len(other):
             return math.inf
         changes = [Fraction(b) - Fraction(a) for a, b in zip(one, other, strict=True)]
@@ -173,7 +173,7 @@ class OneSidedDistance(Metric):
         return isinstance(domain, GroupedIntegers) and len(domain.coordinates) == 1
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the exact one-sided distance."""
+        """Return the metric's exact one-sided distance."""
         empty: dict[Any, int] = {}
         changes = [Fraction(0)]
         for group in dict.fromkeys([*one, *other]):
@@ -196,7 +196,7 @@ class DiscreteDistance(Metric):
         return isinstance(domain, (AtomDomain, CategoryDomain))
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the discrete distance, 0 or 1."""
+        """Return the discrete metric's distance, 0 or 1."""
         return Fraction(record_key(one) != record_key(other))
 
 
@@ -216,7 +216,7 @@ class _Norm(Spelled, Metric):
         return number(domain.element)
 
     def differences(self, one: Any, other: Any) -> list[Distance]:
-        """Return all |differences| of two values, each divided by its scale."""
+        """Return all |differences| of two values for a metric, each divided by its scale."""
         if isinstance(one, Mapping):
             return self._by_group(one, other)
         if len(one) != len(other):
@@ -247,7 +247,7 @@ class L1Distance(_Norm):
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact L1 distance."""
+        """Return the L1 metric's exact distance."""
         return sum(self.differences(one, other), Fraction(0))
 
 
@@ -263,7 +263,7 @@ class L2Distance(_Norm):
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the L2 distance, rounded down where it is not rational."""
+        """Return the L2 metric's distance, rounded down where it is not rational."""
         parts = self.differences(one, other)
         return (
             math.inf if math.inf in parts else root_down(sum((Fraction(p) ** 2 for p in parts), Fraction(0)))
@@ -301,7 +301,7 @@ class ContributionDistance(Metric):
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the largest number of contributions that groups and coordinates need."""
+        """Return the metric's distance: the most contributions that groups and coordinates need."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
         bounds: list[Distance] = [
             Fraction(0 if self.scaled else len(changed), self.groups * self.body.groups)
@@ -326,7 +326,7 @@ class ContributionDistance(Metric):
 
 
 def _moved(one: Mapping[Any, Any], other: Mapping[Any, Any], group: Hashable) -> list[tuple[str, Fraction]]:
-    """Return a group's numbers that differ, by how much; a tree's node is (name, level, place)."""
+    """Return a group's numbers that differ, for a metric; a tree's node is (name, level, place)."""
     a, b = one.get(group, {}), other.get(group, {})
     moved = ((key, a.get(key, 0) - b.get(key, 0)) for key in dict.fromkeys([*a, *b]))
     return [(key if isinstance(key, str) else key[0], abs(Fraction(by))) for key, by in moved if by]
@@ -347,7 +347,7 @@ class LInfDistance(_Norm):
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the exact L-infinity distance."""
+        """Return the L-infinity metric's exact distance."""
         return max(self.differences(one, other), default=Fraction(0))
 
 
@@ -372,7 +372,7 @@ class ProductMetric(Metric):
         return isinstance(domain, ProductDomain) and all(map(self.inner.admits, domain.parts))
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the sum of the parts' distances."""
+        """Return the product metric's distance: the sum of the parts' distances."""
         parts = (self.inner.distance(a, b) for a, b in zip(one, other, strict=True))
         return sum(parts, Fraction(0))
 
@@ -408,7 +408,7 @@ class PrivacyUnitDistance(Metric):
         return isinstance(domain, RowsDomain) and self.groups is self.rows is self.total is None
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the number of units that are in one of two tables alone; a changed one is two."""
+        """Return the metric's number of units in one of two tables alone; a changed one is two."""
         if isinstance(one, Mapping):
             return self._of_contributions(one, other)
         a, b = map(_by_unit, _apart(one, other))

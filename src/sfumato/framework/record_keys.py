@@ -23,7 +23,7 @@ _LONGEST = 5000  # decimals with exponents beyond this stay decimals: as a whole
 
 
 def record_key(record: Any) -> Any:
-    """Return a hashable key that is equal for equal records: -0.0 is not 0.0, NaN is NaN.
+    """Return a record's hashable key, equal for equal records: -0.0 is not 0.0, NaN is NaN.
 
     >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
     (False, True)

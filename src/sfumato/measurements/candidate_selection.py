@@ -194,7 +194,7 @@ _WEIGHT_ERROR = 2.0**-43
 def top_k(
     rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
 ) -> Measurement:
-    """Select the k top candidates in order: each in exact proportion to e^(rate * score) of the rest.
+    """Select the k top candidates in order: each with chance proportional to e^(rate * score) of the rest.
 
     That is the order of the k largest of scores with Gumbel noise of scale 1 / rate.
 
@@ -292,7 +292,7 @@ def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: s
 
 
 def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1) -> int:
-    """Return the least margin of `limited_top_k` that shows a group wrongly with chance `miss` at most.
+    """Return the least margin that selects a group wrongly among candidates with chance `miss` at most.
 
     Args:
         rate: of the peels, per step of a score.

@@ -104,7 +104,7 @@ class Int128Array:
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
     def to_arrow(self) -> pa.Array:
-        """Return the 128-bit integers as Arrow decimal128(38, 0), which holds what is below 10^38.
+        """Return the 128-bit array as Arrow decimal128(38, 0), which holds what is below 10^38.
 
         Returns:
             An Arrow array of them.
@@ -122,7 +122,7 @@ class Int128Array:
         return Int128Array(self.high + (noise >> 63) + carry, low)
 
     def cumulated(self, order: NDArray[np.int64]) -> Int128Array:
-        """Return for each 128-bit integer the total of those up to it.
+        """Return for each integer of the 128-bit array the total of those up to it.
 
         Args:
             order: rows of places, each of which is added up by itself; no place twice.
@@ -134,7 +134,7 @@ class Int128Array:
         return self.from_integers(values)
 
     def added_up(self, codes: NDArray[np.int64], count: int) -> Int128Array:
-        """Return so many totals in 128 bits; the code of each integer says of which it is part.
+        """Return totals of the 128-bit array; the code of each integer says of which it is part.
 
         Args:
             codes: of each number the place of its total, from 0.
@@ -150,7 +150,7 @@ class Int128Array:
         return self.from_integers(found)
 
     def finer(self, bits: int) -> Int128Array:
-        """Return the same 128-bit numbers in steps of 2^-bits, from 0 to 63.
+        """Return the 128-bit array's numbers in steps of 2^-bits, from 0 to 63.
 
         Args:
             bits: from 0 to 63.
@@ -161,7 +161,7 @@ class Int128Array:
         return Int128Array(high, self.low << np.uint64(bits))
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
-        """Return the 128-bit integers times a power of two, as float64.
+        """Return the 128-bit array times a power of two, as float64.
 
         Args:
             step: a power of two.

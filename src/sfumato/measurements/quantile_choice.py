@@ -61,7 +61,7 @@ class BaseMeasure:
 
     @cached_property
     def _round(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The places of round numbers, rising, and their extra weights in the base measure, cumulated."""
+        """The round numbers among quantile places, rising, and cumulated weights of the base measure."""
         found = [self._with_digits(digits) for digits in DIGITS]
         count = self.lattice.count
         found = [places for places in found if 0 < len(places) <= min(count // FEW, MOST_ROUND)]
@@ -92,17 +92,17 @@ class BaseMeasure:
 
     @cached_property
     def total(self) -> int:
-        """The base measure of all places."""
+        """The base measure of all quantile places."""
         return int(self.between(self.lattice.first, self.lattice.last))
 
     def between(self, low: Any, high: Any) -> Any:
-        """Return the base measure of the places from one to another, both included; arrays too."""
+        """Return the base measure of quantile places from one to another, both included; arrays too."""
         places, before = self._round
         more = before[np.searchsorted(places, high, "right")] - before[np.searchsorted(places, low)]
         return high - low + 1 + more
 
     def pick(self, low: int, high: int, words: Words | None) -> int:
-        """Draw a place from one to another, both included, in proportion to the base measure."""
+        """Draw a quantile place from one to another, both included, in proportion to the base measure."""
         places, before = self._round
         first, end = np.searchsorted(places, low), np.searchsorted(places, high, "right")
         alike = high - low + 1
@@ -113,13 +113,13 @@ class BaseMeasure:
 
 
 def _decade(size: Fraction) -> int:
-    """Return the exponent of the largest power of ten that is not above a number, for round places."""
+    """Return the exponent of the largest power of ten at most a number, for round quantile places."""
     found = math.floor(math.log10(size))
     return found - (Fraction(10) ** found > size) + (Fraction(10) ** (found + 1) <= size)
 
 
 def _multiples(lower: float, upper: float, power: int) -> NDArray[np.float64]:
-    """Return the float64 next to the multiples of a power of ten between bounds, for round places."""
+    """Return the float64 next to multiples of a power of ten between bounds: round quantile places."""
     step = Fraction(10) ** power
     first, last = math.ceil(Fraction(lower) / step), math.floor(Fraction(upper) / step)
     if abs(power) > _LARGEST_POWER or max(-first, last) >= 1 << 53 or last - first > MOST_ROUND:
@@ -158,20 +158,20 @@ class Levels:
 
     @property
     def within(self) -> Iterator[NDArray[np.int64]]:
-        """For each target, the base measure of the places within each level's distance."""
+        """For each quantile target, the base measure of the places within each level's distance."""
         return (self.base.between(low, high) for low, high in self.ends)
 
     def level(self, index: int) -> list[tuple[int, int]]:
-        """Return for each target the first and the last place within a level's distance."""
+        """Return for each quantile target the first and the last place within a level's distance."""
         return [(int(low[index]), int(high[index])) for low, high in self.ends]
 
     def pick(self, index: int, words: Words | None) -> tuple[int, ...]:
-        """Draw a place for each target among those within a level's distance."""
+        """Draw a place for each quantile target among those within a level's distance."""
         return tuple(self.base.pick(low, high, words) for low, high in self.level(index))
 
     @cached_property
     def _weights(self) -> tuple[NDArray[np.float64], float]:
-        """The weight of each level, the largest of about 1, and the log of the common divisor.
+        """The weight of each level of a quantile choice, the largest of about 1, and the log divisor.
 
         Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b); it is taken as often as
         the choices within the first weigh.
@@ -185,12 +185,12 @@ class Levels:
 
     @property
     def left(self) -> float:
-        """A bound of the share of weight that the levels leave out."""
+        """A bound of the share of weight that the levels of a quantile choice leave out."""
         weights, largest = self._weights
         return min(2 * math.exp(min(self.log_left - largest, 700.0)) / float(weights.sum()), 1.0)
 
     def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return bounds of the probabilities that the drawn level is below each but the first, and in all."""
+        """Return bounds of the probabilities of quantile levels: below each but the first, and in all."""
         sums = np.cumsum(self._weights[0])
         sums /= sums[-1]
         most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
@@ -200,7 +200,7 @@ class Levels:
         return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
 
     def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
-        """Return closer bounds of the levels' probabilities, about 2^-bits apart, if none is left out."""
+        """Return closer bounds of quantile levels' probabilities, 2^-bits apart, if none is left out."""
         bits += 64
         near = [self.rate * int(d - self.distances[0]) for d in self.distances.tolist()]
         bounds = [exp_bounds(-x, bits) if x <= bits else (Fraction(0), Fraction(1, 1 << bits)) for x in near]
@@ -261,7 +261,7 @@ class Target(Spelled):
 
     @property
     def moves(self) -> tuple[Fraction, Fraction]:
-        """The most that one more count takes off the distance of a place to the target, and adds to it."""
+        """The most that one more count takes off a place's distance to the quantile target, and adds."""
         most = max(self.rank, 1 - self.rank)
         return most, Fraction(1) if self.within else most
 
@@ -344,7 +344,7 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def unit(self) -> int:
-        """The unit, in parts of a step, in which all distances of places to targets are whole numbers."""
+        """The unit, in parts of a step, in which distances of places to quantile targets are whole."""
         return math.lcm(*(x.denominator for t in self.targets for x in (t.rank, t.shift, t.spread)))
 
     def draw(
@@ -393,7 +393,7 @@ class QuantileChoice(Spelled):
         return levels.pick(index, words)
 
     def levels(self, places: NDArray[np.int64], before: Integers, far: int | None = None) -> Levels:
-        """Return the levels of one group: distances of places to targets.
+        """Return one group's levels of quantile choice: distances of places to targets.
 
         Args:
             places, before: as of `draw`; `before` may begin with any number.
@@ -408,7 +408,7 @@ class QuantileChoice(Spelled):
         offsets: NDArray[np.int64],
         far: int | None = None,
     ) -> list[Levels]:
-        """Return the levels of several groups; args: as of `levels` and of `draws`."""
+        """Return several groups' levels of quantile choice; args: as of `levels` and `draws`."""
         groups = len(offsets) - 1
         most = self.unit * (int(before[-1]) - int(before[0])) + self.farthest + 2 * (far or 0)
         if groups > 1 and most >= _WORD:
@@ -430,12 +430,14 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def farthest(self) -> int:
-        """The largest shift of a target, with its spread, in `unit`s."""
+        """The largest shift of a quantile target, with its spread, in `unit`s."""
         return int(max(abs(t.shift) + t.spread for t in self.targets) * self.unit)
 
     @cached_property
     def near(self) -> int:
-        """A distance beyond the nearest place, in `unit`s, that is enough for evenly spread values.
+        """A distance beyond the nearest quantile place that is enough for evenly spread values.
+
+        It is in `unit`s.
 
         The largest of m distances has a Gamma law of shape m then.
         """
@@ -443,7 +445,7 @@ class QuantileChoice(Spelled):
 
     @cached_property
     def far(self) -> int:
-        """A distance beyond the nearest place, in `unit`s, with less than e^-30 of the weight behind it."""
+        """A distance, in `unit`s, beyond the nearest quantile place with less than e^-30 of the weight."""
         scales = 30 + len(self.targets) * math.log(self.base.total)
         return math.ceil(self.scale * self.unit * math.ceil(scales))
 
@@ -556,7 +558,7 @@ class _Counts:
 
 
 def placed(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], Integers]:
-    """Return places that have counts, rising, and the counts before each of them and of all."""
+    """Return quantile places that have counts, rising, and the counts before each of them and of all."""
     places = sorted(counts)
     before = [0, *accumulate(counts[place] for place in places)]
     return np.array(places, np.int64), np.array(before, np.int64 if before[-1] < 2**62 else object)

@@ -65,7 +65,7 @@ class AboveThreshold(Isolated, Owned):
         return self._left
 
     def ask(self, value: int) -> bool:
-        """Return whether a value with noise reaches the threshold with noise.
+        """Return whether a value with noise reaches the noisy threshold, by sparse vector.
 
         Args:
             value: whole number.

@@ -197,7 +197,7 @@ class ProportionLimits:
 
 
 def sampling_exponent(s: Floats, price: Floats, n: int, size: int) -> Floats:
-    """Return a bound of max over p of (log E e^(-s X) + price * p), X a stratum's sample count.
+    """Return a bound of max over p of (log E e^(-s X) + price * p), X a survey's sample count.
 
     X is the yes-count of a sample of n, without replacement, from `size` of whom a share p says yes. The
     least of three bounds is taken: of sampling with replacement, of the same for those that
@@ -400,11 +400,11 @@ class StratifiedProportion(Isolated, Displayed):
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the proportion: of the sample and of the noise."""
+        """The standard error of the survey's proportion: of the sample and of the noise."""
         return math.sqrt(self._estimate[1])
 
     def interval(self, confidence: Number = 0.95) -> tuple[float, float]:
-        """Return a confidence interval of the population's share of yes.
+        """Return the survey's confidence interval of the population's share of yes.
 
         Args:
             confidence: between 0 and 1.

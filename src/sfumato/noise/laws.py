@@ -163,7 +163,7 @@ class Law(Isolated, ABC):
 
     @_of_each
     def sf(self, x: Scalar) -> float:
-        """Return P(Z > x), the survival function.
+        """Return the law's P(Z > x), the survival function.
 
         Args:
             x: number or array, in units; an int or a Fraction is taken exactly.
@@ -183,7 +183,7 @@ class Law(Isolated, ABC):
 
     @_of_each
     def cdf(self, x: Scalar) -> float:
-        """Return P(Z <= x), the distribution function.
+        """Return the law's P(Z <= x), the distribution function.
 
         Args:
             x: number or array, in units; an int or a Fraction is taken exactly.
@@ -198,7 +198,7 @@ class Law(Isolated, ABC):
 
     @_of_each
     def tail_quantile(self, p: Scalar) -> float:
-        """Return the x with P(Z > x) = p, the inverse of `sf`.
+        """Return the x with P(Z > x) = p under the law, the inverse of `sf`.
 
         Args:
             p: probability or array of them, from 0 to 1; an int or a Fraction is taken exactly.
@@ -225,7 +225,7 @@ class Law(Isolated, ABC):
 
     @_of_each
     def quantile(self, p: Scalar) -> float:
-        """Return the x with P(Z <= x) = p, the inverse of `cdf`.
+        """Return the x with P(Z <= x) = p under the law, the inverse of `cdf`.
 
         Args:
             p: probability or array of them, from 0 to 1; an int or a Fraction is taken exactly.
@@ -275,7 +275,7 @@ class Law(Isolated, ABC):
         return to_float(self._magnitude(outside, inside))
 
     def tail_bounds(self, x: Number, bits: int = 64) -> tuple[Fraction, Fraction]:
-        """Enclose P(Z > x) between two fractions.
+        """Enclose the law's P(Z > x) between two fractions.
 
         Args:
             x: any number, in units, taken exactly.
@@ -302,7 +302,7 @@ class Law(Isolated, ABC):
     # Draws, and the laws of the rounded noise.
 
     def rounded(self, n: int, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw n values of R: Z with infinite precision, rounded to the nearest integer.
+        """Draw n values of the rounded law: Z with infinite precision, rounded to the nearest integer.
 
         Args:
             n: number of draws.
@@ -329,7 +329,7 @@ class Law(Isolated, ABC):
 
     @_of_each_whole
     def rounded_sf(self, m: int) -> float:
-        """Return P(R > m) = P(Z > m + 1/2).
+        """Return the rounded law's P(R > m) = P(Z > m + 1/2).
 
         Args:
             m: whole number or array of them.
@@ -346,7 +346,7 @@ class Law(Isolated, ABC):
 
     @_of_each_whole
     def rounded_cdf(self, m: int) -> float:
-        """Return P(R <= m) = P(Z < m + 1/2).
+        """Return the rounded law's P(R <= m) = P(Z < m + 1/2).
 
         Args:
             m: whole number or array of them.
@@ -363,7 +363,7 @@ class Law(Isolated, ABC):
 
     @_of_each_whole
     def rounded_pmf(self, m: int) -> float:
-        """Return P(R = m).
+        """Return the rounded law's P(R = m).
 
         Args:
             m: whole number or array of them.
@@ -386,7 +386,7 @@ class Law(Isolated, ABC):
         return to_float(context.div_2exp(context.sub(inner, outer), 1))
 
     def rounded_tolerance(self, k: Number) -> int:
-        """Return the smallest whole t with P(|R| > t) <= 10^-k.
+        """Return the smallest whole t with P(|R| > t) <= 10^-k under the rounded law.
 
         Args:
             k: greater than 0; 10^-k bounds the chance of a false alarm.
@@ -413,7 +413,7 @@ class Law(Isolated, ABC):
         return self._smallest(start, bound)
 
     def rounded_half_width(self, confidence: Number) -> int:
-        """Return the smallest whole t with P(|R| <= t) >= confidence: an error bar of this level.
+        """Return the smallest whole t with P(|R| <= t) >= confidence under the rounded law: an error bar.
 
         Args:
             confidence: from 0 to less than 1, taken exactly.

@@ -294,7 +294,7 @@ _BRACKETINGS = 50  # by which brackets become shorter
 
 @dataclass(frozen=True)
 class Interval:
-    """Confidence intervals of noisy numbers: lower and upper ends, one for each group."""
+    """Confidence intervals of sums of noisy numbers: lower and upper ends, one for each group."""
 
     low: Floats
     high: Floats
@@ -310,7 +310,7 @@ class Interval:
         return Interval(np.minimum.reduce(ends), np.maximum.reduce(ends))
 
     def __truediv__(self, other: Interval) -> Interval:
-        """Return the interval of a ratio of noisy numbers; all numbers if the divisor's holds 0."""
+        """Return the interval of a ratio of noisy sums; all numbers if the divisor's holds 0."""
         holds = (other.low <= 0) & (other.high >= 0)
         below = [np.where(holds, 1.0, end) for end in (other.low, other.high)]
         with np.errstate(invalid="ignore"):
@@ -321,15 +321,15 @@ class Interval:
 
     @property
     def middle(self) -> Floats:
-        """The middle of each confidence interval."""
+        """The middle of each confidence interval of noisy sums."""
         return (self.low + self.high) / 2
 
     def map(self, increasing: Callable[[Floats], Floats]) -> Interval:
-        """Apply an increasing function to the ends of confidence intervals."""
+        """Apply an increasing function to the ends of confidence intervals of noisy sums."""
         return Interval(increasing(self.low), increasing(self.high))
 
     def squared(self) -> Interval:
-        """Return the confidence intervals of the squares."""
+        """Return the confidence intervals of the squares of noisy sums."""
         squares = self.low**2, self.high**2
         low = np.where((self.low < 0) & (self.high > 0), 0.0, np.minimum(*squares))
         return Interval(low, np.maximum(*squares))
@@ -337,7 +337,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Noises:
-    """The noises of a release, by coordinate: their laws and grid steps."""
+    """The noises of a release, by coordinate: laws and grid steps, for sums of noise."""
 
     laws: Mapping[str, Law]
     steps: Mapping[str, float]

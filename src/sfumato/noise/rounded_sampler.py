@@ -69,7 +69,7 @@ _rounding = 2.0**-53
 
 @dataclass(frozen=True)
 class QuantileTable:
-    """A table that approximates a standard law's quantile function: a row for each segment of (0, 1].
+    """The sampler's table of a standard law's quantile function: a row for each segment of (0, 1].
 
     Attributes:
         value: float64 of shape (rows,): Q at the middle of each segment; NaN where there is no row, which
@@ -87,7 +87,7 @@ class QuantileTable:
 
     @property
     def error(self) -> float:
-        """The bound of the quantile table's error over all rows."""
+        """The bound of the sampler table's error over all rows."""
         return float(self.row_errors.max())
 
     @cached_property
@@ -107,7 +107,7 @@ class QuantileTable:
 
 @cache
 def quantile_table(standard: Standard) -> QuantileTable:
-    """Build the quantile table of a standard law, or return it if it was built before."""
+    """Build a sampler's quantile table of a standard law, or return it if it was built before."""
     # One octave more than is used: its rows bound the derivatives in those above.
     anchors = _anchors(standard, octaves + 1)
     value, slope, value_error, slope_error = _subdivide(standard, *anchors)
@@ -123,12 +123,12 @@ def quantile_table(standard: Standard) -> QuantileTable:
 
 
 def _octave_scale(count: int, per_octave_bits: int) -> Floats:
-    """Return 2^e for each segment of a quantile table's octaves [2^e, 2^(e+1)] up to 1."""
+    """Return 2^e for each segment of the sampler table's octaves [2^e, 2^(e+1)] up to 1."""
     return np.repeat(np.ldexp(1.0, np.arange(-count, 0)), 1 << per_octave_bits)
 
 
 def _anchors(standard: Standard, count: int) -> tuple[Floats, Floats]:
-    """Return Q and 2^e Q' at the middles of a quantile table's coarse segments, rounded to nearest."""
+    """Return Q and 2^e Q' at the middles of the sampler table's coarse segments, rounded to nearest."""
     context = nearest(_anchor_precision)
     value, slope = np.empty((2, count << _anchor_bits))
     for i in range(count << _anchor_bits):
@@ -150,7 +150,7 @@ def _polynomial(coefficients: list[int], z: Floats) -> Floats:
 
 
 def _subdivide(standard: Standard, value: Floats, slope: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return Q and 2^e Q' at the middles of a quantile table's fine segments, with error bounds.
+    """Return Q and 2^e Q' at the middles of the sampler table's fine segments, with error bounds.
 
     Taylor about the anchors, to the order 7; the derivative at the anchor before bounds the remainders.
     The bound of Q is absolute, that of Q' relative.
@@ -180,7 +180,7 @@ def _subdivide(standard: Standard, value: Floats, slope: Floats) -> tuple[Floats
 
 
 def _majorant(value: Floats, slope: Floats, per_octave_bits: int) -> tuple[Floats, Floats]:
-    """Return Q and 2^e |Q'| at the middle of the segment before: upper bounds in this one."""
+    """Return Q and 2^e |Q'| at the middle of the sampler table's segment before: bounds in this one."""
     octave = _octave_scale(len(value) >> per_octave_bits, per_octave_bits)
     before = np.roll(np.abs(slope) / octave, 1)
     # The very first has none before it, and lies in the octave that is not used.
@@ -191,7 +191,7 @@ def _majorant(value: Floats, slope: Floats, per_octave_bits: int) -> tuple[Float
 def _row_errors(
     standard: Standard, value: Floats, slope: Floats, value_error: Floats, slope_error: Floats
 ) -> Floats:
-    """Bound each row's error |approximation - Q(U)| of a quantile table, in units of the scale.
+    """Bound each row's error |approximation - Q(U)| of a sampler's table, in units of the scale.
 
     The proof is in docs/noise.md; each line is one term of it.
     """

@@ -166,7 +166,7 @@ gaussian: Standard = _Gaussian()
 
 
 class ExactDraws:
-    """Exact draws of round(scale * Z), settled by comparing a uniform number with the law's tail.
+    """Exact draws of round(scale * Z), Z of a standard law, settled by comparing U with its tail.
 
     Args:
         standard: the law of Z.
@@ -177,11 +177,11 @@ class ExactDraws:
         self._standard, self._scale = standard, scale
 
     def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
-        """Return an exact rounded draw for each first word, taking further words in order."""
+        """Return an exact rounded draw of the standard law for each first word, taking more in order."""
         return [self.settle(word, 0, largest_integer, more) for word in first]
 
     def settle(self, word: int, low: int, high: int, more: Callable[[], int]) -> int:
-        """Return the exact rounded draw whose first word, read as signed, is `word`.
+        """Return the standard law's exact rounded draw whose first word, read as signed, is `word`.
 
         Args:
             word: the first word.
@@ -197,7 +197,7 @@ class ExactDraws:
             prefix, bits = prefix << 64 | more(), bits + 64
 
     def _narrow(self, prefix: int, bits: int, low: int, high: int) -> tuple[int, int]:
-        """Narrow a draw's bounds until they meet, or a half-integer lies inside U's interval."""
+        """Narrow a standard law's draw until bounds meet, or a half-integer is inside U's interval."""
         # From a good guess, two comparisons do; each wrong step costs one more.
         middle = low if high - low == 1 else self._guess(prefix, bits)
         while low < high:
@@ -212,7 +212,7 @@ class ExactDraws:
         return low, high
 
     def _guess(self, prefix: int, bits: int) -> int:
-        """Return the rounded quantile in the middle of a draw's interval: a guess, nearly always right."""
+        """Return the rounded standard law's quantile in the middle of U's interval: a good guess."""
         # x is below 2^64 and wanted to well within 1/2, whatever the length of the prefix.
         context = nearest(_guess_bits)
         outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
@@ -221,7 +221,7 @@ class ExactDraws:
         return int(context.rint(x)) if x < largest_integer else largest_integer
 
     def _side(self, prefix: int, bits: int, middle: int) -> int:
-        """Return on which side of T((middle + 1/2) / scale) all of a draw's interval of U lies.
+        """Return on which side of the standard law's T((middle + 1/2) / scale) all of U's interval lies.
 
         Returns:
             1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.

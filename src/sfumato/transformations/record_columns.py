@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ColumnError, ParameterError
-from sfumato.exact import as_fraction, as_int, positive_int, round_up
+from sfumato.exact import as_fraction, positive_int, round_up
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -41,7 +40,7 @@ ABSOLUTE: Metric = AbsoluteDistance()
 
 @dataclass(frozen=True)
 class Records:
-    """Vectors of records as the input of a constructor, with their metric and stability maps.
+    """Columns of records as the input of a constructor, with their metric and stability maps.
 
     Args:
         where: the constructor's name, for errors.
@@ -121,7 +120,7 @@ class Records:
 
 @dataclass(frozen=True, repr=False)
 class Bounds(Spelled):
-    """The numbers of a kind between two bounds of records; bounds move inward to members of the kind.
+    """Bounds of a column of records: they move inward to members of a kind of numbers.
 
     >>> Bounds.of("clamp", 0.5, "9/4", int)
     Bounds(kind=int, lower=1, upper=2)
@@ -133,7 +132,7 @@ class Bounds(Spelled):
 
     @classmethod
     def of(cls, where: str, lower: object, upper: object, kind: NumberKind) -> Bounds:
-        """Take the bounds of records from the parameters of the constructor `where`."""
+        """Take the bounds of a column of records from the parameters of the constructor `where`."""
         check_number_kind(where, kind)
         below, above = as_fraction(lower, f"{where}: lower"), as_fraction(upper, f"{where}: upper")
         low, high = least_of(kind, below), -least_of(kind, -above)
@@ -156,44 +155,34 @@ class Bounds(Spelled):
         return self.upper - self.lower
 
 
-def known_size(where: str, size: object, least: int = 1) -> int:
-    """Take the number of records, where a constructor needs it."""
-    found = as_int(size)
-    if found is None or found < least:
-        raise ParameterError(
-            f"{where}: size", size, f"the number of records, a whole number of at least {least}"
-        )
-    return found
-
-
 def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
-    """Take a sequence of values of records; a text is not one."""
+    """Take a sequence of values of a record column; a text is not one."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ParameterError(f"{where}: {name}", values, "a list or tuple")
     return tuple(values)
 
 
 def check_metric(where: str, metric: object) -> None:
-    """Refuse metrics that do not count records."""
+    """Refuse metrics of columns that do not count records."""
     if not isinstance(metric, (SymmetricDistance, ChangeOneDistance)):
         raise ParameterError(f"{where}: metric", metric, "SymmetricDistance() or ChangeOneDistance()")
 
 
 def check_number_kind(where: str, kind: object) -> None:
-    """Refuse kinds of records that are not numbers."""
+    """Refuse kinds of record columns that are not numbers."""
     if not isinstance(kind, type) or kind not in (int, float, Fraction):
         raise ParameterError(f"{where}: kind", kind, "int, float or Fraction")
 
 
 def any_of(where: str, kind: Kind, name: str = "kind") -> AtomDomain:
-    """Return the domain of all records of a kind, NaN and NULL too."""
+    """Return the domain of a column's records of a kind, NaN and NULL too."""
     if not isinstance(kind, type) or kind not in (bool, int, float, Fraction, str):
         raise ParameterError(f"{where}: {name}", kind, "bool, int, float, Fraction or str")
     return AtomDomain(kind, nan=kind is float, null=True)
 
 
 def constant(where: str, name: str, value: object, kind: Kind) -> Any:
-    """Take a value of a kind of records; a float also as any number that is exactly one."""
+    """Take a value of a record column's kind; a float also as any number that is exactly one."""
     if AtomDomain(kind).contains(value):
         return value
     if kind is float:
@@ -207,7 +196,7 @@ def constant(where: str, name: str, value: object, kind: Kind) -> Any:
 
 
 def least_of(kind: NumberKind, bound: Fraction) -> Number:
-    """Return the smallest record of a kind at or above a bound; an infinite float beyond the largest.
+    """Return the smallest number of a column's kind at or above a bound; an infinite float if none.
 
     >>> least_of(int, Fraction(1, 2)), least_of(float, Fraction(1, 10)) > Fraction(1, 10)
     (1, True)
@@ -215,32 +204,6 @@ def least_of(kind: NumberKind, bound: Fraction) -> Number:
     if kind is int:
         return math.ceil(bound)
     return round_up(bound) if kind is float else bound
-
-
-def exact_sum(numbers: Iterable[Number]) -> Fraction:
-    """Return the exact sum of records: floats are the rationals that they are.
-
-    >>> exact_sum([1e300, 1.5, -1e300])
-    Fraction(3, 2)
-    """
-    return _sum_of_ratios(number.as_integer_ratio() for number in numbers)
-
-
-def exact_products(first: Iterable[Number], second: Iterable[Number]) -> Fraction:
-    """Return the exact sum of products of records.
-
-    >>> exact_products([1, 2], [0.5, 3])
-    Fraction(13, 2)
-    """
-    ratios = ((x.as_integer_ratio(), y.as_integer_ratio()) for x, y in zip(first, second, strict=True))
-    return _sum_of_ratios((a * c, b * d) for (a, b), (c, d) in ratios)
-
-
-def _sum_of_ratios(ratios: Iterable[tuple[int, int]]) -> Fraction:
-    numerators = Counter[int]()  # by denominator, of which floats have few
-    for numerator, denominator in ratios:
-        numerators[denominator] += numerator
-    return sum((Fraction(n, d) for d, n in numerators.items()), Fraction(0))
 
 
 @helpful

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fractions, root_up
+from sfumato.exact import as_fractions, as_int, root_up
 from sfumato.framework import (
     AtomDomain,
     L1Distance,
@@ -25,16 +26,50 @@ from sfumato.transformations.record_columns import (
     ADD_REMOVE,
     Bounds,
     Kind,
+    Number,
     NumberKind,
     Records,
     any_of,
     check_number_kind,
-    exact_products,
-    exact_sum,
-    known_size,
     least_of,
     listed,
 )
+
+
+def known_size(where: str, size: object, least: int = 1) -> int:
+    """Take the number of records in a sum, which a constructor needs."""
+    found = as_int(size)
+    if found is None or found < least:
+        raise ParameterError(
+            f"{where}: size", size, f"the number of records, a whole number of at least {least}"
+        )
+    return found
+
+
+def exact_sum(numbers: Iterable[Number]) -> Fraction:
+    """Return the exact sum of records: floats are the rationals that they are.
+
+    >>> exact_sum([1e300, 1.5, -1e300])
+    Fraction(3, 2)
+    """
+    return _sum_of_ratios(number.as_integer_ratio() for number in numbers)
+
+
+def exact_products(first: Iterable[Number], second: Iterable[Number]) -> Fraction:
+    """Return the exact sum of products of records.
+
+    >>> exact_products([1, 2], [0.5, 3])
+    Fraction(13, 2)
+    """
+    ratios = ((x.as_integer_ratio(), y.as_integer_ratio()) for x, y in zip(first, second, strict=True))
+    return _sum_of_ratios((a * c, b * d) for (a, b), (c, d) in ratios)
+
+
+def _sum_of_ratios(ratios: Iterable[tuple[int, int]]) -> Fraction:
+    numerators = Counter[int]()  # by denominator, of which floats have few
+    for numerator, denominator in ratios:
+        numerators[denominator] += numerator
+    return sum((Fraction(n, d) for d, n in numerators.items()), Fraction(0))
 
 
 @helpful
@@ -127,7 +162,7 @@ def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Frac
 
 
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
-    """Return the transformation of records to a (co)variance, [least, widths] times the largest share."""
+    """Return the (co)variance of records by exact sums, within [least, widths] times the largest share."""
     share = Fraction(size * size // 4, size * (size - 1))
     stability = records.stability(widths / size, widths / size)
     return records.total(
@@ -141,7 +176,7 @@ def _spread(records: Records, size: int, function: Any, widths: Fraction, least:
 def mean(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Return the exact mean of a known number of bounded records.
+    """Return the exact mean of a known number of bounded records: their sum over the number.
 
     Args:
         lower, upper: the bounds, as of `clamp`.
@@ -221,7 +256,7 @@ def bounded_sum(
 
 @helpful
 def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE) -> Transformation:
-    """Count the records, NaN and NULL too.
+    """Count the records, NaN and NULL too: a sum of ones.
 
     Args:
         kind: bool, int, float, Fraction or str.

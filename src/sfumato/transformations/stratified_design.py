@@ -92,7 +92,7 @@ class StratifiedDesign:
 
     @property
     def steps(self) -> tuple[Fraction, ...]:
-        """What one yes in each stratum adds to the estimated proportion: c_i / n_i."""
+        """What one yes in each stratum of the design adds to the estimated proportion: c_i / n_i."""
         return tuple(c / n for c, n in zip(self.weights, self.sample_sizes, strict=True))
 
     @property
@@ -105,12 +105,12 @@ class StratifiedDesign:
         return tuple(c * c * Fraction(size - n, size * (n - 1)) for c, n, size in sizes)
 
     def checked(self, values: Sequence[Any]) -> list[Fraction]:
-        """Take one public number for each stratum exactly; an error may show it."""
+        """Take one public number for each stratum of the design exactly; an error may show it."""
         numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
         return [as_fraction(_plain(v), self._label("sums", i)) for i, v in enumerate(numbers)]
 
     def counts(self, values: Sequence[Any]) -> list[Fraction]:
-        """Take one private number from 0 to n_i for each stratum exactly; no error shows it."""
+        """Take one private number from 0 to n_i for each stratum of the design; no error shows it."""
         found = []
         numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
         for i, (value, n) in enumerate(zip(numbers, self.sample_sizes, strict=True)):

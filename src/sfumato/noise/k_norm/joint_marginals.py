@@ -99,7 +99,7 @@ def _count_with_units(m: int, y: Floats, theta: Floats) -> Floats:
     middle = np.maximum(theta - tau, 0.0)
 
     def integral(low: Floats, high: Floats, from_: Floats, to: Floats) -> Floats:
-        """Integrate the density between two n, whose v are `low` and `high`."""
+        """Integrate the joint marginal's density between two n, whose v are `low` and `high`."""
         grown = (high**power - low**power - m * (high**more - low**more) / more) / power
         return np.asarray(grown - (to**more - from_**more) / (power * more))
 
@@ -178,7 +178,7 @@ class Pieces:
         return found
 
     def _fitted(self, piece: int) -> tuple[Floats, Floats]:
-        """Return the ends of a fitted piece's parts, and their Chebyshev coefficients (order, parts)."""
+        """Return the ends and Chebyshev coefficients (order, parts) of a fitted piece of a joint marginal."""
         points, transform = _chebyshev()
         low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
         found: list[tuple[float, float, Floats]] = []
@@ -205,7 +205,7 @@ def _place(ends: Floats, x: Floats) -> NDArray[np.intp]:
 
 @cache
 def _chebyshev() -> tuple[Floats, Floats]:
-    """Return Chebyshev's points, and the matrix from values there to coefficients."""
+    """Return Chebyshev's points for joint marginals, and the matrix from values there to coefficients."""
     angle = (np.arange(_nodes) + 0.5) * np.pi / _nodes
     transform = np.cos(np.outer(angle, np.arange(_nodes))) * 2 / _nodes
     transform[:, 0] /= 2

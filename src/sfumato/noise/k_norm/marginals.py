@@ -214,7 +214,7 @@ class ErlangMixture(Marginal):
         return self._outside(x)
 
     def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
-        """Enclose P(Z > x) of the Erlang mixture, x in steps."""
+        """Enclose P(Z > x) of the marginal, an Erlang mixture, x in steps."""
         if x < 0:
             low, high = self.tail_bounds(-x)
             return 1 - high, 1 - low
@@ -227,12 +227,12 @@ class ErlangMixture(Marginal):
         return low * total / 2, high * total / 2
 
     def tail_quantile(self, probability: Fraction) -> float:
-        """Return about the x with P(Z > x) = probability of the Erlang mixture, below 1/2."""
+        """Return about the x with P(Z > x) = probability, below 1/2, of the Erlang marginal."""
         return self.tolerance(-log2(2 * probability) / np.log2(10))
 
     @property
     def variance(self) -> float:
-        """The variance of the Erlang mixture, in squared steps."""
+        """The variance of the marginal, an Erlang mixture, in squared steps."""
         second = sum((w * j * (j + 1) for j, w in enumerate(self.weights, 1)), Fraction(0))
         return float(second * self.scale**2)
 
@@ -285,7 +285,7 @@ class DependentSum:
     terms: Sequence[tuple[Any, Marginal]]
 
     def tolerance(self, k: float) -> Any:
-        """Return t with P(|sum of dependent coordinates| > t) <= 10^-k, in the weights' shape.
+        """Return t with P(|sum of K-norm coordinates| > t) <= 10^-k, in the weights' shape.
 
         Args:
             k: greater than 0.

@@ -31,7 +31,7 @@ class Stream:
         self._prefix, self._known = (0, 0) if first is None else (first, 64)
 
     def enclose(self, bits: int) -> Enclosure:
-        """Return where the uniform number lies, to an absolute 2^-bits, with 32 more bits of precision."""
+        """Return where the sampled uniform number lies, to 2^-bits, with 32 more bits of precision."""
         while self._known < bits:
             if self._more is None:
                 self._more = KeyedWords(self._key, repr(self._address).encode())
@@ -47,7 +47,7 @@ class Streams:
         self._key = words.take(_key_words).astype("<u8").tobytes()
 
     def at(self, *address: int, first: int | None = None) -> Stream:
-        """Return the uniform number of an address.
+        """Return the sampled uniform number of an address.
 
         Args:
             address: whole numbers; another one, another number.
@@ -128,7 +128,7 @@ class _GammaProposal:
         self._stretch, self.value = cache(self._stretched), cache(self._cubed)
 
     def accepted(self) -> bool:
-        """Whether the Gamma proposal is accepted."""
+        """Whether sampling accepts the Gamma proposal."""
         return is_less(constant(Fraction(0)), self._stretch) and is_less(log_of(self._chance), self._height)
 
     def _cubed(self, bits: int) -> Enclosure:
@@ -195,7 +195,7 @@ class _EvenProposal:
         self.value: LazyReal = lambda bits: uniform.enclose(bits) - Enclosure.of(HALF, bits)
 
     def accepted(self, chance: Stream) -> bool:
-        """Whether the uniform proposal of θ is accepted."""
+        """Whether sampling accepts the uniform proposal of θ."""
         return is_less(log_of(chance), self._height)
 
     def _height(self, bits: int) -> Enclosure:
@@ -217,7 +217,7 @@ class _ShareProposal:
         self.value = cache(self._offset)
 
     def accepted(self, chance: Stream) -> bool:
-        """Whether the Beta proposal of θ is accepted."""
+        """Whether sampling accepts the Beta proposal of θ."""
         if not is_less(lambda bits: abs(self.value(bits)), constant(HALF)):
             return False
         exact = not any(self._volume[2:])
@@ -334,7 +334,7 @@ class Approximation:
     known: Flags | None = None
 
     def at(self, places: NDArray[np.intp]) -> Approximation:
-        """Return some of the vectors in floats."""
+        """Return some of the sampled vectors in floats."""
         numbers = [x.take(places) for x in self.numbers]
         known = None if self.known is None else self.known.take(places)
         return replace(self, numbers=numbers, room=None, known=known)

@@ -101,7 +101,7 @@ class CrossMoments(Statistic):
         return f"{self.label}.complete"
 
     def sum_name(self, i: int) -> str:
-        """Return the coordinate's name of a column's sum.
+        """Return the name of a column's sum among cross moments.
 
         Args:
             i: the place of a column, from 0.
@@ -109,7 +109,7 @@ class CrossMoments(Statistic):
         return f"{self.label}.{self.axes[i].label}.rows_sum"
 
     def product_name(self, i: int, j: int) -> str:
-        """Return the coordinate's name of the sum of products of two columns, or of one's squares.
+        """Return the name of the cross moment of two columns, or of one's squares.
 
         Args:
             i, j: the places of two columns, from 0.

@@ -213,7 +213,7 @@ class Leaves(Statistic):
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
 
     def _place_sql(self, sql: RowSql) -> str:
-        """Return the SQL of the lattice's place of a value; NULL where it has none."""
+        """Return the SQL of a value's place in quantile counts; NULL where it has none."""
         return f"CASE WHEN {sql.valued(self.column)} THEN {self.lattice._sql(sql.number(self.column))} END"
 
 
