@@ -122,7 +122,7 @@ class TableDeclaration:
         catalog: the catalog's file, or "catalog" where it is a dict; for messages.
         source: what `sfumato.scan` takes; a path of a file's catalog begins at the folder of that file.
         public: whether anybody may see its rows.
-        privacy_unit: the column that tells whose a row is; None where the table is public, or reaches its
+        privacy_unit: the column of the privacy unit; None where the table is public, or reaches its
             unit by the foreign key, until `Declarations.private` follows that.
         unit_parts: the columns and expressions that make a unit together; none where it is one column.
         unit_timezone: in which these expressions read times with a zone.

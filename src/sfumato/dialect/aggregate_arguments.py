@@ -53,12 +53,12 @@ class Aggregates(StatementChecker):
     """The aggregates of a private SELECT, made from the arguments of their SQL calls.
 
     Args:
-        statement: whose calls they are.
-        unit: the column that tells whose a row is.
-        declared: what a catalog says of its table.
+        statement: the private SELECT with the calls.
+        unit: the column of the privacy unit.
+        declared: the catalog's declaration of its table.
         keys: the group keys by name.
-        notes: to which sentences about defaults are added.
-        automatic: whether bounds that are left out are to be found.
+        notes: a list that gets sentences about defaults.
+        automatic: whether bounds that are left out are inferred.
     """
 
     def __init__(

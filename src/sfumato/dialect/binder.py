@@ -308,7 +308,7 @@ class _Binder(StatementChecker):
 
     @property
     def _cuts_by_size(self) -> bool:
-        """Whether the bound SELECT sorts groups downwards and shows only the first ones."""
+        """Whether a bound SELECT sorts groups downwards and shows only the first ones."""
         after = self.statement.after
         words = [] if after is None else [token.word for token in self.statement.unqualified(after)]
         return {"ORDER", "DESC", "LIMIT"} <= set(words)
@@ -326,7 +326,7 @@ class _Binder(StatementChecker):
             raise self._refuse(self.options.weighing or self.statement.clause_place, str(error)) from None
 
     def _aggregates(self) -> dict[str, tuple[Item, Aggregate]]:
-        """Return the aggregates of the SELECT list by output name, with their items."""
+        """Bind the aggregates of the SELECT list, and return them by output name with their items."""
         named: dict[str, tuple[Item, Aggregate]] = {}
         taken: set[str] = set()
         for position, item in enumerate(self.statement.items, 1):

@@ -38,7 +38,7 @@ class Query:
     Args:
         name: what it is called, for messages.
         node: DuckDB's tree.
-        names: the tables of WITH that it may read.
+        names: the WITH tables that it may read.
         columns: the names of its columns, where they are written behind its own.
     """
 
@@ -150,7 +150,7 @@ class Joined:
     def sides(
         self, pair: tuple[Reference, Reference], own: Collection[str], before: Callable[[str], bool]
     ) -> tuple[Reference, Reference]:
-        """Return the two columns of a join condition, this table's column first.
+        """Return the two columns of a join condition in FROM, this table's column first.
 
         Args:
             pair: the two.
@@ -209,13 +209,13 @@ class From:
 
     @property
     def compared(self) -> set[str]:
-        """The columns of joined tables that join conditions name, by qualified name."""
+        """The columns of joined tables that conditions in the FROM clause name, by qualified name."""
         aliases = self.aliases
         references = (reference for one in self.joined for pair in one.on for reference in pair)
         return {self.name(r) for r in references if (r.table or "").casefold() in aliases}
 
     def name(self, reference: Reference) -> str:
-        """Return the name that a column has after the tables of the FROM clause are joined.
+        """Return the name that a column of the FROM clause has after its tables are joined.
 
         Raises:
             QueryError: no table has such a name.
@@ -230,7 +230,7 @@ class From:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """The aliases of joined tables, by their lower-case form."""
+        """The aliases of tables that the FROM clause joins, by their lower-case form."""
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
@@ -239,7 +239,7 @@ def read_from(node: Node, names: CommonTables) -> From:
 
     Args:
         node: the tree.
-        names: the tables of WITH that are known there.
+        names: the WITH tables that are visible there.
     Raises:
         NotJoined: it is neither a table nor tables with INNER or LEFT joins on equal columns.
     """
@@ -291,7 +291,7 @@ def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
 
 
 def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
-    """Yield the pairs of columns that a join condition compares, all with =."""
+    """Yield the pairs of columns that a join in the FROM clause compares, all with =."""
     parts = [] if condition is None else [condition]
     while parts:
         part = parts.pop()
@@ -335,7 +335,7 @@ def open_from(
     """Open the tables of a FROM clause and join them.
 
     Args:
-        source: what stands behind FROM.
+        source: the FROM clause.
         unit: the privacy unit's column in all private tables.
         named: columns of joined tables that are read by their qualified names.
         plain: columns that are read without a table's name, in lower case.
@@ -366,7 +366,7 @@ def open_from(
 
 
 def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
-    """Return an unused name for a joined column that the join would drop."""
+    """Return an unused name for a column that a join in the FROM clause would drop."""
     taken = {column.casefold() for table in tables for column in table.schema}
     while name.casefold() in taken:
         name = f"_{name}"
@@ -409,7 +409,7 @@ def _beside(
 
 
 def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:
-    """Return a table's column of this name, in any case; refuse others."""
+    """Return the column of a table in the FROM clause by its name, in any case; refuse others."""
     schema = table.schema
     for column in schema:
         if column.casefold() == name.casefold():

@@ -59,10 +59,10 @@ class Groups(StatementChecker):
 
     Args:
         statement: the private SELECT.
-        options: what its OPTIONS say.
-        declared: what a catalog says of its table.
-        public: the groups that a public table has, if they are asked for.
-        notes: to which sentences about defaults are added.
+        options: its options.
+        declared: the catalog's declaration of its table.
+        public: the public groups, with PUBLIC_GROUPS.
+        notes: a list that gets sentences about defaults.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], li
     """Return the tokens of each group key inside ROLLUP, CUBE and GROUPING SETS, once each.
 
     Args:
-        words: of the text.
+        words: the tokens of the text.
         parts: between the commas of GROUP BY.
         split: splits a list at its commas.
     Raises:

@@ -139,6 +139,10 @@ _of_release = (
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
+_TIMEZONE_FORM = (
+    "is the name of a time zone in quotes, such as 'Europe/Berlin'; expressions and group keys read times in "
+    "it"
+)
 _MAX_PARTS = 50
 _refused = section("options")
 
@@ -174,8 +178,8 @@ class Settings(Spelled):
         multiline, encoding: how CSV is written.
         confidence: of the error bars that are named in SQL.
         sampling: whether error bars hold the sampling error too.
-        diagnostics: the share of the budget that tells what limits and bounds changed, as written.
-        auto_share: the part of epsilon that finds bounds and limits, as written.
+        diagnostics: the share of epsilon that measures what limits and bounds changed, as written.
+        auto_share: the part of epsilon that infers bounds and limits, as written.
     """
 
     epsilon: str
@@ -205,8 +209,8 @@ class Options(Settings):
     Args:
         groups, rows: limits of contribution, at least 1.
         selecting: the place of an option that only matters where groups are selected.
-        weights, weighing: how much outputs matter, by name, as written; with their place.
-        auto_bounds, auto_limits: whether bounds, and limits of groups and rows, that are left out are found.
+        weights, weighing: the weight of each output, by name, as written; the place of the option.
+        auto_bounds, auto_limits: whether missing bounds, and missing limits of groups and rows, are inferred.
     """
 
     groups: int | None = None
@@ -219,7 +223,7 @@ class Options(Settings):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that a query takes unchanged, by name."""
+        """The settings of the OPTIONS clause that a query takes unchanged, by name."""
         taken = {one.name: getattr(self, one.name) for one in fields(Settings)}
         return taken | {"delta": self.delta or "0"}
 
@@ -242,10 +246,10 @@ def read_options(
     """Check the options of a private SELECT and return what they set.
 
     Args:
-        statement: whose they are.
-        declared: what a catalog says of its table.
-        advised: what is decided by advice, in the place of a budget that the options say; limits and bounds
-            that they leave out are then to be found, unless they say otherwise.
+        statement: the private SELECT.
+        declared: the catalog's declaration of its table.
+        advised: the budget from `sf.advise`, in place of the options epsilon and delta. Missing limits and
+            bounds are then inferred, unless the options forbid it.
     Raises:
         SqlError: an option is unknown, given twice, missing or of no admissible value, or contradicts the
             catalog.
@@ -256,7 +260,7 @@ def read_options(
         privacy_unit_column=given.unit(),
         unit_parts=given.unit_parts(),
         unit_timezone=given.unit_timezone(),
-        timezone=given.timezone(),
+        timezone=given.text_of("timezone", _TIMEZONE_FORM),
         epsilon=str(given.share("epsilon")) if advised is None else advised.epsilon,
         delta=given.share("delta") if advised is None else advised.delta,
         groups=given.whole("max_groups_contributed", groups),
@@ -269,7 +273,7 @@ def read_options(
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
-        encoding=given.text_of("encoding"),
+        encoding=given.text_of("encoding", "is a text in single quotes: encoding = 'latin-1'"),
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=float(given.share("confidence") or 0.95),
@@ -406,19 +410,6 @@ class _OptionReader:
             pieces.append(" " * (token.start > before.stop) + self.text[token.start : token.stop])
         return "".join(pieces)
 
-    def timezone(self) -> str | None:
-        """Return the option timezone."""
-        if "timezone" not in self.pairs:
-            return None
-        value = self.pairs["timezone"][1]
-        if value.kind != "text":
-            raise self._refuse(
-                value.place,
-                "timezone is the name of a time zone in quotes, such as 'Europe/Berlin'; expressions and "
-                "group keys read times in it",
-            )
-        return value.text
-
     def unit_timezone(self) -> str | None:
         """Return the option unit_timezone, which needs a privacy unit of several parts."""
         if "unit_timezone" not in self.pairs:
@@ -542,13 +533,13 @@ class _OptionReader:
             raise self._refuse(value.place, f"{key} is written {key} = {form}")
         return found
 
-    def text_of(self, key: str) -> str | None:
+    def text_of(self, key: str, form: str) -> str | None:
         """Return an option whose value must be a text in quotes."""
         if key not in self.pairs:
             return None
         _, value = self.pairs[key]
         if value.kind != "text":
-            raise self._refuse(value.place, f"{key} is a text in single quotes: {key} = 'latin-1'")
+            raise self._refuse(value.place, f"{key} {form}")
         return value.text
 
     def _refuse(self, place: Place, message: str) -> SqlError:

@@ -77,7 +77,7 @@ class Functions:
     """The functions of the running DuckDB that queries may call, and their tested overloads.
 
     Args:
-        around: names of functions that may stand around private SELECTs.
+        around: names of functions that post-processing may call.
         known: overloads that an expression of one row may use, by name.
         strange: others that DuckDB has by these names.
         missing: names that this DuckDB does not have.

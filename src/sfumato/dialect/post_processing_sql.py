@@ -82,7 +82,7 @@ def check_allowed(
         released: of each released table the names of what its private SELECT reads.
         columns: their columns, in lower case.
         public, private: names of other tables.
-        refuse: makes an error, of a byte in the text, or -1, and a message.
+        refuse: makes an error from a byte of the text, or -1, and a message.
     Returns:
         The public tables that it reads.
     """
@@ -239,7 +239,7 @@ def enclosing_sql(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer
     """Return the post-processing SQL around private SELECTs; None where there is none.
 
     Args:
-        words: the whole text.
+        words: the tokens of the whole text.
         parts: where its private SELECTs stand.
         writers: what writes each.
     Raises:

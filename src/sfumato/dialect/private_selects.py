@@ -41,7 +41,7 @@ class PlainSelect:
     """A private SELECT without its private syntax: the tokens that are left, as plain SQL.
 
     Args:
-        words: all of them.
+        words: all tokens.
         dropped: indices of those that are not.
         wrapped: those to write in parentheses, so that nothing but an expression may stand there.
     """

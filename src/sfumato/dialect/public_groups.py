@@ -157,10 +157,10 @@ def public_groups(
     """Split FROM into the tokens of private tables, and the public groups in its outer join.
 
     Args:
-        words: of the private SELECT.
+        words: the tokens of the private SELECT.
         span: those of FROM.
-        asked: the place of the option that asks for public groups.
-        names: the tables of WITH that the private SELECT knows.
+        asked: the place of the option PUBLIC_GROUPS.
+        names: the WITH tables that the private SELECT may read.
     Raises:
         SqlError: the FROM has another form.
     """

@@ -194,11 +194,11 @@ class FormulaParser:
     """Parses formulas of outputs in DP_INTERVAL_LOW(...) and DP_INTERVAL_HIGH(...).
 
     Args:
-        tokens: the words.
-        output: from the place of a word the place behind an output that begins there, and its name; it raises
-            where none does.
-        computed: the words that a name stands for in the SELECT list; None where it stands for an output.
-        within: names whose words these are, which do not come again.
+        tokens: the tokens of the formula.
+        output: returns the next token and the name of the output that begins at a token; raises where none
+            does.
+        computed: returns the tokens of the formula that a name stands for; None where it is an output.
+        within: the names that are being expanded, which may not recur.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class Keys:
     """Finds the group keys among the tokens of released SQL.
 
     Args:
-        statement: whose keys they are.
+        statement: the private SELECT.
         values: what each is, by the name of its released column.
     """
 
@@ -340,7 +340,7 @@ class Writer(StatementChecker):
         keys: the released keys, with their items.
         named: aggregates by the name that they are released under; those that are not selected are added.
         ask: makes the aggregate of a call, and its name, at a position of the SELECT list.
-        free: names that the text does not use.
+        free: the names that the text does not use.
     """
 
     def __init__(
@@ -397,7 +397,7 @@ class Writer(StatementChecker):
 
         Args:
             hidden: columns of the released table that it gives too.
-            whole: what it is added to.
+            whole: the SQL that this is added to.
             bare: whether it needs brackets.
         Raises:
             SqlError: an output's name is used twice, or is that of no interval.

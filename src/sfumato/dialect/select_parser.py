@@ -127,8 +127,8 @@ def read(words: Cursor, names: CommonTables) -> tuple[Statement, PublicGroups | 
     """Parse one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
-        words: of the SQL text.
-        names: the tables of WITH that it may read.
+        words: the tokens of the SQL text.
+        names: the WITH tables that it may read.
     Returns:
         Its syntax tree, and the groups of a public table, where it asks for those.
     Raises:

@@ -46,7 +46,7 @@ class Expression:
 
     @property
     def place(self) -> Place:
-        """The expression's place in the statement's text."""
+        """The place of an expression in a SELECT statement's text."""
         return Place(self.tokens[0].start, self.tokens[-1].stop)
 
 
@@ -119,7 +119,7 @@ class Statement:
 
     Args:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
-        names: the tables of WITH that it may read.
+        names: the WITH tables that it may read.
         calls: all private aggregates: by where each begins, where it stops, its words and what it is.
         group_sets: of ROLLUP and its kin the sets of keys, by their place in `group_by`; None without them.
         having: the condition of groups.

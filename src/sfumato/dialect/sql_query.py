@@ -41,20 +41,19 @@ class SqlQuery(Settings):
         derived: (name, expression) of columns to be computed, each from source columns alone.
         keys: the names of the group keys, in the order of the SELECT list.
         aggregates: (output name, aggregate), in the order of the SELECT list.
-        groups, rows: limits of contribution; None where nothing depends on them, "auto" where they are found.
+        groups, rows: limits of contribution; None where nothing depends on them, "auto" to infer them.
         notes: sentences about defaults that were taken.
-        weights: how much outputs matter, by name.
+        weights: the weight of each output, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
         public_groups: where a public table has the groups; None where they come from elsewhere.
         outside: what is computed with the released tables, or None.
-        beside: further private SELECTs of the same text, each of which is a release of its own.
+        beside: the further private SELECTs of the same text, each of which is a release of its own.
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
-        names: the tables of WITH.
+        names: the WITH tables.
         grouping: sets of keys of which totals are asked; None where they are not.
-        largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
-            they are large.
-        refused: a group key that is not selected; what is told of it needs the columns of the tables, so all
-            else is left out, and `question` raises.
+        largest: how many of the largest groups are requested; an aggregate is then the sum that ranks them.
+        refused: a group key that is not selected. Its message needs the columns of the tables, so all else is
+            left out, and `question` raises.
     """
 
     tables: From = field(kw_only=True)

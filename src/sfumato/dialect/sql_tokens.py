@@ -219,8 +219,8 @@ def refusal(text: str, place: Place, message: str) -> SqlError:
 
     Args:
         text: the whole SQL text.
-        place: what to mark.
-        message: what is wrong and what to write instead.
+        place: the place to mark.
+        message: the error, and what to write instead.
 
     >>> print(refusal("SELECT x\\nFROM t", Place(14, 15), "t is not known"))
     t is not known
@@ -371,7 +371,7 @@ def with_slip(why: str, text: str) -> str:
 
     Args:
         why: the reason, perhaps with lines that show the place.
-        text: what was written.
+        text: the SQL text as written.
     """
     told = slip(text)
     if not told:

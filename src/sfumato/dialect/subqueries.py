@@ -356,8 +356,8 @@ class Subqueries:
         Args:
             table: the tables, joined, as `open_from` gives them.
             node: DuckDB's tree of the condition.
-            names: the tables of WITH.
-            tables: what stands behind FROM.
+            names: the WITH tables.
+            tables: the FROM clause.
         Raises:
             QueryError: the condition is not admissible.
         """

@@ -399,7 +399,7 @@ class Select:
         return rewritten(node, change)
 
     def _expanded(self, alias: Node) -> Node:
-        """Return the expression behind an alias of the SELECT list, within limits on nesting."""
+        """Return the expression behind an alias of the subquery's SELECT list, within limits on nesting."""
         self.expanded += 1
         if self.expanding == 20 or self.expanded > 1000:
             message = "names of the SELECT list stand in one another too often; use a SELECT inside"
@@ -432,7 +432,7 @@ class Select:
         return self.derived[key]
 
     def _column(self, tree: Node, stem: str) -> str:
-        """Return the column of an expression in the SELECT, derived where it is no plain column."""
+        """Return the column of an expression in the subquery, derived where it is no plain column."""
         name = column_of(tree)
         if name is not None:
             return next((n for n in self.table.schema if n.casefold() == name.casefold()), name)
@@ -471,7 +471,7 @@ class Select:
         return new, qualified
 
     def _check_distances(self, node: Node, call: WindowCall) -> None:
-        """Refuse a RANGE frame in the SELECT whose distance does not fit the order's column type."""
+        """Refuse a RANGE frame in the subquery's SELECT whose distance does not fit its order."""
         if len(call.order) != 1:
             message = "RANGE with a distance takes one ORDER BY key: a number, a date or a timestamp"
             raise self.query.refuse(node, message)
@@ -482,7 +482,7 @@ class Select:
                 raise self.query.refuse(node, f"RANGE with a distance, in the order of {column}: {why}")
 
     def _choose(self, items: list[Item], trees: list[Node]) -> None:
-        """Reduce the table to the SELECT list, which must keep the privacy unit."""
+        """Reduce the table to the subquery's SELECT list, which must keep the privacy unit."""
         columns: list[tuple[str, str]] = []
         for one, tree in zip(items, trees, strict=True):
             with self._at(one.node):

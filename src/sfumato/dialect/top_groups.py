@@ -245,7 +245,7 @@ class LargestWriter(Writer):
         statement: the private SELECT, with groups as its keys.
         keys: the released keys, with their items.
         largest: what asks for them.
-        free: names that the text does not use.
+        free: the names that the text does not use.
     """
 
     def __init__(

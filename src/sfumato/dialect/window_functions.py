@@ -55,7 +55,7 @@ def window_call(
         node: DuckDB's tree, over the columns of a table.
         unit: the privacy unit's column.
         column: gives the column of an expression, derived where it is none.
-        refuse: makes an error, of a node and a message.
+        refuse: makes an error from a node and a message.
     Raises:
         SqlError: it sees rows of several units, or what it gives is not fixed by which rows there are.
     """

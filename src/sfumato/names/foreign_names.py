@@ -75,7 +75,7 @@ def example(aggregate: str) -> str:
 
 
 def sql_example(aggregate: str) -> str:
-    """Return an example call of a SQL aggregate.
+    """Return an example call of a SQL aggregate, for advice on a foreign name.
 
     >>> sql_example("AVG")
     'AVG(x, contribution_bounds_per_row => (0, 100))'

@@ -129,7 +129,6 @@ def helpful(function: F) -> F:
 
 
 def _library_defaults() -> AbstractContextManager[None]:
-    """Return a context in which NumPy, gmpy2 and decimal have default settings; imported on first use."""
     from sfumato.exact.library_settings import library_defaults
 
     return library_defaults()
